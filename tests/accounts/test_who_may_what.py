@@ -87,6 +87,22 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET timeline/export": (VIEWER, "ann"),
     "GET timeline/alignment": (VIEWER, "ann"),
     "GET report": (VIEWER, "ann"),
+    "POST advice/apply": (MEMBER, "ann"),
+    "GET registry": (VIEWER, ""),
+    "POST registry": (MEMBER, "ann"),
+    "GET registry/version": (VIEWER, "ann"),
+    "GET registry/<model>": (VIEWER, "ann"),
+    "PATCH registry/<model>": (MEMBER, "ann"),
+    "GET registry/<model>/losses": (VIEWER, "ann"),
+    "PUT registry/<model>/aliases/<alias>": (MEMBER, "ann"),
+    "DELETE registry/<model>/aliases/<alias>": (MEMBER, "ann"),
+    "PATCH registry/<model>/<version>": (MEMBER, "ann"),
+    "GET registry/<model>/<version>/losses": (VIEWER, "ann"),
+    "GET registry/<model>/<version>/draft": (VIEWER, "ann"),
+    "GET registry/<model>/<version>/files": (VIEWER, "ann"),
+    "GET registry/<model>/<version>/file": (VIEWER, "ann"),
+    "DELETE registry/<model>/<version>": (MEMBER, "ann"),
+    "DELETE registry/<model>": (MEMBER, "ann"),
     "GET models": (VIEWER, ""),
     "POST models": (MEMBER, ""),
     "GET models/match": (VIEWER, "ann"),
@@ -169,6 +185,7 @@ QUERIES = {
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",
+    "GET registry/version": "address=ADDRESS",
     "GET retention/removes": "kind=jobs&days=9",
     "POST uploads": "name=a.onnx",
 }
@@ -196,6 +213,11 @@ BODIES: dict[str, Any] = {
     "POST links": {"run": "RUN", "hours": 1},
     "POST uploads/known": {"blob": "BLOB", "name": "mine.onnx"},
     "POST uploads/direct": {"name": "mine.onnx", "size_bytes": 1},
+    "POST advice/apply": {"report": "RUN"},
+    "POST registry": {"name": "mine", "blob": "BLOB"},
+    "PATCH registry/<model>": {"notes": "mine now"},
+    "PUT registry/<model>/aliases/<alias>": {"number": 1},
+    "PATCH registry/<model>/<version>": {"notes": "mine now"},
     "POST jobs": {},
     "POST jobs/check": {},
     "POST jobs/draft": {"model": "BLOB"},
@@ -222,7 +244,8 @@ class Asked:
     subjects: dict[str, str]
 
     def by(self, browser: Browser, route: str) -> int:
-        return self.answer(browser, route).status_code
+        with self.answer(browser, route) as answer:
+            return answer.status_code
 
     def answer(self, browser: Browser, route: str) -> TestResponse:
         method, path = self._filled(f"{route}?{QUERIES.get(route, '')}").split(" ", 1)
@@ -242,9 +265,12 @@ def asked(team: Team) -> Asked:
     account = ann.ask("POST", "account/tokens", json={"name": "ci"}).get_json()
     project = ann.ask("POST", "projects", json={"name": "ann's"}).get_json()["projects"][0]["id"]
     link = ann.ask("POST", "links", json={"run": team.run}).get_json()["links"][0]["id"]
+    model = ann.ask("POST", "registry", json={"name": "ann's model", "blob": team.blob}).get_json()["model"]["id"]
+    ann.ask("PUT", f"registry/{model}/aliases/best", json={"number": 1})
     return Asked(team, {
         "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
         "MODEL": graph_of(team.blob, "onnx") or "",
+        "<model>": model, "<version>": "1", "<alias>": "best", "ADDRESS": "ann's model@best",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
         "<project>": project, "<user>": team.ids["ann"], "<agent>": machine(ann, "ann's box")[0],
         "<link>": link, "<holder>": team.ids["ann"], "<booking>": "none",
@@ -289,6 +315,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     with team.remote.opened().database.write() as connection:
         tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
     paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
+    paths += ("registry",)
     for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):

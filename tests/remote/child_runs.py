@@ -20,7 +20,7 @@ import pytest
 
 from tests.conftest import ROOT, answer
 from visualprof.remote.agent.bundle import child_archive
-from visualprof.remote.protocol import Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
+from visualprof.remote.protocol import Advise, Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
 
 QUICK = Measure(warmup_s=0.02, min_s=0.05, max_s=2.0, min_n=20)
 INSTALL = "visualprof agent install-runtime --folder .runtimes megengine==1.13.0"
@@ -80,6 +80,9 @@ class Job:
     arrays: dict[str, Path] = field(default_factory=dict[str, Path])
     spec: dict[str, Any] = field(default_factory=dict[str, Any])
     cpus: list[int] = field(default_factory=list[int])
+    advise: Advise = field(default_factory=Advise)
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+    archive: Path | None = None
 
     def run(self, stage: str = "measure", prefix: Sequence[str] = ()) -> Ran:
         """Runs a stage to its end."""
@@ -93,6 +96,7 @@ class Job:
             sweep=self.sweep,
             measure=self.measure,
             profile=self.profile,
+            advise=self.advise,
         )
         lease = Lease("t", "j", "r", 1, "l", spec, request, [])
         out, events = self.work / "out", self.work / "events.jsonl"
@@ -101,11 +105,12 @@ class Job:
             "model": str(self.model),
             "inputs": {name: str(path) for name, path in self.arrays.items()},
             "cpus": self.cpus,
+            **self.more,
         }
         (self.work / "task.json").write_text(json.dumps(task))
         events.unlink(missing_ok=True)
         done = subprocess.run(
-            [*prefix, self.python, "-I", str(code()), str(self.work), stage],
+            [*prefix, self.python, "-I", str(self.archive or code()), str(self.work), stage],
             cwd=self.work,
             capture_output=True,
             text=True,

@@ -39,6 +39,8 @@ FOUND = {
     "dims": {"n": 1},
     "backends": ["onnxruntime"],
     "warnings": [],
+    "parameters": 12,
+    "operators": {"Gemm": 2},
 }
 
 

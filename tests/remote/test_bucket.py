@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 from queue_sites import MODEL, announced, member, opened, point, request, result, upload
+from test_registry import small
 
 from tests.swift import Swift
 from visualprof.cli import main
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.refusals import StoreDown, Unfit
+from visualprof.remote.queue.registering import keep_files, register
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store import s3 as s3_module
+from visualprof.remote.queue.store.model_records import Asker, Origin
 from visualprof.remote.queue.store.place import place_of
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
@@ -248,6 +251,25 @@ def leased(remote: Remote) -> tuple[Any, Any, Any]:
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
     return agent, lease, queue.jobs.one(lease.job).task(lease.task)
+
+
+def test_versions_of_models_lie_in_the_bucket(remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also files of this machine; the copies here may go. Upkeep leaves them as long as the version is there."""
+    monkeypatch.setattr(upkeep_module, "_OLD_S", -1)
+    queue, path = remote.opened(), small(tmp_path)
+    ref = keep_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})
+    model, version, _ = register(remote, Asker(), "small", ref, source=Origin())
+    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    for file in version.files:
+        queue.store.local(file.sha256).unlink()
+    assert [queue.blobs.path(file.sha256).stat().st_size for file in version.files] == [
+        (tmp_path / file.path).stat().st_size for file in version.files
+    ]
+    queue.registry.remove(model.id, None, Asker())
+    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    for file in version.files:
+        with pytest.raises(NotFound):
+            queue.blobs.path(file.sha256)
 
 
 def deliver(remote: Remote, task: Any, files: dict[str, bytes]) -> None:

@@ -14,6 +14,7 @@ from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.model_tables import models
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import drop_rule
 from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
@@ -60,7 +61,7 @@ class Projects:
             note(connection, actor, "rename project", f"{before.name} to {name}")
 
     def remove(self, actor: Actor, project: str) -> None:
-        """Removes a project; its runs become private to their owners.
+        """Removes a project; its runs and models become private to their owners.
 
         Raises: NotFound.
         """
@@ -69,6 +70,8 @@ class Projects:
             theirs = update(runs).where(runs.c.project == project)
             private = {"project": None, "visibility": "private", "revision": changed(connection, "runs")}
             connection.execute(theirs.values(private))
+            unshared = {"project": None, "visibility": "private"}
+            connection.execute(update(models).where(models.c.project == project).values(unshared))
             connection.execute(delete(members).where(members.c.project == project))
             connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))

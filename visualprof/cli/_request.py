@@ -19,12 +19,13 @@ SHAPE = re.compile(r"(?P<name>.+?)=(?P<dtype>[a-z0-9]+)(?P<dims>\[[^\]]*\])")
 class Files:
     """What the server says of the uploads: the model's answer, the arrays' by the input's name.
 
-    parts: sha256 of the files beside the model, by their paths.
+    parts: sha256 of the files beside the model, by their paths. begun: the draft that a registered model begins with.
     """
 
     model: Json
     arrays: dict[str, Json]
     parts: dict[str, str]
+    begun: Json | None = None
 
 
 def external(model: Json) -> list[str]:
@@ -79,16 +80,17 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "pin": args.pin,
         **{name: getattr(args, name) for name in ("concurrency", "rate", "slo", "mlperf", "price_per_hour")},
     }
+    begun = files.begun or {}
     return {
         "key": key,
-        "name": args.name,
+        "name": args.name or begun.get("name", ""),
         "model": files.model["blob"],
         "model_name": files.model["name"],
         "parts": files.parts,
         "inputs": _inputs(args.shape, files),
-        "sweep": args.sweep_dim,
-        "sizes": args.batch or None,
-        "dims": pairs(args.dim, "--dim", "seq=64"),
+        "sweep": args.sweep_dim or begun.get("sweep"),
+        "sizes": args.batch or begun.get("sizes"),
+        "dims": {**begun.get("dims", {}), **pairs(args.dim, "--dim", "seq=64")},
         "specs": [spec],
         "spread": args.spread,
         "priority": args.priority,
@@ -99,10 +101,11 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
 def _inputs(shapes: Sequence[str], files: Files) -> list[Json]:
     """The model's, and those that only a flag names: the server says which of its names is the nearest."""
     inputs: dict[str, Json] = {}
+    begun = {row["name"]: row for row in (files.begun or {}).get("inputs") or ()}
     names = (t["name"] for t in files.model["model"]["inputs"])
     for name in (*names, *files.arrays):
         blob = files.arrays[name]["blob"] if name in files.arrays else ""
-        inputs[name] = {"name": name, "fill": "file" if blob else "random", "blob": blob}
+        inputs[name] = {**begun.get(name, {}), "name": name, "fill": "file" if blob else "random", "blob": blob}
     for text in shapes:
         match = SHAPE.fullmatch(text.strip())
         if not match:

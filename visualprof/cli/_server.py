@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import http.client
 import json
@@ -11,7 +12,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -111,6 +112,32 @@ class Server:
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
 
+    def download(self, path: str, target: Path, sha256: str) -> None:
+        """Writes a file of the server, whole or not at all.
+
+        Raises: Unreachable, Refused. VisualprofError: it cannot be written, or is not what it should be.
+        """
+        request = urllib.request.Request(f"{self.url}api/v1/{path}", headers=self._token)
+        part = target.with_name(f"{target.name}.part")
+        try:
+            with self._refusals():
+                response = self._opener.open(request, timeout=UPLOAD_S)
+            with response, part.open("wb") as file:
+                more = True
+                while more:
+                    with self._refusals():
+                        piece = response.read(1 << 20)
+                    file.write(piece)
+                    more = bool(piece)
+            with part.open("rb") as file:
+                if _sha256(file) != sha256:
+                    raise Unreachable(f"{target.name} did not arrive whole", "try again")
+            part.replace(target)
+        except OSError as error:
+            raise BadParameter(f"{target}: {error.strerror or error}", "may it be written?") from error
+        finally:
+            part.unlink(missing_ok=True)
+
     def _send_direct(self, path: Path, facts: Json, progress: Progress) -> Json:
         """Sends a file to the server's bucket, in parts; what a try before this one sent stays there."""
         way = self.post("uploads/direct", {"name": path.name, **facts})
@@ -164,9 +191,17 @@ class Server:
         return files[0] if files else None
 
     def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
+        with self._refusals(), self._opener.open(request, timeout=timeout_s) as response:
+            return self._decoded(response.read())
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Generator[None]:
+        """What can come of asking.
+
+        Raises: Unreachable, Refused.
+        """
         try:
-            with self._opener.open(request, timeout=timeout_s) as response:
-                return self._decoded(response.read())
+            yield
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(error.code, self._decoded(error.read())) from None

@@ -13,6 +13,7 @@ from visualprof.views.answers.kinds import Kind, kinds_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page, plain
 
 _ROWS = 30
+TINY = 0.01  # below it two decimals would say nothing
 _TEXTS: set[Kind] = {"name", "text", "word", "dims"}
 _SCALES: dict[Kind, tuple[tuple[float, str], ...]] = {
     "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
@@ -139,6 +140,8 @@ def _number(kind: Kind, value: float) -> str:
         factor, unit = next((scale for scale in _SCALES[kind] if abs(value) >= scale[0]), _SCALES[kind][-1])
         digits = 0 if factor == 1 else 2
         return f"{value / factor:,.{digits}f} {unit}".rstrip()
+    if isinstance(value, float) and 0 < abs(value) < TINY:
+        return f"{value:.2g}"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 

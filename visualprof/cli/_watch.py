@@ -184,7 +184,7 @@ def summary(server: Server, answer: Json, out: TextIO) -> None:
     shown |= _REPEATED if any(point["repeats"] > 1 for point in points) else {}
     for rows, kinds in ((points, shown), (results, _RESULTS)):
         if rows:
-            print(_table(rows, kinds), file=out)
+            print(table(rows, kinds), file=out)
     for result in results:
         beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
         if verdicts := "; ".join(map(_verdict, [*result["verdicts"], *beside])):
@@ -198,7 +198,8 @@ def summary(server: Server, answer: Json, out: TextIO) -> None:
         print(f"compare: {server.url}#/evaluation?{urllib.parse.urlencode({'reports': ids}, safe=',/')}", file=out)
 
 
-def _table(rows: list[Json], kinds: dict[str, Kind]) -> str:
+def table(rows: list[Json], kinds: dict[str, Kind]) -> str:
+    """Rows as aligned columns, each of its kind."""
     from visualprof.cli._terminal import render
     from visualprof.views.answers.table import Table
 

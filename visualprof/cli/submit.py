@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import sys
 import time
+import urllib.parse
 import uuid
 from pathlib import Path
 
 from visualprof.cli import _fail_on, _request, _server, _watch
-from visualprof.cli._server import Json, Server, Unreachable
+from visualprof.cli._sending import send, send_model
+from visualprof.cli._server import Json, Refused, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
-MODEL = "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export"
+MODEL = (
+    "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export; "
+    "or a registered one: NAME, NAME/3, NAME@production"
+)
 PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
 MET = 4  # a condition of --fail-on
@@ -25,10 +29,10 @@ MET = 4  # a condition of --fail-on
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help=MODEL)
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
     _server.add_arguments(parser)
-    _add_inputs(parser)
-    _add_specs(parser)
+    add_inputs(parser)
+    add_specs(parser)
     _add_load(parser)
     parser.add_argument("--name", default="", help="of the job, for the list")
     parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
@@ -49,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
 
 
-def _add_inputs(parser: argparse.ArgumentParser) -> None:
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Which inputs, and in which sizes."""
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=FILE", help=INPUT)
     add(
@@ -64,7 +69,8 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add("--dim", action="append", default=[], metavar="DIM=SIZE", help="size of another named dimension, e.g. seq=64")
 
 
-def _add_specs(parser: argparse.ArgumentParser) -> None:
+def add_specs(parser: argparse.ArgumentParser) -> None:
+    """Where and how the model is run."""
     add = parser.add_argument
     add("--agent", default="", metavar="NAME", help="name or id of the machine (default: any that can)")
     add("--spread", action="store_true", help="specs may go to several machines (default: the one that begins has all)")
@@ -97,13 +103,13 @@ def run(args: argparse.Namespace) -> int:
     problem = server.get("jobs")
     if problem["problem"]:
         raise VisualprofError(problem["problem"], problem["hint"] or "")
-    files = _upload(server, args)
+    files = upload(server, args)
     drafted = server.post("jobs/draft", _request.draft(args, f"cli-{uuid.uuid4().hex}", files))
     for warning in drafted["warnings"]:
         print(f"note: {_line(warning)}", file=sys.stderr)
     if drafted["errors"]:
         return _refused(drafted["errors"], args.json)
-    answer = _submitted(server, drafted["request"])
+    answer = submitted(server, drafted["request"])
     job = answer["job"]["id"]
     specs, points = _counted(len(drafted["request"]["specs"]), "spec"), _counted(drafted["points"], "point")
     print(f"job {job}: {specs}, {points}: {server.url}#/run?job={job}", file=out)
@@ -127,52 +133,40 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'s'[: number != 1]}"
 
 
-def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
-    """Sends the model, the files that it names, and the arrays."""
+def upload(server: Server, args: argparse.Namespace) -> _request.Files:
+    """Sends the model, the files that it names, and the arrays of `--input`."""
     packed = [text for text in args.input if text.lower().endswith(".npz") and "=" not in text]
     arrays = _request.pairs([text for text in args.input if text not in packed], "--input", "data=data.npy")
-    path = _model_of(args.model)
-    model = _sent(server, path, "model")
+    registered = _registered(server, args.model)
+    model, parts = (registered[0], registered[1]["parts"]) if registered else send_model(server, Path(args.model))
     sizes = _request.pairs(args.dim, "--dim", "seq=64")
     for warning in model["model"]["warnings"]:
         if not any(warning.startswith(f"the file has no size for {name}:") for name in sizes):
             print(f"note: {_watch.plain(warning)}", file=sys.stderr)
-    parts = _request.parts_of(model) or {place: _part(server, path, place) for place in _request.external(model)}
-    sent = {name: _member(_sent(server, Path(file), "array"), name) for name, file in arrays.items()}
+    sent = {name: _member(send(server, Path(file), "array"), name) for name, file in arrays.items()}
     for file in packed:
-        first = _sent(server, Path(file), "array")
-        sent |= {one["name"].removesuffix(".npy"): one for one in (first, *first["others"])}
-    return _request.Files(model, sent, parts)
+        sent |= arrays_of(server, Path(file))
+    return _request.Files(model, sent, parts, registered[1] if registered else None)
 
 
-def _model_of(path: Path) -> Path:
-    """The model itself, also when its folder is named.
-
-    Raises: BadParameter: there is none in the folder, or several are.
-    """
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("*.onnx"))
-    if len(found) != 1:
-        raise BadParameter(f"{path}: {len(found) or 'no'} .onnx files in the folder", "name the model itself")
-    return found[0]
+def arrays_of(server: Server, path: Path) -> dict[str, Json]:
+    """Sends an .npz; the answers of its arrays by their names."""
+    first = send(server, path, "array")
+    return {one["name"].removesuffix(".npy"): one for one in (first, *first["others"])}
 
 
-def _part(server: Server, model: Path, place: str) -> str:
-    """Sends a file with weights that the model's own bytes name; the sha256 of it."""
-    file = model.parent / place
-    if not file.resolve().is_relative_to(model.parent.resolve()) or not _names(model, place):
-        raise BadParameter(
-            f"the server asks for {place!r}, which {model.name} does not name", "is it the right server?"
-        )
-    if not file.is_file():
-        raise BadParameter(f"{file} is missing: weights of {model.name} lie in it", "it belongs beside the model")
-    return _sent(server, file, "part", part="true")["blob"]
-
-
-def _names(model: Path, place: str) -> bool:
-    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(place.encode()) >= 0
+def _registered(server: Server, model: str) -> tuple[Json, Json] | None:
+    """The file of a registered model and what its next job begins with; None where a file is meant."""
+    if Path(model).exists():
+        return None
+    try:
+        found = server.get(f"registry/version?{urllib.parse.urlencode({'address': model})}")
+    except Refused as refused:
+        if refused.status not in (400, 404):
+            raise
+        return None  # that there is no such file is told by who reads it
+    place = f"registry/{found['model']['id']}/{found['version']['number']}"
+    return server.get(f"{place}/files")["files"][0], server.get(f"{place}/draft")
 
 
 def _member(array: Json, name: str) -> Json:
@@ -181,25 +175,7 @@ def _member(array: Json, name: str) -> Json:
     return next((one for one in every if one["name"] == f"{name}.npy"), array)
 
 
-def _sent(server: Server, path: Path, kind: str, **query: str) -> Json:
-    live, last = sys.stderr.isatty(), 0.0
-
-    def progress(done: int, size: int) -> None:
-        nonlocal last
-        if live and (time.monotonic() - last > 0.1 or done == size):
-            last = time.monotonic()
-            sys.stderr.write(f"\r\x1b[2K{_watch.plain(path.name)}: {100 * done // max(size, 1)} % sent")
-
-    answer = server.upload(path, progress, **query)
-    if live:
-        sys.stderr.write("\r\x1b[2K")
-    if answer["kind"] != kind:
-        hint = "inputs are given by --input NAME=FILE.npy" if kind == "model" else "an input is an .npy or .npz file"
-        raise VisualprofError(f"{path.name} is {'a model' if answer['kind'] == 'model' else 'an array'}", hint)
-    return answer
-
-
-def _submitted(server: Server, request: Json, tries: int = TRIES) -> Json:
+def submitted(server: Server, request: Json, tries: int = TRIES) -> Json:
     """Sent again when no answer came: its key makes it the same job."""
     try:
         return server.post("jobs", request)
@@ -207,7 +183,7 @@ def _submitted(server: Server, request: Json, tries: int = TRIES) -> Json:
         if tries <= 1:
             raise
     time.sleep(1)
-    return _submitted(server, request, tries - 1)
+    return submitted(server, request, tries - 1)
 
 
 def _refused(errors: list[Json], as_json: bool) -> int:

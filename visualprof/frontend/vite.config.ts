@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
+const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice"]);
 
 const split_locales: Plugin = {
   name: "split-locales",
@@ -52,7 +52,9 @@ const REPORT = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components\/(?!drop-zone|password-field)|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  // Only what changes something has use for these.
+  { name: "acts", test: /src\/(components\/(drop-zone|password-field)|uploads\/)/ },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 

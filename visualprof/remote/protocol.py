@@ -185,6 +185,29 @@ class ModelRef:
     parts: list[Part] = field(default_factory=list[Part])
 
 
+Objective = Literal["", "latency", "throughput", "size"]
+
+
+@dataclass(frozen=True)
+class Advise:
+    """Candidates that are tried beside the model: conversions of it, other runtimes and their options.
+
+    objective: what they are judged by; "" tries nothing. max_error: of an output, as a share of the original's largest
+    number, beyond which a candidate is wrong. only: names of candidates, or how these begin; none: all.
+    data: sha256 of uploaded .npy with rows of the user's own, by the input's name. metric: source of Python with
+    `metric(original, candidate)`, lists of outputs, which returns a number.
+    budget_s: no candidate begins after so long. candidate_s: for a conversion, a load, a set of outputs, a size.
+    """
+
+    objective: Objective = ""
+    max_error: float = 1e-2
+    only: list[str] = field(default_factory=list[str])
+    data: dict[str, str] = field(default_factory=dict[str, str])
+    metric: str = ""
+    budget_s: float = 600.0
+    candidate_s: float = 120.0
+
+
 @dataclass(frozen=True)
 class Request:
     """A job as it was submitted; never changed afterwards.
@@ -196,7 +219,7 @@ class Request:
     pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
     price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
-    priority: of its tasks before those of other jobs.
+    priority: of its tasks before those of other jobs. advise: candidates that every spec tries beside itself.
     """
 
     key: str
@@ -218,12 +241,14 @@ class Request:
     price_per_hour: float | None = None
     sample: bool = False
     priority: Priority = "normal"
+    advise: Advise = field(default_factory=Advise)
 
     @property
     def blobs(self) -> dict[str, str]:
         """Every uploaded file that it names, with the field that names it."""
         named = {row.blob: f"inputs[{i}].blob" for i, row in enumerate(self.inputs) if row.fill == "file"}
         parts = {part.blob: f"model.parts[{i}].blob" for i, part in enumerate(self.model.parts)}
+        named |= {blob: f"advise.data.{name}" for name, blob in self.advise.data.items()}
         return {**named, **parts, self.model.blob: "model.blob"}
 
 
@@ -265,6 +290,7 @@ class Capabilities:
     runtimes: list[Runtime] = field(default_factory=list[Runtime])
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None  # that its owner gives
+    converters: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)
@@ -278,9 +304,9 @@ class Intervals:
 
 @dataclass(frozen=True)
 class File:
-    """A file that a task needs: role `model`, `input` (of the input with that name) or `part` (name: its path)."""
+    """A file that a task needs: role `model`, `input` or `data` (of the input with that name), `part` (its path)."""
 
-    role: Literal["model", "input", "part"]
+    role: Literal["model", "input", "part", "data"]
     name: str
     url: str
     size_bytes: int

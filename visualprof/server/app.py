@@ -14,6 +14,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, open_models
 from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
+from visualprof.server.api.advice import Advices
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agent_runs import AgentRuns
 from visualprof.server.api.agents import Agents
@@ -29,6 +30,7 @@ from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.registry import Registry
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -89,6 +91,8 @@ def create_app(
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),
+        Registry(remote, visible, reports),
+        Advices(logdir, remote, visible, reports),
         jobs,
         Agents(remote, accounts, settings.base_url),
         Session(settings, accounts, *_ways_in(settings, accounts)),

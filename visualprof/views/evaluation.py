@@ -11,6 +11,7 @@ from visualprof.reader.results.report import Report
 from visualprof.views import View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
+from visualprof.views.measure.advice import AdviceColumns, advice_chart, advice_columns
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
 from visualprof.views.measure.loads import LoadColumns, curves, loads_of
 
@@ -28,11 +29,12 @@ class EvaluationParams:
 class Overlay(Table[PointColumns]):
     """Every point of some reports, the best of each, and what is to be known before they are believed.
 
-    loads: the steps of points that were measured under more than one run after another.
+    loads: the steps of points that were measured under more than one run after another. advice: candidates.
     """
 
     best: Table[BestColumns]
     loads: Table[LoadColumns]
+    advice: Table[AdviceColumns]
     verdicts: list[Verdict]
 
 
@@ -44,7 +46,11 @@ def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
     verdicts = judge(reports)
     best_points = Table(columns=best(reports, params.slo_ns, verdicts))
     return Overlay(
-        columns=points_of(reports), best=best_points, loads=Table(columns=loads_of(reports)), verdicts=verdicts
+        columns=points_of(reports),
+        best=best_points,
+        loads=Table(columns=loads_of(reports)),
+        advice=Table(columns=advice_columns(reports)),
+        verdicts=verdicts,
     )
 
 
@@ -52,6 +58,7 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
     """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
 
     `load`: the tail of the latency over the rate of runs, where a job asked for several rates or lanes.
+    `advice`: latency of candidates over their error.
 
     A line for each report, of the same name and so of the same colour in all of them.
     """
@@ -62,6 +69,7 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
         "latency": _latency(reports, names),
         "tradeoff": _tradeoff(reports, names),
         "load": _load(reports, names),
+        "advice": advice_chart(reports),
     }
     return {name: option for name, option in out.items() if option}
 

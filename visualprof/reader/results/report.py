@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
+from visualprof.reader.results.advice import Advice, advice_of
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.source import UNDECODABLE
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
 
 JOB_SCHEMA = "visualprof.job/1"
-PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin")
+PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "advice.json")
 MAX_JSON = 4 << 20
 PIECE = 1 << 16
 MAX_SAMPLES = 1 << 23
@@ -48,7 +49,7 @@ class Report:
     id: what the run in its folder is called. folder: as users see its files.
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
     latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
-    sample: it came with visualprof; nobody here measured it.
+    sample: it came with visualprof; nobody here measured it. advice: candidates that were tried, None without any.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Report:
     latencies: str
     sample: bool
     price_per_hour: float | None = None
+    advice: Advice | None = None
 
     def point(self, batch: int) -> Point | None:
         """The point of that size."""
@@ -109,6 +111,7 @@ def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
         finished_ns=report.finished_ns or max(file.version.mtime_ns for file in parts.values()),
         warnings=(*damaged, *report.warnings),
         latencies=parts["latencies.bin"].path if "latencies.bin" in parts else "",
+        advice=advice_of(read_json(parts.get("advice.json"))),
     )
 
 

@@ -1,4 +1,4 @@
-"""OpenVINO: .onnx on the devices that its plugins know."""
+"""OpenVINO: .onnx and its own .xml on the devices that its plugins know."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, whole_option
+from visualprof.remote.backends import (
+    ONNX,
+    Backend,
+    Feeds,
+    FileFormat,
+    ProfileFile,
+    Session,
+    check_inputs,
+    choose,
+    whole_option,
+)
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # What it compiles for; none: one stream, for one run after another.
@@ -133,7 +143,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
             f"this OpenVINO has no plugin for device {spec.device}",
             f"it has {', '.join(core.available_devices)}",
         )
-    model = core.read_model(path)
+    model = core.read_model(path, _weights(path))
     check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
     streams = whole_option(spec, options, "streams")
     if hint := HINTS[options["hint"]]:
@@ -152,6 +162,12 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
             "this device cannot run that precision; leave it to the runtime, or choose another",
         )
     return compiled
+
+
+def _weights(path: Path) -> Path | None:
+    """The .bin beside an .xml, which an agent may have given a plainer name; None where it finds them by itself."""
+    by_name = path.suffix.lower() != ".xml" or path.with_suffix(".bin").exists()
+    return None if by_name else next(path.parent.glob("*.bin"), None)
 
 
 def _device(name: str) -> str:
@@ -191,11 +207,12 @@ def _layer(operator: Any) -> dict[str, str]:
     return {"name": operator.get_friendly_name(), **columns}
 
 
+IR = FileFormat("openvino", "OpenVINO IR", (".xml",))  # its weights are a part of the model: NAME.bin
 BACKEND = Backend(
     name="openvino",
     package="openvino",
     module="openvino",
-    files=(ONNX,),
+    files=(ONNX, IR),
     devices=devices,
     load=load,
     passes={"layers": layers},

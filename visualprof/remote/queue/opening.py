@@ -13,6 +13,7 @@ from visualprof.remote.queue.store.files import DATABASE, Store, file_number
 from visualprof.remote.queue.store.place import Place
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
+from visualprof.remote.queue.store.registry import Registry
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
@@ -89,5 +90,5 @@ def open_queue(
         mirror.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        retention, Quotas(database), Arrivals(database), upkeep, relay, mirror,
+        retention, Quotas(database), Arrivals(database), Registry(database, store), upkeep, relay, mirror,
     )  # fmt: skip

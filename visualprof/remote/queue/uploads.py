@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from visualprof.remote.queue.check.inspect import (
     inspect_file,
     model_name,
     safe_name,
+    under,
 )
 from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
@@ -180,6 +181,7 @@ def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspecte
     graph = None
     if isinstance(content, InspectedModel):
         name, graph = model_name(name, content.format), graph_of(blob, content.format)
+        content = under(name, content)
     kept = queue.blobs.inspected(blob)
     if not isinstance(content, InspectedPart) or kept is None:  # what is a model stays one, whatever it is beside
         queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name, "size_bytes": size})
@@ -221,6 +223,33 @@ def _unpacked(queue: Queue, path: Path, names: Sequence[str], known: Callable[[s
     return uploads
 
 
+def take_local(remote: Remote, files: Mapping[str, Path]) -> list[Upload]:
+    """Keeps a model, which comes first, and files with weights of it that lie on this machine, by their names.
+
+    Raises: VisualprofError: as `take`.
+    """
+    queue = remote.opened()
+    uploads: list[Upload] = []
+    for name, path in files.items():
+        with path.open("rb") as file:
+            kept = queue.keep(safe_name(name), file.read)
+        uploads += _found(queue, *kept, name, part=bool(uploads), known=lambda _: True)
+    return uploads
+
+
+def counted(queue: Queue, blob: str, name: str) -> InspectedModel | None:
+    """What is in a kept model, its operators too, which earlier versions did not count; None when it is no model.
+
+    Raises: VisualprofError: as `take`.
+    """
+    kept = queue.blobs.inspected(blob)
+    found = from_json(kept) if kept else None
+    if kept and isinstance(found, InspectedModel) and "operators" not in kept:
+        found = inspect_file(queue.blobs.path(blob), name)
+        queue.blobs.remember(blob, name, {**kept, **as_json(found)})
+    return found if isinstance(found, InspectedModel) else None
+
+
 def kept(remote: Remote, names: Sequence[str], owner: str | None) -> list[Upload]:
     """Kept files by their sha256, in this order, as their owner calls them; those that are gone are left out."""
     queue = remote.existing()
@@ -247,18 +276,23 @@ def fetched(remote: Remote, path: Path) -> None:
     remote.opened().blobs.path(path.name)
 
 
-def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
-    """The models among the kept files that somebody uploaded, or of all, the latest first, for the Graph page."""
+def kept_models(remote: Remote, viewer: str | None = None, id: str = "") -> list[KeptModel]:
+    """The models among the kept files that somebody may see, or of all, the latest first, for the Graph page.
+
+    id: only this one, however old it is.
+    """
     queue = remote.existing()
     if queue is None:
         return []
     models: list[KeptModel] = []
-    for row in queue.blobs.models(LISTED, viewer):
+    rows = queue.blobs.models(LISTED, viewer, id.removeprefix("upload:"))
+    own = queue.blobs.names([row.sha256 for row in rows], viewer)
+    for row in rows:
         path = queue.store.local(row.sha256)
         if not (queue.store.direct or path.is_file()):  # somebody tidied up
             continue
         found = msgspec.json.decode(row.inspected)
-        names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name
-        if id := graph_of(row.sha256, found["format"]):
-            models.append(KeptModel(id, names, path, found["format"], row.size_bytes, row.kept_ns))
+        names = ", ".join(found.get("names", [row.name])) if viewer is None else own.get(row.sha256, "")
+        if graph := graph_of(row.sha256, found["format"]):
+            models.append(KeptModel(graph, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models

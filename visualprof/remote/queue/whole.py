@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.store.database import Database
     from visualprof.remote.queue.store.files import Read, Store
     from visualprof.remote.queue.store.quotas import Quotas
+    from visualprof.remote.queue.store.registry import Registry
     from visualprof.remote.queue.store.signing import Signer
     from visualprof.remote.queue.tasks.finish import Finisher
     from visualprof.remote.queue.tasks.jobs import Jobs
@@ -49,6 +50,7 @@ class Queue:
     retention: Retention
     quotas: Quotas
     arrivals: Arrivals
+    registry: Registry
     upkeep: Upkeep | None = None
     relay: Relay | None = None
     mirror: Mirror | None = None

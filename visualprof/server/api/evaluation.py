@@ -29,6 +29,7 @@ from visualprof.server.visible import Shown, Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
+from visualprof.views.measure.advice import AdviceColumns
 from visualprof.views.measure.choice import MOST_SAMPLES
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
 from visualprof.views.measure.loads import LoadColumns
@@ -108,11 +109,15 @@ class ReportsAnswer(msgspec.Struct):
 
 
 class EvaluationAnswer(Answer):
-    """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load."""
+    """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load.
+
+    advice: a row a candidate that was tried beside a report's model.
+    """
 
     reports: list[ReportRow]
     table: PointColumns
     loads: LoadColumns
+    advice: AdviceColumns
     best: BestColumns
     verdicts: list[Verdict]
     charts: dict[str, Option]
@@ -237,6 +242,7 @@ class Evaluation(Resource):
             reports=self._rows(chosen),
             table=result.columns,
             loads=result.loads.columns,
+            advice=result.advice.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
             charts=overlay_charts(chosen),

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -103,17 +104,20 @@ class Models:
         self._found: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
         self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
         self._folder = ""
-        self._others: list[tuple[Callable[[], Iterable[Entry]], Callable[[Path], None]]] = []
+        self._others: list[tuple[Callable[[str], Iterable[Entry]], Callable[[Path], None]]] = []
         self._uploading = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.Lock()
 
-    def also(self, others: Callable[[], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
-        """Adds models that somebody else keeps; asked for at every listing. fetch: brings one to its path."""
+    def also(self, others: Callable[[str], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
+        """Adds models that somebody else keeps, asked for at every listing.
+
+        others: the latest of them, or that of an id, which may be an older one. fetch: brings one to its path.
+        """
         self._others.append((others, fetch))
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        kept = {model.id: (model, path) for others, _ in self._others for model, path in others()}
+        kept = {model.id: (model, path) for others, _ in self._others for model, path in others("")}
         entries, skipped = self._in_folders()
         viewer, sees = who().viewer, self._visible.rule
         if viewer is not None:
@@ -159,7 +163,8 @@ class Models:
 
         Raises: NotFound, FormatError. BeingRead: ask again.
         """
-        found = next((entry for entry in self.listing()[0] if entry[0].id == name), None)
+        older = (entry for others, _ in self._others if name.startswith("upload:") for entry in others(name))
+        found = next((entry for entry in chain(self.listing()[0], older) if entry[0].id == name), None)
         if found is None:
             raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
         if found[0].uploaded and not found[1].is_file():

@@ -21,6 +21,7 @@ from flask import Response
 
 from visualprof import __version__
 from visualprof.server.answers import ErrorBody
+from visualprof.server.api.advice import Advices
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
@@ -33,6 +34,7 @@ from visualprof.server.api.models import Graphs
 from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.registry import Registry
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -62,8 +64,9 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams,
-    Links, NoticesOf, Evaluation, Trends, Retention, Health, ReportFile,
+    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, People,
+    QuotaRoutes,
+    Teams, Links, NoticesOf, Evaluation, Trends, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 

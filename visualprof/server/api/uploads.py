@@ -11,6 +11,7 @@ from flask import request
 from msgspec import Meta
 
 from visualprof.errors import NotFound, VisualprofError
+from visualprof.remote.protocol import ModelRef
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
@@ -124,7 +125,7 @@ class Uploads(Resource):
 
     def __init__(self, remote: Remote, visible: Visible, models: Models) -> None:
         self._remote, self._visible = remote, visible
-        models.also(lambda: _entries(remote), lambda path: fetched(remote, path))
+        models.also(lambda id: _entries(remote, id), lambda path: fetched(remote, path))
 
     @change(
         "POST", "/uploads", status=201, content="application/octet-stream",
@@ -182,11 +183,7 @@ class Uploads(Resource):
         found = self._visible.job(self._remote.needed("no job was ever submitted here"), job)
         submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others], found.owner)]
-        for file in files:
-            if file.blob == submitted.model.blob:
-                file.name = submitted.model.name  # others may have uploaded it under another
-        return FilesAnswer(files)
+        return files_of(self._remote, submitted.model, others, found.owner)
 
     def _kept(self, uploads: Sequence[Upload]) -> UploadAnswer:
         self._hold(uploads)
@@ -200,10 +197,19 @@ class Uploads(Resource):
             self._remote.opened().blobs.hold(user, {upload.blob: (upload.name, upload.size) for upload in uploads})
 
 
-def _entries(remote: Remote) -> list[Entry]:
-    """The uploaded models; without them the Graph page still has those of the log directories."""
+def files_of(remote: Remote, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
+    """A model and other files as their owner calls them."""
+    files = [_shown(upload) for upload in kept(remote, [model.blob, *others], owner)]
+    for file in files:
+        if file.blob == model.blob:
+            file.name = model.name  # others may have uploaded it under another
+    return FilesAnswer(files)
+
+
+def _entries(remote: Remote, id: str) -> list[Entry]:
+    """The uploaded models, or that of an id; without them the Graph page still has those of the log directories."""
     try:
-        models = kept_models(remote, who().viewer)
+        models = kept_models(remote, who().viewer, id)
     except VisualprofError as error:
         _log.warning("uploaded models are not shown: %s", error.error)
         return []

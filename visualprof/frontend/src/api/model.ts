@@ -35,6 +35,13 @@ export type RankDevice = Schemas["RankDevice"];
 export type Straggler = Schemas["Straggler"];
 export type ProfileAnswer = Schemas["ProfileAnswer"];
 
+export type RegistryAnswer = Schemas["RegistryAnswer"];
+export type RegisteredAnswer = Schemas["RegisteredAnswer"];
+export type RegisteredModel = Schemas["ModelRow"];
+export type ModelVersion = Schemas["VersionRow"];
+export type VersionAnswer = Schemas["VersionAnswer"];
+export type LossesAnswer = Schemas["LossesAnswer"];
+
 export type Span = Schemas["Span"];
 export type SpanState = Span["state"];
 export type Worker = Schemas["Worker"];
@@ -105,6 +112,8 @@ export type Enrolment = Schemas["Enrolment"];
 export type Runtime = Schemas["Runtime"];
 export type BackendEntry = Schemas["BackendEntry"];
 export type BackendsAnswer = Schemas["BackendsAnswer"];
+export type AppliedAnswer = Schemas["AppliedAnswer"];
+export type AppliedRow = Schemas["AppliedRow"];
 export type ReportRow = Schemas["ReportRow"];
 export type ReportsAnswer = Schemas["ReportsAnswer"];
 export type Verdict = Schemas["Verdict"];

@@ -63,7 +63,8 @@ export function intensity(flo_per_byte: number): string {
 }
 
 export function count(value: number): string {
-  return Number.isInteger(value) ? grouped.format(value) : significant(value);
+  if (Number.isInteger(value)) return grouped.format(value);
+  return Math.abs(value) < 0.005 ? value.toExponential(1) : significant(value);
 }
 
 export function ratio(value: number): string {

@@ -52,7 +52,7 @@ export const tabs = computed<Tab[]>(() => {
   const paged = views.value.filter((view) => page_ids.includes(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
-  const [run, agents] = link_ends_ns.value === null && !held ? [["run"], ["trend", "agents"]] : [[], []];
+  const [run, agents] = link_ends_ns.value === null && !held ? [["run", "models"], ["trend", "agents"]] : [[], []];
   const reports = names(paged.filter(of_reports));
   const ids = [...names(paged.filter((view) => !of_reports(view))), ...run, ...reports, ...agents];
   const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);

@@ -23,7 +23,7 @@ from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
-    "profile.json", "executed.onnx", "log.txt",
+    "profile.json", "executed.onnx", "log.txt", "advice.json",
 }  # fmt: skip
 SMALL = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
@@ -51,11 +51,13 @@ class WorkFolder:
         self.monitor = folder / "monitor.jsonl"
         self.log = folder / "log.txt"
 
-    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int]) -> None:
-        """Makes the child's folder, with task.json. cpus: that it may use, [] all."""
+    def lay_out(
+        self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int], more: Mapping[str, Any] | None = None
+    ) -> None:
+        """Makes the child's folder, with task.json. cpus: that it may use, [] all. more: for advice."""
         self.out.mkdir(parents=True)
         paths = {name: str(path) for name, path in inputs.items()}
-        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus}
+        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(more or {})}
         self.task.write_text(json.dumps(task), "utf-8")
 
     def make_room(self) -> None:
@@ -63,6 +65,16 @@ class WorkFolder:
         for file in listed(self.out):
             if is_plain(file) and file.stat().st_size > SMALL:
                 file.unlink()
+
+
+def for_advice(machine: Machine, data: Mapping[str, Path], memory_bytes: int) -> dict[str, Any]:
+    """What task.json says for the stage `advise`: what the machine has, and rows of the user's data."""
+    return {
+        "data": {name: str(path) for name, path in data.items()},
+        "runtimes": [asdict(runtime) for runtime in machine.capabilities.runtimes],
+        "converters": machine.converters,
+        "memory_bytes": memory_bytes,
+    }
 
 
 def plain_name(name: str) -> str:

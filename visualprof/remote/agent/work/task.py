@@ -35,6 +35,7 @@ from visualprof.remote.agent.work.result_folder import (
     assemble,
     beside,
     environment,
+    for_advice,
     plain_name,
     warnings_told,
 )
@@ -210,32 +211,37 @@ class LeasedTask:
         if free_bytes(work.folder) < needed:
             error = f"less than {needed >> 20:,} MiB are free on the agent's disk"
             raise TaskFailure("disk_full", error, f"free space for {self._context.state.path}")
-        model, inputs = self._fetch()
+        model, inputs, data = self._fetch()
         work.code.write_bytes(self._context.settings.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
         rounds = range(lease.request.repeat)
         self._stages = [*(f"measure:{n}" for n in rounds), *(f"profile:{name}" for name in passes)]
-        work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads))
+        more: dict[str, Any] = {}
+        if lease.request.advise.objective:
+            self._stages.append("advise")
+            more = for_advice(self._machine, data, self._context.memory_bytes)
+        work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads), more)
         return runtime
 
-    def _fetch(self) -> tuple[Path, dict[str, Path]]:
-        """The model, in a folder of its own with the files that it names, and the inputs, as plain files."""
+    def _fetch(self) -> tuple[Path, dict[str, Path], dict[str, Path]]:
+        """The model, in a folder of its own with the files that it names, inputs and data, as plain files."""
         state, folder = self._context.state, self._work.files / "model"
         model = folder / plain_name(self.lease.request.model.name)
         folder.mkdir()
-        inputs: dict[str, Path] = {}
+        inputs, data = dict[str, Path](), dict[str, Path]()
         for i, file in enumerate(self.lease.files):
             blob = state.blob(file.sha256)
             transfer.fetch(self._client, self.lease, file, blob, self._stop)
-            if file.role == "input":
-                target = inputs.setdefault(file.name, self._work.files / f"input{i}.npy")
+            if file.role in ("input", "data"):
+                arrays = inputs if file.role == "input" else data
+                target = arrays.setdefault(file.name, self._work.files / f"{file.role}{i}.npy")
             else:
                 target = model if file.role == "model" else beside(folder, file.name)
             link(blob, target)
         state.trim()
         if not model.exists():
             raise TaskFailure("agent_error", "the server gave out the task without a model")
-        return model, inputs
+        return model, inputs, data
 
     def _run_stages(self, runtime: Runtime, runner: Runner) -> None:
         lease, work, context = self.lease, self._work, self._context
@@ -246,9 +252,10 @@ class LeasedTask:
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
         stages = StageRunner(
             work=work,
-            lease=lease,
+            device=lease.spec.device,
+            timeout_s=lease.request.timeout_s,
             python=Path(runtime.python),
-            prefixes=self._machine.prefixes.get(runtime.python, ()),
+            prefixes=self._machine.prefixes_for(runtime.python, everything=bool(lease.request.advise.objective)),
             level=self._machine.capabilities.sandbox,
             memory_bytes=context.memory_bytes,
             monitor=monitor,
@@ -266,7 +273,7 @@ class LeasedTask:
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
     def _run_each(self, stages: StageRunner, runner: Runner) -> None:
-        """Runs the stages; a profile pass that fails is a warning, for the measured points stand."""
+        """Runs the stages; a profile pass or advice that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
         left_s = timeout_s
         for stage in self._stages:
@@ -282,8 +289,10 @@ class LeasedTask:
                 except TaskFailure as failure:
                     if measures:
                         raise
-                    progress.warnings.append(f"profile pass {name}: {failure.error}")
-                    progress.profiles.append({"pass": name, "error": failure.error})
+                    told = f"profile pass {name}: {failure.error}" if name else f"no advice: {failure.error}"
+                    progress.warnings.append(told)
+                    if name:
+                        progress.profiles.append({"pass": name, "error": failure.error})
                 left_s -= time.monotonic() - began
             self._done += 1
 

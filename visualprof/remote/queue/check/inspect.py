@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ class InspectedModel:
 
     dims: named dimensions of its inputs with a size to start from. backends: names of those that load it.
     fixed_inputs: whether the file says names, types and dimensions of its inputs for good.
-    external: other files in which its weights lie.
+    external: other files in which its weights lie. parameters: elements of its constants; None unknown.
+    operators: how many of each type; None where no reader shows them.
     """
 
     format: str
@@ -51,6 +53,8 @@ class InspectedModel:
     warnings: list[str] = field(default_factory=list[str])
     fixed_inputs: bool = False
     external: list[External] = field(default_factory=list[External])
+    parameters: int | None = None
+    operators: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     if head.startswith(zips.MAGIC):
         zips.check(path, name)
     try:
-        format, inputs, outputs = _read(Source(path), name)
+        format, inputs, outputs, counts = _read(Source(path), name)
     except TaskFailure as failure:
         raise FormatError(f"{name}: {failure.error}", failure.hint) from failure
     except VisualprofError as error:
@@ -125,21 +129,29 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     _refuse_unusable(inputs, name, format.typed_inputs)
     external = external_files(path, name) if format.name == "onnx" else []
-    return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs), external)
+    dims = _sizes(inputs) | batch
+    model = _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external)
+    return under(name, replace(model, **counts))
 
 
-def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
-    """Format, inputs and outputs of a model; of a format that only a backend knows there are no outputs.
+def under(name: str, model: InspectedModel) -> InspectedModel:
+    """A model of this name: OpenVINO looks for weights under its own, whatever that was when it was saved."""
+    return replace(model, external=[External(f"{Path(name).stem}.bin", 0)]) if model.format == "openvino" else model
+
+
+def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor], dict[str, Any]]:
+    """Format, inputs, outputs and counts of a model; of a format that only a backend knows these two are not known.
 
     Raises: FormatError, SourceError, TaskFailure.
     """
     kind = recognise_model(source)
     if kind is not None:
-        return _of_graph(kind.graph(source), source.path, name)
+        graph = kind.graph(source)
+        return *_of_graph(graph, source.path, name), _counts(graph)
     head = source.head()
     for format in all_formats().values():
         if format.sniff and format.inputs and format.sniff(head):
-            return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], []
+            return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], [], {}
     refused = refusal(name, head)
     error = refused.error if refused else f"{name}: neither a model nor an array by its content"
     near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
@@ -153,6 +165,13 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
     nodes = [n for n in graph.nodes if not n.scope]
     inputs = [_tensor(graph, n, True) for n in nodes if n.kind == "input"]
     return format, inputs, [_tensor(graph, n, False) for n in nodes if n.kind == "output"]
+
+
+def _counts(graph: ModelGraph) -> dict[str, Any]:
+    """Parameters, unknown where one's size is, and operators by type."""
+    sizes = [graph.values[row].elements for n in graph.nodes if n.kind == "constant" for row in n.outputs[:1]]
+    operators = Counter(n.type for n in graph.nodes if n.kind == "operator")
+    return {"parameters": None if -1 in sizes else sum(sizes), "operators": dict(operators)}
 
 
 def supported() -> str:
@@ -196,7 +215,8 @@ def from_json(kept: dict[str, Any]) -> Inspected:
         return InspectedPart(kept["size_bytes"])
     inputs, outputs = ([Tensor(**t) for t in kept[key]] for key in ("inputs", "outputs"))
     external = [External(**file) for file in kept.get("external", ())]
-    return _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"], external)
+    model = _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"], external)
+    return replace(model, parameters=kept.get("parameters"), operators=kept.get("operators"))
 
 
 def _model(

@@ -54,6 +54,8 @@ def check_request(request: Request, known: Known) -> Findings:
     if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # sizes out of range would spoil what follows
         more = _inputs(request, model, known)
         errors, warnings = errors + more[0], warnings + more[1]
+    if "advise" not in wrong:
+        errors += _data(request, known)
     return errors, warnings
 
 
@@ -117,6 +119,20 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
         else:
             errors.append(FieldError(f"inputs[{i}].blob", f"{kept.get('name', 'the file')} is a model, not an array"))
     return arrays, errors
+
+
+def _data(request: Request, known: Known) -> Iterator[FieldError]:
+    """Rows of the user's own that are no array, or of no number of rows."""
+    counts = dict[str, int]()
+    for name, blob in request.advise.data.items():
+        array = array_of(known.inspected(blob))
+        if array is None:
+            yield FieldError(f"advise.data.{name}", "this array is not here", "upload the .npy first")
+        elif array.shape:
+            counts[name] = array.shape[0]
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        yield FieldError("advise.data", f"the arrays have no common number of rows ({told})")
 
 
 def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:

@@ -33,6 +33,8 @@ MAX_INPUTS = 256
 MAX_NAME = 200
 MAX_LANES = 256
 MAX_RATE = 1e6
+MAX_ONLY = 64
+MAX_METRIC = 65_536
 MAX_STEPS = 16  # of concurrency, and of rates
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -49,6 +51,9 @@ RANGES = (
     ("retries", 0, 10),
     ("repeat", 1, 30),
     ("quiet_s", 0, 3600),
+    ("advise.max_error", 0, 1e9),
+    ("advise.budget_s", 0, 86_400),
+    ("advise.candidate_s", 1, 3600),
 )
 
 
@@ -56,7 +61,7 @@ def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
     parts = (
         _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
-        _all_inputs(request), _all_specs(request.specs),
+        _all_inputs(request), _all_specs(request.specs), _advise(request),
     )  # fmt: skip
     return [error for part in parts for error in part]
 
@@ -65,11 +70,16 @@ def _texts(request: Request) -> Iterator[FieldError]:
     if not KEY.fullmatch(request.key):
         yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
     yield from _named("name", request.name, empty=True)
-    yield from _named("model.name", request.model.name)
-    if request.model.name.strip(" .") == "" or re.search(r"[/\\]", request.model.name):
+    yield from model_errors(request.model)
+
+
+def model_errors(model: ModelRef) -> Iterator[FieldError]:
+    """What no files of a model may be called, and what is no file."""
+    yield from _named("model.name", model.name)
+    if model.name.strip(" .") == "" or re.search(r"[/\\]", model.name):
         yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
-    yield from _parts(request.model)
-    if not SHA256.fullmatch(request.model.blob):
+    yield from _parts(model)
+    if not SHA256.fullmatch(model.blob):
         yield FieldError("model.blob", "is no sha256 of a file", "upload the model first")
 
 
@@ -103,6 +113,19 @@ def _numbers(request: Request) -> Iterator[FieldError]:
         yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
     for name, size in request.dims.items():
         yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+
+
+def _advise(request: Request) -> Iterator[FieldError]:
+    advise, names = request.advise, [row.name for row in request.inputs]
+    if len(advise.only) > MAX_ONLY or any(not 0 < len(name) <= MAX_NAME for name in advise.only):
+        yield FieldError("advise.only", "has too many names, or one that is empty or too long", f"at most {MAX_ONLY}")
+    if len(advise.metric) > MAX_METRIC:
+        yield FieldError("advise.metric", f"has {len(advise.metric):,} characters", f"at most {MAX_METRIC:,}")
+    for name, blob in advise.data.items():
+        if name not in names:
+            yield FieldError(f"advise.data.{name[:MAX_NAME]}", "the model has no such input", nearest(name, names))
+        elif not SHA256.fullmatch(blob):
+            yield FieldError(f"advise.data.{name}", "is no sha256 of a file", "upload the .npy first")
 
 
 def _pin(request: Request) -> Iterator[FieldError]:

@@ -34,6 +34,7 @@ MEASURES = {
     "pin": "pin",
     "price_per_hour": "price_per_hour",
 }
+TIMEOUT_S = Request.timeout_s
 _OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profile), ("", Request))
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
 
@@ -55,6 +56,8 @@ def compose(draft: Draft, known: Known) -> Drafted:
     numbers, number_errors = _numbers(draft.measure)
     load, load_errors = parse_load(draft.measure)
     errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors, *load_errors]
+    if draft.advise.objective and "timeout_s" not in numbers[""]:
+        numbers[""]["timeout_s"] = TIMEOUT_S + draft.advise.budget_s + draft.advise.candidate_s
     request = Request(
         key=draft.key or "draft",
         model=ModelRef(draft.model, name, [Part(path, blob) for path, blob in draft.parts.items()]),
@@ -67,6 +70,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         profile=Profile(**numbers["profile"]),
         spread=draft.spread,
         priority=draft.priority,
+        advise=draft.advise,
         **numbers[""],
     )
     checked, warnings = check_request(request, known)
@@ -108,6 +112,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         specs=specs,
         spread=request.spread,
         priority=request.priority,
+        advise=request.advise,
         measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
     )
 

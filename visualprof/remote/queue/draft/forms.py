@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from visualprof.remote.protocol import Priority, Request
+from visualprof.remote.protocol import Advise, Priority, Request
 from visualprof.remote.queue.check.form import FieldError
 
 
@@ -53,7 +53,7 @@ class Draft:
     arrays, which inputs take by their names. inputs null: those of the model. sweep: the dimension, null the batch,
     "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of
     the other named dimensions. specs null: a first choice of machines. measure: by the names of `MEASURES`.
-    spread: specs may go to several machines.
+    spread: specs may go to several machines. advise: candidates that are to be tried; its data by the inputs' names.
     """
 
     model: str
@@ -71,6 +71,7 @@ class Draft:
     measure: dict[str, str] = field(default_factory=dict[str, str])
     spread: bool = False
     priority: Priority = "normal"
+    advise: Advise = field(default_factory=Advise)
 
 
 @dataclass(frozen=True)

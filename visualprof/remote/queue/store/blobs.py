@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
+from visualprof.remote.queue.store.model_tables import models, version_files
 from visualprof.remote.queue.store.quotas import refuse_bytes
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
+from visualprof.remote.queue.store.visibility import visible_models
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
 _held = (holders.c.sha256 == blobs.c.sha256) & holders.c.owner.in_(bindparam("owners", expanding=True))
@@ -25,9 +27,6 @@ _FACTS = (  # of each file, with the names that some give it
     select(blobs.c.sha256, blobs.c.name, blobs.c.inspected, holders.c.owner, holders.c.name.label("own_name"))
     .outerjoin(holders, _held)
     .where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
-)
-_NAMES = select(holders).where(
-    holders.c.sha256.in_(bindparam("named", expanding=True)), holders.c.owner == bindparam("of")
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -103,19 +102,24 @@ class Blobs:
             raise
 
     def _release(self, files: Iterable[str]) -> None:
-        """Removes those that nobody holds and no job names."""
+        """Removes those that nobody needs."""
         with self._database.write() as connection:
             gone = forget_unneeded(connection, files)
         for sha256 in gone:
             self._store.delete(f"blobs/{sha256}")
 
     def names(self, wanted: Iterable[str], owner: str | None) -> dict[str, str]:
-        """What somebody calls those of the files that they uploaded, by sha256: others' names are secrets."""
+        """What those of the files are called, by sha256, that somebody uploaded or that registered models show them.
+
+        Other names are secrets.
+        """
         if owner is None:
             return {}
-        with self._database.look() as connection:
-            rows = connection.execute(_NAMES, {"named": list(wanted), "of": owner})
-            return {row.sha256: row.name for row in rows}
+        named = list(wanted)
+        own = select(holders.c.sha256, holders.c.name).where(holders.c.sha256.in_(named), holders.c.owner == owner)
+        shown = _shown_files(owner).where(version_files.c.sha256.in_(named))
+        with self._database.read() as connection:
+            return {row[0]: row[1] for some in (shown, own) for row in connection.execute(some)}
 
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
@@ -149,12 +153,15 @@ class Blobs:
         with self._database.look() as connection:
             return {row.sha256: row for row in connection.execute(some)}
 
-    def models(self, most: int, viewer: str | None) -> Sequence[AnyRow]:
-        """Rows of models that somebody uploaded, with their own name for it, or of all for None, the latest first."""
+    def models(self, most: int, viewer: str | None, sha256: str = "") -> Sequence[AnyRow]:
+        """Rows of models whose `names` somebody may know, or of all for None, the latest first. sha256: only this."""
         of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
+        if sha256:
+            of_model = of_model.where(blobs.c.sha256 == sha256)
         if viewer is not None:
-            mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
-            of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
+            own = select(holders.c.sha256).where(holders.c.owner == viewer)
+            shown = _shown_files(viewer).with_only_columns(version_files.c.sha256)
+            of_model = of_model.where(blobs.c.sha256.in_(own) | blobs.c.sha256.in_(shown))
         with self._database.look() as connection:
             return connection.execute(of_model.limit(most)).all()
 
@@ -177,11 +184,21 @@ class Blobs:
         return {key: (own.get(key, name), graph) for key, (name, graph) in known.items()}
 
 
+def named_by_a_job() -> ColumnElement[bool]:
+    """Condition on `blobs`."""
+    return exists().where(jobs.c.request.contains(blobs.c.sha256))
+
+
+def in_a_version() -> ColumnElement[bool]:
+    """Condition on `blobs`: a registered model has it."""
+    return exists().where(version_files.c.sha256 == blobs.c.sha256)
+
+
 def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
-    """Those of some files that nobody holds and no job names; their rows are gone."""
+    """Those of some files that nobody holds, and no job and no registered model names; their rows are gone."""
     held = exists().where(holders.c.sha256 == blobs.c.sha256)
-    named = exists().where(jobs.c.request.contains(blobs.c.sha256))
-    of_nobody = select(blobs.c.sha256).where(blobs.c.sha256.in_(list(names)), ~held, ~named)
+    needed = held | named_by_a_job() | in_a_version()
+    of_nobody = select(blobs.c.sha256).where(blobs.c.sha256.in_(list(names)), ~needed)
     gone = list(connection.execute(of_nobody).scalars())
     connection.execute(delete(blobs).where(blobs.c.sha256.in_(gone)))
     return gone
@@ -191,6 +208,12 @@ def _key(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
         raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
     return f"blobs/{sha256}"
+
+
+def _shown_files(viewer: str) -> Any:
+    """The files of registered models that somebody may see, with their names."""
+    seen = visible_models(viewer).with_only_columns(models.c.id)
+    return select(version_files.c.sha256, version_files.c.path).where(version_files.c.model.in_(seen))
 
 
 def _graph(inspected: str | None) -> str | None:

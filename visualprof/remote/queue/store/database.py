@@ -17,7 +17,8 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
-from visualprof.remote.queue.store.tables import REVISIONS, audit, metadata, revisions
+from visualprof.remote.queue.store.model_tables import metadata  # which then has every table
+from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
 
 _BUSY_S = 30
 _CONNECTIONS = 64  # more than the server has threads; they are opened as they are needed, and kept

@@ -138,7 +138,10 @@ def refuse_bytes(connection: Connection, user: str, more: int) -> None:
     used = 0 if allowed is None else _uploaded(connection, user)
     if allowed is not None and used + more > allowed:
         has = f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB"
-        raise OverQuota(f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more", f"remove jobs, or {_ASK}")
+        raise OverQuota(
+            f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more",
+            f"remove jobs or versions of models, or {_ASK}",
+        )
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,20 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, func, not_, or_, select
 
-from visualprof.remote.queue.store.tables import agents, bookings, grants, jobs, members, runs
+from visualprof.remote.queue.store.model_tables import models
+from visualprof.remote.queue.store.tables import agents, bookings, grants, jobs, members, runs, users
 
 _KEPT = 256  # people; making a statement takes longer than running it
 _machine = agents.alias("machine")
 
 
-def is_visible(viewer: str) -> ColumnElement[bool]:
-    """Condition on `runs`: one's own, those of one's projects, and public ones."""
+def is_visible(viewer: str, of: Table = runs) -> ColumnElement[bool]:
+    """Condition on `runs`, or on `models`: one's own, those of one's projects, and public ones."""
     mine = select(members.c.project).where(members.c.user == viewer)
-    shared = and_(runs.c.visibility == "project", func.coalesce(runs.c.project, "").in_(mine))
-    return or_(func.coalesce(runs.c.owner, "") == viewer, runs.c.visibility == "public", shared)
+    shared = and_(of.c.visibility == "project", func.coalesce(of.c.project, "").in_(mine))
+    return or_(func.coalesce(of.c.owner, "") == viewer, of.c.visibility == "public", shared)
 
 
 @lru_cache(_KEPT)
@@ -30,6 +31,15 @@ def visible_jobs(viewer: str | None) -> Select[Any]:
         return select(jobs)
     hidden = select(runs.c.folder).where(runs.c.folder == jobs.c.folder, not_(is_visible(viewer)))
     return select(jobs).where(~hidden.exists())
+
+
+@lru_cache(_KEPT)
+def visible_models(viewer: str | None) -> Select[Any]:
+    """The registered models that somebody may see; whoever came by a link to a run has no account, and sees none."""
+    if viewer is None:
+        return select(models)
+    person = select(users.c.id).where(users.c.id == viewer).exists()
+    return select(models).where(person, is_visible(viewer, models))
 
 
 @lru_cache(_KEPT)

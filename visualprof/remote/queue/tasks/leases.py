@@ -289,11 +289,12 @@ class Leases:
             return self._files(connection, request)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
-        files: list[tuple[Literal["model", "input", "part"], str, str]] = [
+        files: list[tuple[Literal["model", "input", "part", "data"], str, str]] = [
             ("model", request.model.name, request.model.blob),
             *(("part", part.path, part.blob) for part in request.model.parts),
         ]
         files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
+        files.extend(("data", name, blob) for name, blob in request.advise.data.items())
         kept = connection.execute(_BLOBS, {"named": sorted({blob for _, _, blob in files})})
         sizes = {row.sha256: row.size_bytes for row in kept}
         url = self._store.get_url

@@ -1,4 +1,4 @@
-"""Removing jobs: with their results, points, logs, and the files that no other job names.
+"""Removing jobs: with their results, points, logs, and the files that nothing else names.
 
 What somebody uploaded is theirs: of files that others have, too, the removal of a job neither takes these nor tells.
 """
@@ -17,9 +17,10 @@ from sqlalchemy import Connection, delete, exists, func, select
 
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
-from visualprof.remote.queue.store.blobs import forget_unneeded
+from visualprof.remote.queue.store.blobs import forget_unneeded, in_a_version
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.files import Store
+from visualprof.remote.queue.store.model_tables import version_files, versions
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -124,11 +125,14 @@ class Removal:
 
 
 def _own_blobs(connection: Connection, job: Job) -> list[str]:
-    """The uploaded files that no other job of its owner names."""
+    """The uploaded files that no other job of its owner names, and no version of a model that they registered."""
     same = func.coalesce(jobs.c.owner, "") == (job.owner or "")
     others = exists().where(jobs.c.id != job.id, same, jobs.c.request.contains(blobs.c.sha256))
     mine = blobs.c.sha256.in_(list(job.request.blobs))
-    return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
+    made = (versions.c.model == version_files.c.model) & (versions.c.number == version_files.c.number)
+    by_owner = func.coalesce(versions.c.creator, "") == (job.owner or "")
+    version = exists().where(version_files.c.sha256 == blobs.c.sha256, made, by_owner)
+    return list(connection.execute(select(blobs.c.sha256).where(mine, ~others, ~version)).scalars())
 
 
 def _kept(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
@@ -142,12 +146,13 @@ def _kept(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
 
 
 def _unneeded_without(connection: Connection, of: Sequence[Job]) -> list[str]:
-    """The uploaded files of jobs that no other job names, and nobody else has."""
+    """The uploaded files of jobs that nothing else names, and nobody else has."""
     others = exists().where(jobs.c.id.not_in([job.id for job in of]), jobs.c.request.contains(blobs.c.sha256))
     owners = [job.owner for job in of if job.owner is not None]
     held = exists().where(holders.c.sha256 == blobs.c.sha256, holders.c.owner.not_in(owners))
     theirs = blobs.c.sha256.in_({blob for job in of for blob in job.request.blobs})
-    return list(connection.execute(select(blobs.c.sha256).where(theirs, ~others, ~held)).scalars())
+    free = ~others & ~held & ~in_a_version()
+    return list(connection.execute(select(blobs.c.sha256).where(theirs, free)).scalars())
 
 
 def _forget(connection: Connection, job: Job, own: Iterable[str]) -> None:

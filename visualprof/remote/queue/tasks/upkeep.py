@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from visualprof.remote.queue.refusals import StoreDown
 from visualprof.remote.queue.store.arrivals import ARRIVING_NS
+from visualprof.remote.queue.store.blobs import in_a_version, named_by_a_job
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import end_use
@@ -220,9 +221,9 @@ def _remove_old_runs(database: Database, store: Bucket) -> None:
 
 
 def unused_for(days: int, now: int) -> ColumnElement[bool]:
-    """Condition on `blobs`: no job names it, and nobody sent it lately, whose job may still be written."""
+    """Condition on `blobs`: nothing names it, and nobody sent it lately, whose job may still be written."""
     old = blobs.c.kept_ns < now - days * DAY_NS
-    return old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
+    return old & ~named_by_a_job() & ~in_a_version()
 
 
 def _forget_unused(database: Database) -> None:

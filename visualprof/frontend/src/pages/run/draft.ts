@@ -18,6 +18,8 @@ export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep"
   arrays: UploadAnswer[];
   inputs: DraftInput[];
   specs: SpecRow[] | null;
+  /** Candidates that every spec is to try; null: none. */
+  advise: NonNullable<Draft["advise"]> | null;
   /** What was submitted last, and the job that it became. */
   sent: { job: string; text: string } | null;
 }
@@ -36,7 +38,7 @@ export function new_key(): string {
 }
 
 function empty(): PageDraft {
-  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", sent: null };
+  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", advise: null, sent: null };
 }
 
 function restored(): PageDraft {
@@ -82,12 +84,6 @@ export function take_model(file: UploadAnswer, swept: string): void {
   });
 }
 
-/** The path under which the model names a file that somebody chose: alone, or in a folder. */
-export function part_of(model: UploadAnswer | null, file: File): string | null {
-  const chosen = file.webkitRelativePath || file.name;
-  return (model?.model?.external ?? []).map((one) => one.path).find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null;
-}
-
 /** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
 export function set_arrays(arrays: UploadAnswer[]): void {
   draft.arrays = arrays;
@@ -103,7 +99,7 @@ export function typed(dims: readonly string[]): Draft {
     arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
     sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority,
+    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority, advise: draft.advise ?? {},
   };
 }
 
@@ -122,13 +118,13 @@ export function row_of(spec: DraftSpec): SpecRow {
   return new_spec({ id, version, device, where, backend: spec.backends[0], precision: spec.precisions[0], threads: spec.threads[0], options: { ...spec.options } });
 }
 
-/** Puts an old job into the form. files: those of the job that the server still has. */
-export function use_as_template(old: Draft, job: JobRow, files: readonly UploadAnswer[]): void {
+/** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
+export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((one) => one.blob === blob);
   const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
   const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
   Object.assign(draft, empty(), {
-    parts: old.parts, spread: old.spread, priority: old.priority, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
+    parts: old.parts, spread: old.spread, priority: old.priority, advise: old.advise?.objective ? { ...old.advise, data: {} } : null, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
     model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
     arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
   });

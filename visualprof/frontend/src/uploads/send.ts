@@ -1,7 +1,7 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error, ask, ask_token, get, read_session, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer, type Way } from "../../api";
-import { t } from "../../locales";
+import { address, ApiError, as_error, ask, ask_token, get, read_session, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer, type Way } from "../api";
+import { t } from "../locales";
 
 interface Sending {
   name: string;
@@ -126,4 +126,30 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const mine = last.then(run);
   last = mine;
   return mine;
+}
+
+/** The path under which the model names a file that somebody chose: alone, or in a folder. */
+export function part_of(model: UploadAnswer | null, file: File): string | null {
+  const chosen = file.webkitRelativePath || file.name;
+  return (model?.model?.external ?? []).map((one) => one.path).find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null;
+}
+
+export interface SentModel {
+  model: UploadAnswer;
+  /** sha256 of files with its weights, by the paths under which it names them. */
+  parts: Record<string, string>;
+}
+
+/** Sends a model with those of the other files that it names; null when it is none, or was cancelled or refused. */
+export async function send_model(files: readonly File[]): Promise<SentModel | null> {
+  const first = files.find((file) => /\.onnx$/i.test(file.name)) ?? files[0];
+  const model = first ? await upload(first) : null;
+  if (model?.kind !== "model") return null;
+  const parts = Object.fromEntries((model.others ?? []).map((part) => [part.name, part.blob]));
+  for (const file of files) {
+    const path = file === first ? null : part_of(model, file);
+    const sent = path === null ? null : await upload(file, true);
+    if (sent && path !== null) parts[path] = sent.blob;
+  }
+  return { model, parts };
 }

@@ -1,0 +1,140 @@
+"""The rules of advice, by hand-worked numbers: docs/advice.md."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visualprof.remote.child.advice.errors import Comparison, OutputError
+from visualprof.remote.child.advice.rules import Interval, front, judge, margin_of, median_interval, ratio_of, wilson
+
+
+def compared(original: object, candidate: object, dtype: str = "float32") -> OutputError:
+    comparison = Comparison()
+    comparison.add([np.array(original, dtype)], [np.array(candidate, dtype)])
+    return comparison.error()
+
+
+def test_a_ratio_is_the_median_of_paired_rounds() -> None:
+    # rounds: 2/4, 3/4, 8/8 - the slow third round is slow for both, so it does not count against one.
+    ratio = ratio_of([2, 3, 8], [4, 4, 8])
+    assert ratio.value == 0.75
+    assert (ratio.low, ratio.high) == (0.5, 1.0)
+
+
+def test_an_interval_of_equal_rounds_has_no_width() -> None:
+    assert median_interval([7.0] * 15) == Interval(7.0, 7.0, 7.0)
+
+
+def test_an_interval_covers_the_median_in_about_95_of_100_samples() -> None:
+    rng = np.random.default_rng(3)
+    covered = sum(
+        interval.low <= 1.0 <= interval.high
+        for interval in (median_interval(rng.normal(1.0, 0.1, 15).tolist()) for _ in range(200))
+    )
+    assert covered >= 180
+
+
+@pytest.mark.parametrize(
+    ("ratio", "margin", "verdict"),
+    [
+        (Interval(0.9, 0.88, 0.94), 0.05, "faster"),
+        (Interval(0.9, 0.88, 0.96), 0.05, "equal"),  # the interval touches the margin
+        (Interval(0.9, 0.88, 0.94), 0.08, "equal"),  # the original is not closer to itself
+        (Interval(1.2, 1.1, 1.3), 0.05, "slower"),
+        (Interval(1.2, 1.04, 1.3), 0.05, "equal"),
+        (Interval(1.0, 0.9, 1.1), 0.05, "equal"),
+    ],
+)
+def test_faster_and_slower_lie_wholly_beyond_the_margin(ratio: Interval, margin: float, verdict: str) -> None:
+    assert judge(ratio, margin) == verdict
+
+
+def test_the_margin_is_five_percent_or_what_the_original_differs_from_itself_by() -> None:
+    assert margin_of(Interval(1.0, 0.99, 1.02)) == 0.05
+    assert margin_of(Interval(1.0, 0.90, 1.02)) == pytest.approx(0.10)
+    assert margin_of(Interval(1.05, 1.0, 1.12)) == pytest.approx(0.12)
+
+
+def test_the_error_of_an_output_by_hand() -> None:
+    error = compared([[3.0, 4.0]], [[3.0, 3.0]])
+    # difference (0, -1): max 1 of 4; norm 1 of 5; cos = (9 + 12) / (5 * sqrt 18)
+    assert (error.max_abs, error.relative, error.l2) == (1.0, 0.25, 0.2)
+    assert error.cosine == pytest.approx(1 - 21 / (5 * np.sqrt(18)))
+
+
+def test_one_number_a_sample_has_no_angle_but_an_error() -> None:
+    error = compared([[0.56]], [[0.02]])
+    assert error.cosine is None
+    assert error.relative == pytest.approx(0.54 / 0.56)
+
+
+def test_the_worst_output_is_shown_over_all_sets_of_inputs() -> None:
+    comparison = Comparison()
+    one, two = np.ones((1, 3), "float32"), np.full((1, 3), 2, "float32")
+    comparison.add([one, two], [one, two])
+    comparison.add([one, two], [one, np.full((1, 3), 2.5, "float32")])
+    error = comparison.error()
+    assert (error.output, error.max_abs, error.relative, error.top1) == (1, 0.5, 0.25, None)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "why"),
+    [
+        (np.zeros((1, 3), "float32"), "the shape [1, 3] in place of [1, 2]"),
+        (np.zeros((1, 2), "float16"), "float16 in place of float32"),
+        (np.array([[np.nan, 1]], "float32"), "1 NaN or Inf of 2"),
+        (np.array([[np.inf, np.inf]], "float32"), "2 NaN or Inf of 2"),
+    ],
+)
+def test_outputs_of_another_kind_are_broken(candidate: object, why: str) -> None:
+    comparison = Comparison()
+    comparison.add([np.ones((1, 2), "float32")], [candidate])
+    assert why in comparison.error().broken
+    assert comparison.error().relative is None
+
+
+def test_what_the_original_has_no_number_for_may_stay_so() -> None:
+    error = compared([[np.nan, np.inf, 2.0]], [[np.nan, np.inf, 1.0]])
+    assert (error.broken, error.max_abs) == ("", 1.0)
+    assert "1 NaN or Inf" in compared([[np.inf, 1.0]], [[-np.inf, 1.0]]).broken
+
+
+def test_a_missing_output_is_broken() -> None:
+    comparison = Comparison()
+    comparison.add([np.ones(2), np.ones(2)], [np.ones(2)])
+    assert comparison.error().broken == "1 outputs in place of 2"
+    assert Comparison().error().broken
+
+
+def test_whole_numbers_are_compared_without_overflow() -> None:
+    assert compared([[255, 0]], [[0, 0]], "uint8").max_abs == 255.0
+
+
+def test_zeros_in_the_original_leave_the_absolute_error() -> None:
+    assert compared([[0.0, 0.0]], [[0.0, 0.5]]).relative == 0.5
+
+
+def test_top1_counts_ties_as_agreement_and_tells_them() -> None:
+    original = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.6, 0.5]]
+    candidate = [[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.6, 0.5]]
+    top1 = compared(original, candidate).top1
+    assert top1 is not None
+    assert (top1.rows, top1.agreed, top1.ties) == (4, 3, 1)
+    assert top1.sure == 0  # the largest error is 0.6, no margin exceeds 1.2
+    equal = compared(original, original).top1
+    assert equal is not None
+    assert (equal.agreed, equal.sure) == (4, 4)
+
+
+def test_wilson_of_450_of_450() -> None:
+    low, high = wilson(450, 450)
+    assert low == pytest.approx(0.9915, abs=1e-4)
+    assert high == pytest.approx(1.0)
+    assert wilson(5, 10)[0] == pytest.approx(0.2366, abs=1e-4)
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    rows = [(1.0, 0.0, 10), (0.5, 1e-2, 5), (0.6, 1e-2, 5), (0.7, 1e-3, 10), (1.0, 0.0, 10)]
+    assert front(rows) == [True, True, False, True, True]  # equal rows do not beat each other
+    assert front([]) == []

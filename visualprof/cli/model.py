@@ -1,0 +1,262 @@
+"""Registered models: names with versions that never change, beside the jobs of a server.
+
+visualprof model add resnet resnet50.onnx        a version of it, the first one or the next
+visualprof model add resnet fp16.onnx --parent resnet/1 --converter onnxconverter-common
+visualprof model add resnet --job ID             the model of a job, with what was asked of its inputs
+visualprof model list | show resnet@production | versions resnet
+visualprof model tag resnet@production 3         moves a name to a version; --remove takes it away
+visualprof model tag resnet vision cnn           words to find it by; --remove takes them away
+visualprof model get resnet/3 -o folder          its files
+visualprof model delete resnet/2                 says what is left without it; asks for --yes
+
+A version is resnet/3, resnet@production, or resnet: the newest. `visualprof submit` takes it in place of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli import _request, _server
+from visualprof.cli._sending import send_model
+from visualprof.cli._server import Json, Server
+from visualprof.cli._watch import plain
+from visualprof.errors import BadParameter
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
+
+MODELS: dict[str, Kind] = {
+    "name": "name", "newest": "count", "aliases": "text", "tags": "text", "format": "name", "size_bytes": "bytes",
+    "parameters": "count", "best_p50_ns": "ns", "best_samples_per_s": "count", "added": "name",
+}  # fmt: skip
+VERSIONS: dict[str, Kind] = {
+    "version": "name", "aliases": "text", "from": "name", "by": "name", "format": "name", "size_bytes": "bytes",
+    "parameters": "count", "best_p50_ns": "ns", "best_samples_per_s": "count", "added": "name",
+}  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    _server.add_arguments(parser)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add(actions.add_parser("add", help="add a version of a model"))
+    actions.add_parser("list", help="every model")
+    address = "NAME, NAME/3 or NAME@production"
+    actions.add_parser("show", help="one version").add_argument("address", metavar="ADDRESS", help=address)
+    actions.add_parser("versions", help="the versions of a model").add_argument("name", metavar="NAME")
+    tag = actions.add_parser("tag", help="move an alias to a version, or set words to find a model by")
+    tag.add_argument("address", metavar="NAME@ALIAS | NAME")
+    tag.add_argument("values", nargs="*", metavar="VERSION | TAG")
+    tag.add_argument("--remove", action="store_true", help="take it away")
+    get = actions.add_parser("get", help="write the files of a version")
+    get.add_argument("address", metavar="ADDRESS", help=address)
+    get.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: here")
+    delete = actions.add_parser("delete", help="remove a version, or with NAME alone all of them")
+    delete.add_argument("address", metavar="ADDRESS", help=address)
+    delete.add_argument("--yes", action="store_true", help="remove it; without, only say what is left without it")
+    delete.add_argument("--force", action="store_true", help="also while a job uses it")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME")
+    add("path", nargs="?", metavar="MODEL", help="a file, or a folder with it and the files of its weights")
+    add("--job", default="", metavar="ID", help="the model of this job instead of a file")
+    add("--parent", default="", metavar="ADDRESS", help="the version that it was made of")
+    add("--converter", default="", metavar="C", help="what made it")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the converter")
+    add("--tool", action="append", default=[], metavar="PACKAGE=VERSION", help="that took part")
+    add("--host", default="", metavar="H", help="on which it was made")
+    add("--notes", default="", metavar="TEXT")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does one of the actions."""
+    server = Server(args.server, args.token)
+    actions: dict[str, Callable[[Server, argparse.Namespace], int]] = {
+        "add": _run_add, "list": _run_list, "show": _run_show, "versions": _run_versions, "tag": _run_tag,
+        "get": _run_get, "delete": _run_delete,
+    }  # fmt: skip
+    return actions[args.action](server, args)
+
+
+def _run_add(server: Server, args: argparse.Namespace) -> int:
+    if bool(args.path) == bool(args.job):
+        raise BadParameter("a version is made of a file or of a job", "visualprof model add NAME FILE, or --job ID")
+    body: Json = {"name": args.name, "notes": args.notes, "parent": args.parent}
+    options, tools = (
+        _request.pairs(args.option, "--option", "opset=17"),
+        _request.pairs(args.tool, "--tool", "onnx=1.19"),
+    )
+    if args.converter or options or tools or args.host:
+        body["lineage"] = {"converter": args.converter, "options": options, "tools": tools, "host": args.host}
+    if args.job:
+        body["job"] = args.job
+    else:
+        model, parts = send_model(server, Path(args.path))
+        body |= {"blob": model["blob"], "file": model["name"], "parts": parts, "path": str(Path(args.path).absolute())}
+    answer = server.post("registry", body)
+    said = "added" if answer["new"] else "has this content already"
+    return _told(args, answer, f"{plain(answer['version']['address'])} {said}")
+
+
+def _run_list(server: Server, args: argparse.Namespace) -> int:
+    models = server.get("registry")["models"]
+    return _table(args, models, MODELS, [_model_row(model) for model in models])
+
+
+def _run_versions(server: Server, args: argparse.Namespace) -> int:
+    versions = server.get(_place(server, args.name)[0])["versions"]
+    return _table(args, versions, VERSIONS, [_version_row(version) for version in versions])
+
+
+def _run_show(server: Server, args: argparse.Namespace) -> int:
+    found = _at(server, args.address)
+    version: Json = found["version"]
+    lineage: Json = version["lineage"] or {}
+    rows = _version_row(version)
+    shown = {
+        **{name: rows[name] for name in ("version", "aliases", "format", "parameters", "added")},
+        "sha256": version["sha256"],
+        "files": ", ".join(f"{file['path']} ({file['size_bytes']:,} B)" for file in version["files"]),
+        "inputs": ", ".join(_input(one) for one in version["configuration"]["inputs"]),
+        "batch": "-".join(str(n) for n in _batches(version["configuration"])),
+        "from": rows["from"], "by": rows["by"], "options": _pairs(lineage.get("options")),
+        "tools": _pairs(lineage.get("tools")), "host": lineage.get("host"), "notes": version["notes"],
+        "evaluations": ", ".join(one["id"] for one in version["evaluations"]),
+    }  # fmt: skip
+    lines = [f"{name:12} {plain(str(value))}" for name, value in shown.items() if value not in (None, "", [])]
+    return _told(args, found, "\n".join(lines))
+
+
+def _run_tag(server: Server, args: argparse.Namespace) -> int:
+    name, at, alias = args.address.partition("@")
+    place, model = _place(server, name)
+    if at:
+        where = f"{place}/aliases/{urllib.parse.quote(alias, safe='')}"
+        if args.remove:
+            return _told(args, server.send("DELETE", where), f"{plain(args.address)} is no more")
+        if len(args.values) != 1 or not args.values[0].isdecimal():
+            raise BadParameter("which version?", f"visualprof model tag {args.address} 3")
+        answer = server.send("PUT", where, {"number": int(args.values[0])})
+        return _told(args, answer, f"{plain(args.address)} is {plain(name)}/{args.values[0]}")
+    tags = [tag for tag in model["tags"] if tag not in args.values] if args.remove else [*model["tags"], *args.values]
+    answer = server.send("PATCH", place, {"tags": tags})
+    return _told(args, answer, f"{plain(name)}: {plain(', '.join(answer['model']['tags'])) or 'no tags'}")
+
+
+def _run_get(server: Server, args: argparse.Namespace) -> int:
+    found = _at(server, args.address)
+    place = f"registry/{found['model']['id']}/{found['version']['number']}/file"
+    for file in found["version"]["files"]:
+        target = args.output / file["path"]
+        if not target.resolve().is_relative_to(args.output.resolve()):
+            raise BadParameter(
+                f"the server names a file {file['path']!r} outside of the folder", "is it the right server?"
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        server.download(f"{place}?{urllib.parse.urlencode({'path': file['path']})}", target, file["sha256"])
+        if args.format == "table":
+            print(plain(str(target)))
+    return _told(args, found, "") if args.format == "json" else 0
+
+
+def _run_delete(server: Server, args: argparse.Namespace) -> int:
+    if "/" in args.address or "@" in args.address:
+        found = _at(server, args.address)
+        place = f"registry/{found['model']['id']}/{found['version']['number']}"
+    else:
+        place, _ = _place(server, args.address)
+    losses = server.get(f"{place}/losses")
+    if args.yes or args.force:
+        losses = server.send("DELETE", f"{place}?force={'true' if args.force else 'false'}")
+    lines = [
+        f"{'removed' if args.yes or args.force else 'would remove'} {plain(', '.join(losses['versions'])) or 'it'}"
+    ]
+    texts = {"jobs": "jobs that use it", "children": "made of it", "aliases": "aliases", "evaluations": "evaluations"}
+    lines += [f"  {text}: {plain(', '.join(losses[name]))}" for name, text in texts.items() if losses[name]]
+    _told(args, losses, "\n".join(lines))
+    if not (args.yes or args.force):
+        print("nothing is removed without --yes", file=sys.stderr)
+    return 0
+
+
+def _at(server: Server, address: str) -> Json:
+    return server.get(f"registry/version?{urllib.parse.urlencode({'address': address})}")
+
+
+def _place(server: Server, name: str) -> tuple[str, Json]:
+    """Where a model is asked for by its name, also one without versions, and the model."""
+    named = [model for model in server.get("registry")["models"] if model["name"].lower() == name.lower()]
+    mine = [model for model in named if model["changeable"]] or named
+    if len(mine) != 1:
+        raise BadParameter(f"{len(mine) or 'no'} registered models are called {name!r}", "visualprof model list")
+    return f"registry/{mine[0]['id']}", mine[0]
+
+
+def _told(args: argparse.Namespace, answer: Json, text: str) -> int:
+    print(json.dumps(answer) if args.format == "json" else text)
+    return 0
+
+
+def _table(args: argparse.Namespace, answer: Sequence[Json], kinds: dict[str, Kind], rows: list[dict[str, Any]]) -> int:
+    from visualprof.cli._terminal import render
+    from visualprof.views.answers.table import Table
+
+    if args.format == "json":
+        print(json.dumps(answer))
+        return 0
+    columns = {name: [row[name] for row in rows] for name in kinds}
+    print(render(Table(columns=columns, kinds=kinds), "", shutil.get_terminal_size().columns, len(rows)), end="")
+    return 0
+
+
+def _model_row(model: Json) -> dict[str, Any]:
+    newest: Json = model["newest"] or {}
+    aliases = ", ".join(f"{name}: {number}" for name, number in model["aliases"].items())
+    return {
+        "name": plain(model["name"]), "newest": newest.get("number"), "aliases": plain(aliases),
+        "tags": plain(", ".join(model["tags"])), "format": newest.get("format", ""),
+        "size_bytes": newest.get("size_bytes"), "parameters": newest.get("parameters"),
+        "best_p50_ns": model["best_p50_ns"], "best_samples_per_s": model["best_samples_per_s"],
+        "added": _day(newest.get("created_ns", model["created_ns"])),
+    }  # fmt: skip
+
+
+def _version_row(version: Json) -> dict[str, Any]:
+    lineage: Json = version["lineage"] or {}
+    parent: Json = version["parent"] or {}
+    return {
+        "version": plain(version["address"]), "aliases": plain(", ".join(version["aliases"])),
+        "from": plain(parent.get("address") or lineage.get("parent", "")[:12]),
+        "by": plain(lineage.get("converter", "")),
+        "format": version["format"], "size_bytes": version["size_bytes"], "parameters": version["parameters"],
+        "best_p50_ns": version["best_p50_ns"], "best_samples_per_s": version["best_samples_per_s"],
+        "added": _day(version["created_ns"]),
+    }  # fmt: skip
+
+
+def _day(at_ns: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ns / 1e9))
+
+
+def _input(one: Json) -> str:
+    dims = "?" if one["dims"] is None else ",".join(map(str, one["dims"]))
+    return f"{one['name']}={one['dtype']}[{dims}]"
+
+
+def _batches(configuration: Json) -> list[int]:
+    return [configuration[name] for name in ("min_batch", "max_batch") if configuration[name] is not None]
+
+
+def _pairs(values: dict[str, str] | None) -> str:
+    return ", ".join(f"{name}={value}" for name, value in (values or {}).items())

@@ -1,0 +1,149 @@
+"""The advice of a report: candidates as `advice.json` tells them (docs/advice.md); any value may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
+
+Json = dict[str, Any]
+
+SCHEMA = "visualprof.advice/1"
+MOST = 200
+VERDICTS = ("faster", "equal", "slower", "wrong", "no effect", "failed")
+
+
+@dataclass(frozen=True)
+class Advised:
+    """A candidate at the size that is judged, or the original; None where unknown or not measured.
+
+    candidate: its name, "original" of the model itself. verdict: of `VERDICTS`, "" of the original. ratio: latency as a
+    share of the original's in the same rounds, with its 95 % interval; of the original that to a second process of it.
+    error, random_error: largest difference as a share of the original's largest number, on the user's data (on random
+    inputs without) and on random inputs. cosine: 1 - cos of the same output. agreed, rows: of a classifier's top 1.
+    ratios: by batch. passes: better by the objective. front: nothing else is as fast, as exact and as small at once.
+    files: of the made model below the report's folder, what a runtime opens first. steps: converters with options;
+    tools: versions of what converted. spec: how it was run, by the fields of `protocol.Spec` with values of their type.
+    """
+
+    candidate: str
+    kind: str = ""
+    verdict: str = ""
+    why: str = ""
+    passes: bool = False
+    front: bool = False
+    batch: int | None = None
+    latency_ns: float | None = None
+    latency_low_ns: float | None = None
+    latency_high_ns: float | None = None
+    original_ns: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    margin_ratio: float | None = None
+    samples_per_s: float | None = None
+    ratios: Mapping[int, float] | None = None
+    error: float | None = None
+    random_error: float | None = None
+    max_abs_error: float | None = None
+    cosine_error: float | None = None
+    agreed: int | None = None
+    rows: int | None = None
+    agreed_low_ratio: float | None = None
+    metric: float | None = None
+    size_bytes: int | None = None
+    rss_bytes: int | None = None
+    device_bytes: int | None = None
+    load_ns: int | None = None
+    convert_ns: int | None = None
+    backend: str = ""
+    version: str = ""
+    ran: str = ""
+    files: tuple[str, ...] = ()
+    steps: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict[str, str])
+    spec: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was tried beside a report's model. objective: what it was judged by. complete: everything was tried."""
+
+    objective: str = ""
+    max_error: float | None = None
+    data_rows: int | None = None
+    complete: bool = False
+    rows: tuple[Advised, ...] = ()
+
+
+def advice_of(body: Json) -> Advice | None:
+    """The advice of the content of `advice.json`; None when it is none."""
+    if body.get("schema") != SCHEMA:
+        return None
+    judged = whole(body.get("judged"))
+    rows = [_row(one, judged) for one in json_objects(body.get("rows"))[:MOST] if text(one.get("name"))]
+    head = text(body.get("objective")), number(body.get("max_error")), whole(body.get("data_rows"))
+    return Advice(*head, body.get("complete") is True, tuple(rows))
+
+
+def _row(row: Json, judged: int | None) -> Advised:
+    points = {batch: one for one in json_objects(row.get("points")) if (batch := whole(one.get("batch"))) is not None}
+    point = points.get(judged if judged is not None else -1, {})
+    latency, ratio = json_object(point.get("latency_ns")), json_object(point.get("ratio"))
+    random = json_object(row.get("random"))
+    error = json_object(row.get("data")) or random
+    top1, verdict, spec = json_object(error.get("top1")), text(row.get("verdict")), json_object(row.get("spec"))
+    return Advised(
+        candidate=text(row.get("name")),
+        kind=text(row.get("kind")),
+        verdict=verdict if verdict in VERDICTS else "",
+        why=text(row.get("why")),
+        passes=row.get("passes") is True,
+        front=row.get("front") is True,
+        batch=judged if point else None,
+        latency_ns=number(latency.get("value")),
+        latency_low_ns=number(latency.get("low")),
+        latency_high_ns=number(latency.get("high")),
+        original_ns=number(json_object(point.get("original_ns")).get("value")),
+        ratio=number(ratio.get("value")),
+        ratio_low=number(ratio.get("low")),
+        ratio_high=number(ratio.get("high")),
+        margin_ratio=number(point.get("margin")),
+        samples_per_s=number(point.get("samples_per_s")),
+        ratios=dict(_ratios(points)),
+        error=number(error.get("relative")),
+        random_error=number(random.get("relative")),
+        max_abs_error=number(error.get("max_abs")),
+        cosine_error=number(error.get("cosine")),
+        agreed=whole(top1.get("agreed")),
+        rows=whole(top1.get("rows")),
+        agreed_low_ratio=number(top1.get("low")),
+        metric=number(row.get("metric")),
+        **{name: whole(row.get(name)) for name in ("size_bytes", "rss_bytes", "device_bytes", "load_ns", "convert_ns")},
+        backend=text(spec.get("backend")),
+        version=text(row.get("version")),
+        ran=", ".join(f"{name} {text(value)}" for name, value in json_object(row.get("effective")).items()),
+        files=tuple(texts(row.get("files"))),
+        steps=tuple((text(one.get("converter")), _texts(one.get("options"))) for one in json_objects(row.get("steps"))),
+        tools=_texts(row.get("tools")),
+        spec=_spec(spec),
+    )
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {name: text(one) for name, one in json_object(value).items()}
+
+
+def _spec(spec: Json) -> Json:
+    named = ("backend", "version", "platform", "device", "precision")
+    known = {name: text(spec.get(name)) for name in named}
+    return {**known, "threads": whole(spec.get("threads")) or 0, "options": _texts(spec.get("options"))}
+
+
+def _ratios(points: Mapping[int, Json]) -> Iterator[tuple[int, float]]:
+    for batch, point in points.items():
+        value = number(json_object(point.get("ratio")).get("value"))
+        if value is not None:
+            yield batch, value

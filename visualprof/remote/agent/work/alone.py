@@ -1,0 +1,128 @@
+"""A task that no server gave out: stages of one spec on this machine, into a result folder like any other."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from visualprof.remote.agent.child_files import link, remove
+from visualprof.remote.agent.faults import SUCCEEDED, failed
+from visualprof.remote.agent.machine.cpus import pinned
+from visualprof.remote.agent.machine.monitor import Monitor
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.work.child_events import TaskProgress
+from visualprof.remote.agent.work.child_process import CappedLog
+from visualprof.remote.agent.work.result_folder import (
+    WorkFolder,
+    assemble,
+    beside,
+    environment,
+    for_advice,
+    plain_name,
+)
+from visualprof.remote.agent.work.stage_runner import StageRunner
+from visualprof.remote.protocol import Lease, Request, TaskFailure
+
+
+@dataclass(frozen=True)
+class Files:
+    """Local files of a task: the model, those that it names by their paths beside it, arrays by the input's name."""
+
+    model: Path
+    parts: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    inputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    data: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+
+def work_alone(
+    request: Request,
+    files: Files,
+    stages: Sequence[str],
+    machine: Machine,
+    memory_bytes: int,
+    code: bytes,
+    folder: Path,
+    say: Callable[[str], object] = lambda _: None,
+) -> Path:
+    """Runs stages of the first spec of a request; the result folder.
+
+    Args:
+        stages: `measure:0`, `advise`.
+        memory_bytes: that a child may use. code: the child's archive.
+        folder: gets everything, and is emptied first. say: takes the lines of the log as they come.
+    Raises: TaskFailure: a stage failed; the result folder says it, too.
+    """
+    remove(folder)
+    work, spec = WorkFolder(folder.absolute()), request.specs[0]
+    runtime = machine.runtime(spec)
+    if runtime is None:
+        hint = f"visualprof agent install-runtime {spec.backend}"
+        raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}", hint)
+    lease = Lease("local", "local", folder.name, 1, "", spec, request, [])
+    _lay_out(work, lease, files, machine, memory_bytes, code)
+    progress, log = TaskProgress(lambda _: None, lambda: None), _SpokenLog(work.log, say)
+    monitor = Monitor(work.monitor, request.monitor_interval_s, Nvml(), [spec.device] if spec.device != "cpu" else [])
+    runner = StageRunner(
+        work=work,
+        device=spec.device,
+        timeout_s=request.timeout_s,
+        python=Path(runtime.python),
+        prefixes=machine.prefixes_for(runtime.python, everything=True),
+        level=machine.capabilities.sandbox,
+        memory_bytes=memory_bytes,
+        monitor=monitor,
+        log=log,
+        progress=progress,
+        check=lambda: None,
+        started=lambda _: None,
+    )
+    started_ns, end, outcome = time.time_ns(), time.monotonic() + request.timeout_s, SUCCEEDED
+    try:
+        for stage in stages:
+            runner.run(stage, end)
+    except TaskFailure as failure:
+        outcome = failed(failure)
+        raise
+    finally:
+        monitor.close()
+        log.close()
+        env = environment(spec, {"agent": "", "agent_id": ""}, machine, progress)
+        assemble(work, lease, outcome, progress, env, started_ns)
+    return work.out
+
+
+class _SpokenLog(CappedLog):
+    """A log whose own lines of advice are also told."""
+
+    def __init__(self, path: Path, say: Callable[[str], object]) -> None:
+        super().__init__(path)
+        self._say = say
+
+    def write(self, data: bytes) -> None:
+        """Appends, and tells."""
+        super().write(data)
+        for line in data.decode("utf-8", "replace").splitlines():
+            if line.startswith("[advice] "):
+                self._say(line.removeprefix("[advice] "))
+
+
+def _lay_out(work: WorkFolder, lease: Lease, files: Files, machine: Machine, memory_bytes: int, code: bytes) -> None:
+    models = work.files / "model"
+    models.mkdir(parents=True)
+    model = models / plain_name(lease.request.model.name)
+    link(files.model, model)
+    for path, file in files.parts.items():
+        link(file, beside(models, path))
+    laid: dict[str, dict[str, Path]] = {"input": {}, "data": {}}
+    for role, arrays in (("input", files.inputs), ("data", files.data)):
+        for i, (name, file) in enumerate(arrays.items()):
+            laid[role][name] = work.files / f"{role}{i}.npy"
+            link(file, laid[role][name])
+    work.code.write_bytes(code)
+    more = for_advice(machine, laid["data"], memory_bytes)
+    work.lay_out(lease, model, laid["input"], pinned(lease.request.pin, lease.spec.threads), more)
+    shutil.copyfile(model, work.out / model.name)  # beside its result, as the server puts it

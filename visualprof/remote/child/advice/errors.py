@@ -1,0 +1,157 @@
+"""How the outputs of a candidate differ from those of the original, in float64: pure functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from visualprof.remote.child.advice.rules import wilson
+
+
+@dataclass(frozen=True)
+class Top1:
+    """Rows of a classifier in which both choose the same class.
+
+    agreed: the candidate's largest number is the original's choice, or equals it; ties: of these, rows in which it is
+    not alone. low, high: 95 % of the share. sure: rows whose two largest numbers in the original lie further apart
+    than twice the largest error.
+    """
+
+    rows: int
+    agreed: int
+    ties: int
+    low: float
+    high: float
+    sure: int
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """The difference of the output that differs most.
+
+    broken: why outputs cannot be compared at all, "" where they can: then the numbers are None.
+    max_abs: the largest difference. relative: that as a share of the largest number of the original; of an original
+    of nothing but zeros it is max_abs itself. l2: norm of the difference as a share of the original's norm.
+    cosine: 1 - cos of both; None for outputs of one number a sample, whose angle tells nothing.
+    """
+
+    broken: str = ""
+    output: int = 0
+    max_abs: float | None = None
+    relative: float | None = None
+    l2: float | None = None
+    cosine: float | None = None
+    top1: Top1 | None = None
+
+
+@dataclass
+class _Sums:
+    """What is kept of one output while sets of inputs go by."""
+
+    max_abs: float = 0.0
+    max_original: float = 0.0
+    difference: float = 0.0
+    original: float = 0.0
+    candidate: float = 0.0
+    product: float = 0.0
+    widest: int = 1  # numbers of a sample
+    margins: list[Any] = field(default_factory=list[Any])
+    agreed: int = 0
+    ties: int = 0
+
+
+class Comparison:
+    """Compares outputs of some sets of inputs, each with all outputs of both models."""
+
+    def __init__(self) -> None:
+        self._sums: list[_Sums] = []
+        self._broken = ""
+        self._classifies = True
+
+    def add(self, original: Sequence[Any], candidate: Sequence[Any]) -> None:
+        """Takes the outputs of one set of inputs; arrays of both in the same order."""
+        self._broken = self._broken or _incomparable(original, candidate)
+        if self._broken:
+            return
+        self._sums = self._sums or [_Sums() for _ in original]
+        self._classifies &= len(original) == 1 and original[0].ndim == 2 and original[0].shape[1] > 1
+        for sums, ours, theirs in zip(self._sums, original, candidate, strict=True):
+            _add(sums, np.asarray(ours, np.float64), np.asarray(theirs, np.float64), self._classifies)
+
+    def error(self) -> OutputError:
+        """The worst output of all that was added; its number counts from 0."""
+        if self._broken or not self._sums:
+            return OutputError(self._broken or "there was nothing to compare")
+        found = [_of(i, sums) for i, sums in enumerate(self._sums)]
+        worst = max(found, key=lambda error: error.relative or 0.0)
+        top1 = _top1(self._sums[0]) if self._classifies else None
+        return OutputError("", worst.output, worst.max_abs, worst.relative, worst.l2, worst.cosine, top1)
+
+
+def _incomparable(original: Sequence[Any], candidate: Sequence[Any]) -> str:
+    """Why some outputs cannot be compared number by number, "" where they can."""
+    if len(original) != len(candidate):
+        return f"{len(candidate)} outputs in place of {len(original)}"
+    for i, (ours, theirs) in enumerate(zip(original, candidate, strict=True)):
+        if ours.shape != theirs.shape:
+            return f"output {i} has the shape {list(theirs.shape)} in place of {list(ours.shape)}"
+        if ours.dtype != theirs.dtype:
+            return f"output {i} is {theirs.dtype} in place of {ours.dtype}"
+        if ours.dtype.kind not in "fiub":
+            return f"output {i} holds {ours.dtype}, which no difference is defined for"
+        wrong = _unlike(np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
+        if wrong:
+            return f"output {i} has {wrong:,} NaN or Inf of {ours.size:,} numbers that the original has not"
+    return ""
+
+
+def _unlike(ours: Any, theirs: Any) -> int:
+    """Numbers of which one is finite and the other is not, or both are not in different ways."""
+    finite = np.isfinite(ours)
+    return int(np.count_nonzero((finite != np.isfinite(theirs)) | (~finite & ~_same(ours, theirs))))
+
+
+def _same(ours: Any, theirs: Any) -> Any:
+    return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+
+
+def _add(sums: _Sums, ours: Any, theirs: Any, classifies: bool) -> None:
+    finite = np.isfinite(ours)
+    a, b = ours[finite], theirs[finite]
+    if a.size:
+        sums.max_abs = max(sums.max_abs, float(np.abs(a - b).max()))
+        sums.max_original = max(sums.max_original, float(np.abs(a).max()))
+    sums.difference += float(np.square(a - b).sum())
+    sums.original += float(np.square(a).sum())
+    sums.candidate += float(np.square(b).sum())
+    sums.product += float((a * b).sum())
+    samples = ours.shape[0] if ours.ndim else 1
+    sums.widest = max(sums.widest, ours.size // max(1, samples))
+    if classifies and ours.size:
+        largest = theirs.max(axis=1)
+        chosen = np.take_along_axis(theirs, ours.argmax(axis=1)[:, None], axis=1)[:, 0]
+        agreed = chosen == largest
+        sums.agreed += int(agreed.sum())
+        sums.ties += int((agreed & ((theirs == largest[:, None]).sum(axis=1) > 1)).sum())
+        two = np.sort(ours, axis=1)[:, -2:]
+        sums.margins.append(two[:, 1] - two[:, 0])
+
+
+def _of(output: int, sums: _Sums) -> OutputError:
+    relative = sums.max_abs / sums.max_original if sums.max_original else sums.max_abs
+    l2 = float(np.sqrt(sums.difference / sums.original)) if sums.original else float(np.sqrt(sums.difference))
+    norms = float(np.sqrt(sums.original) * np.sqrt(sums.candidate))
+    cosine = None if sums.widest == 1 or not norms else max(0.0, 1 - sums.product / norms)
+    return OutputError("", output, sums.max_abs, relative, l2, cosine)
+
+
+def _top1(sums: _Sums) -> Top1 | None:
+    if not sums.margins:
+        return None
+    margins = np.concatenate(sums.margins)
+    low, high = wilson(sums.agreed, len(margins))
+    sure = int((margins > 2 * sums.max_abs).sum())
+    return Top1(len(margins), sums.agreed, sums.ties, low, high, sure)

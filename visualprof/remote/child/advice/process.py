@@ -1,0 +1,173 @@
+"""The processes of candidates: their start, what they may take, how they end. One that hangs or dies is its own row."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.protocol import TaskFailure
+
+Json = dict[str, Any]
+
+ANSWER_MAX = 1 << 20
+TICK_S = 0.1
+FOLDER_MAX = 16 << 30  # bytes that a conversion may leave
+SMALLEST = 2 << 30  # that any may
+GROWTH = 12  # times the model's own size
+LISTED_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one process may take. memory_bytes: 0 no bound of its own. disk_bytes: of its folder."""
+
+    memory_bytes: int = 0
+    disk_bytes: int = SMALLEST
+
+    @classmethod
+    def of(cls, model: Path, memory_bytes: int) -> Bounds:
+        """Those beside a model of that size."""
+        return cls(memory_bytes, min(FOLDER_MAX, max(SMALLEST, GROWTH * model.stat().st_size)))
+
+
+class Process:
+    """`code.pyz WORK STAGE` in an interpreter, in an empty folder, with its output in the log.
+
+    A folder named like a package would hide that package, so no process starts where files of a candidate lie.
+    """
+
+    def __init__(self, python: str, work: Path, stage: str, folder: Path, bounds: Bounds, asked: bool = False) -> None:
+        """Starts it. folder: its own, whose size is bounded. asked: it answers commands.
+
+        Raises: TaskFailure: it cannot be started.
+        """
+        self._folder, self._bounds = folder, bounds
+        start = folder / "start"
+        start.mkdir(parents=True, exist_ok=True)
+        pipe = subprocess.PIPE if asked else subprocess.DEVNULL
+        command = [python, "-I", os.path.abspath(sys.argv[0]), str(work), stage]
+        try:
+            self._process = subprocess.Popen(
+                command, cwd=start, stdin=pipe, stdout=pipe if asked else None, start_new_session=True
+            )
+        except OSError as error:
+            raise TaskFailure("no_runtime", f"{python} could not be started: {error.strerror}") from None
+        self._rest = b""
+
+    def ask(self, do: str, timeout_s: float, **fields: Any) -> Any:
+        """Sends a command and waits for its answer.
+
+        Raises: TaskFailure: what it failed with, or how it ended.
+        """
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # its end is told below
+            self._process.stdin.write((json.dumps({"do": do, **fields}) + "\n").encode())
+            self._process.stdin.flush()
+        answer = self._answer(do, timeout_s)
+        if "ok" in answer:
+            return answer["ok"]
+        failed = answer.get("failed")
+        raise failure(failed if isinstance(failed, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit status, when it has ended by itself. Raises: TaskFailure: it was ended, or killed by a signal."""
+        self._until(lambda: self._process.poll() is not None, "convert", timeout_s)
+        status = self._process.returncode
+        if status < 0:
+            raise self._ended()
+        return status
+
+    def close(self) -> None:
+        """Ends it and all that it started in its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _answer(self, do: str, timeout_s: float) -> Json:
+        assert self._process.stdout is not None
+        handle = self._process.stdout.fileno()
+
+        def arrived() -> bool:
+            if select.select([handle], [], [], TICK_S)[0]:
+                data = os.read(handle, 1 << 16)
+                self._rest += data
+                if not data:
+                    raise self._ended()
+            if len(self._rest) > ANSWER_MAX:
+                raise TaskFailure("crashed", f"it answered {do} with over 1 MiB")
+            return b"\n" in self._rest
+
+        self._until(arrived, do, timeout_s)
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise TaskFailure("crashed", f"it answered {do} with what is no JSON") from None
+        return answer if isinstance(answer, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+    def _until(self, done: Callable[[], bool], do: str, timeout_s: float) -> None:
+        end, looked = time.monotonic() + timeout_s, 0.0
+        while not done():
+            now = time.monotonic()
+            if now > end:
+                raise TaskFailure("timeout", f"not done after {timeout_s:g} s ({do})")
+            if now - looked > TICK_S:
+                looked = now
+                self._check(do)
+                if self._process.stdout is None:
+                    time.sleep(TICK_S / 4)
+
+    def _check(self, do: str) -> None:
+        """What no limit of the kernel keeps for one candidate."""
+        most = self._bounds.memory_bytes
+        if most and (used := rss_bytes(self._process.pid)) > most:
+            raise TaskFailure("out_of_memory", f"{used >> 20:,} MiB of memory, {most >> 20:,} are allowed ({do})")
+        if (size := folder_bytes(self._folder)) > self._bounds.disk_bytes:
+            error = f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} are allowed ({do})"
+            raise TaskFailure("disk_full", error)
+
+    def _ended(self) -> TaskFailure:
+        status = self._process.wait()
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        return TaskFailure("crashed", f"its process ended by {how}", "the log says more")
+
+
+def failure(told: Json) -> TaskFailure:
+    """A failure as a process told it, which may be anything."""
+    texts = {key: str(told.get(key) or "")[:500] for key in ("reason", "error", "hint")}
+    return TaskFailure(texts["reason"] or "model_error", texts["error"] or "it did not say why", texts["hint"])  # type: ignore[arg-type]
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def folder_bytes(folder: Path) -> int:
+    """Size of the files below a folder, at most 10,000 of them; links count as nothing."""
+    size = seen = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(place, name)).st_size
+            seen += 1
+            if seen > LISTED_MAX:
+                return size
+    return size

@@ -1,0 +1,53 @@
+"""A candidate as it stands in `advice.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from visualprof.remote.child.advice.errors import OutputError
+from visualprof.remote.child.advice.rules import front
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Row:
+    """A candidate and what became of it; a line of `advice.json`. Fields: docs/advice.md."""
+
+    name: str
+    kind: str
+    steps: list[Json]
+    spec: Json
+    verdict: str = ""
+    why: str = ""
+    passes: bool = False
+    front: bool = False
+    points: list[Json] = field(default_factory=list[Json])
+    random: OutputError | None = None
+    data: OutputError | None = None
+    metric: float | None = None
+    size_bytes: int | None = None
+    rss_bytes: int | None = None
+    device_bytes: int | None = None
+    load_ns: int | None = None
+    convert_ns: int | None = None
+    version: str = ""
+    tools: Json = field(default_factory=dict[str, Any])
+    effective: Json = field(default_factory=dict[str, Any])
+    files: list[str] = field(default_factory=list[str])
+
+
+def mark_front(rows: Sequence[Row], at: int) -> None:
+    """Marks the rows that no other beats in ratio, error and size. at: number of the size that is judged."""
+    measured = [row for row in rows if row.points and row.verdict != "wrong"]
+    places = [(r.points[at]["ratio"]["value"], _relative(r), float(r.size_bytes or 0)) for r in measured]
+    for row, best in zip(measured, front(places), strict=True):
+        row.front = best
+
+
+def _relative(row: Row) -> float:
+    """Its error on the data where there are some, 0 of the original, which is what the others are compared with."""
+    error = row.data or row.random
+    return 0.0 if row.kind == "original" or error is None else error.relative or 0.0

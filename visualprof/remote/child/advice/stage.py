@@ -1,0 +1,386 @@
+"""The stage `advise`: tries candidates beside the original, one after the other, and writes `advice.json`.
+
+Each is converted, loaded, compared by its outputs and only then timed, in turns with the original, which stays loaded
+all the time. What fails is a row, and the rows so far stand in the file after each candidate.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import all_backends
+from visualprof.remote.child.advice.candidates import (
+    Candidate,
+    Step,
+    combinations,
+    conversion_candidates,
+    runtime_candidates,
+    runtime_of,
+    wanted,
+)
+from visualprof.remote.child.advice.errors import Comparison, OutputError
+from visualprof.remote.child.advice.process import Bounds, Process, failure
+from visualprof.remote.child.advice.row import Row, mark_front
+from visualprof.remote.child.advice.rules import MARGIN, Interval, judge, margin_of, median_interval, ratio_of
+from visualprof.remote.child.advice.sets import InputSet, Sets, make_sets
+from visualprof.remote.child.advice.worker import as_json, read_outputs
+from visualprof.remote.child.failures import explain
+from visualprof.remote.child.inputs import SweepPoint
+from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
+from visualprof.remote.converters import Converter, all_converters, converter
+from visualprof.remote.protocol import Spec, TaskFailure
+
+SCHEMA = "visualprof.advice/1"
+ROUNDS, ROUNDS_MAX = 15, 45  # more while the interval is wider than the margin, whatever it says
+TURN_S = 0.03
+MEMORY_SHARE = 0.6  # of what the task may use, for one process
+KEPT_MAX = 64  # files of made models in a result
+SMALLER = 0.95
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Running:
+    """A loaded model in its process. outputs: folder with those of each set."""
+
+    process: Process
+    outputs: Path
+    load: Json
+
+
+def advise(task: TaskFile, events: EventLog) -> None:
+    """Runs the stage.
+
+    Raises: TaskFailure: the original itself cannot be loaded, or the data do not fit it.
+    """
+    Advice(task, events).run()
+
+
+class Advice:
+    """One stage: the original with its process, and the rows so far."""
+
+    def __init__(self, task: TaskFile, events: EventLog) -> None:
+        """Takes a task whose request has an objective."""
+        self.task, self.events = task, events
+        self.request, self.asked = task.lease.request, task.lease.request.advise
+        self.folder = task.work / "advice"
+        self.points: list[SweepPoint] = inputs_of(task)[0]
+        self.bounds = Bounds.of(task.model, round(MEMORY_SHARE * task.memory_bytes))
+        self.rows: list[Row] = []
+        self.done: dict[str, Candidate] = {}
+        self.margins: list[float] = []
+        self.same: list[Interval] = []
+        self.end = time.monotonic() + self.asked.budget_s
+
+    def run(self) -> None:
+        """The original, every candidate, combinations of the best; the front at last."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.sets: Sets = make_sets(self.task, self.folder / "sets")
+        self.original = self._load("original", self.task.model, self.task.lease.spec)
+        try:
+            self._itself()
+            candidates = self._candidates()
+            self._try(candidates, 0, len(candidates))
+            more = wanted(combinations(self._best(), {one.name: one for one in all_converters()}), self.asked.only)
+            self._try(more, len(candidates), len(candidates) + len(more))
+            self._write(complete=True)
+        finally:
+            self.original.process.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _try(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
+        for i, candidate in enumerate(candidates):
+            self.events.tell("progress", done=done + i, total=total)
+            row = Row(candidate.name, candidate.kind, [asdict(s) for s in candidate.steps], as_json(candidate.spec))
+            self.rows.append(row)
+            if time.monotonic() > self.end:
+                row.verdict, row.why = "failed", f"not tried: the {self.asked.budget_s:g} s were used up"
+                continue
+            _log(candidate.name)
+            try:
+                self._one(candidate, row)
+            except Exception as error:  # noqa: BLE001 - a candidate that fails is its own row
+                told = explain(error)
+                row.verdict, row.why = "failed", f"{told.reason}: {told.error}"
+            _log(f"{candidate.name}: {row.verdict} {row.why}")
+            self.done[row.name] = candidate
+            self._write(complete=False)
+        self.events.tell("progress", done=total, total=max(1, total))
+
+    def _one(self, candidate: Candidate, row: Row) -> None:
+        """Converts, loads, compares, times and judges one; the row tells how far it came."""
+        folder = self.folder / candidate.name
+        try:
+            model, changed = self._converted(candidate, row, folder)
+            if changed is False:
+                row.verdict, row.why = "no effect", "the conversion changed no operator, weight or type"
+                return
+            running = self._load(candidate.name, model, candidate.spec)
+            try:
+                self._describe(row, running, model)
+                self._compare(row, running)
+                if row.verdict:
+                    return
+                row.points = [self._time(running, i) for i in range(len(self.points))]
+                row.rss_bytes, row.device_bytes = self._peak(running)
+            finally:
+                running.process.close()
+            row.verdict = row.points[self._judged()]["verdict"]
+            row.passes = self._passes(row)
+            if row.passes and candidate.steps:
+                row.files = self._keep(row, model)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _converted(self, candidate: Candidate, row: Row, folder: Path) -> tuple[Path, bool | None]:
+        """The candidate's model, and whether any step changed it."""
+        model, changed, took_ns = self.task.model, None if not candidate.steps else False, 0
+        for i, step in enumerate(candidate.steps):
+            made = self._step(step, model, folder / f"step{i}")
+            model = folder / f"step{i}" / "out" / "made" / Path(str(made["file"])).name
+            took_ns += int(made["took_ns"])
+            row.tools |= made["tools"]
+            if made["changed"] is None or made["changed"]:
+                changed = changed or made["changed"]
+        row.convert_ns = took_ns if candidate.steps else None
+        return model, changed
+
+    def _step(self, step: Step, model: Path, folder: Path) -> Json:
+        """Runs a conversion in an interpreter that has its framework; what it says of what it made."""
+        folder.mkdir(parents=True)
+        data = str(self.sets.data or "")
+        order = {"converter": step.converter, "model": str(model), "options": step.options, "data": data}
+        (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
+        limit_s = min(self.asked.candidate_s, 60 * converter(step.converter).minutes)
+        process = Process(self.task.converters[step.converter][0], folder, "convert", folder, self.bounds)
+        try:
+            status = process.wait(limit_s)
+        finally:
+            process.close()
+        told = [json.loads(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
+        failed = next((one for one in told if one["event"] == "failed"), None)
+        made = next((one["converted"] for one in told if one["event"] == "converted"), None)
+        if failed or made is None:
+            raise failure(failed or {"reason": "crashed", "error": f"its process ended by status {status}"})
+        return made
+
+    def _load(self, name: str, model: Path, spec: Spec) -> Running:
+        """A process with the model loaded, and its outputs for every set of inputs."""
+        runtime = runtime_of(spec, self.task.runtimes)
+        if runtime is None:
+            raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}")
+        folder = self.folder / "run" / name
+        process = Process(runtime.python, self.task.work, "worker", folder, self.bounds, asked=True)
+        try:
+            load = process.ask("load", self.asked.candidate_s, model=str(model), spec=as_json(spec))
+            for one in self.sets.sets:
+                process.ask("outputs", self.asked.candidate_s, feeds=str(one.file), into=str(folder / one.name))
+        except BaseException:
+            process.close()
+            raise
+        return Running(process, folder, load)
+
+    def _itself(self) -> None:
+        """The original beside a second process of it: what it differs from itself by is the margin."""
+        row = Row("original", "original", [], as_json(self.task.lease.spec))
+        self._describe(row, self.original, self.task.model)
+        twin = self._load("itself", self.task.model, self.task.lease.spec)
+        try:
+            self.margins = [1.0] * len(self.points)
+            row.points = [self._time(twin, i) for i in range(len(self.points))]
+            self.same = [Interval(**point["ratio"]) for point in row.points]
+            self.margins = [margin_of(same) for same in self.same]
+            row.random, row.data = self._errors(twin)
+        finally:
+            twin.process.close()
+        row.rss_bytes, row.device_bytes = self._peak(self.original)
+        for point, margin in zip(row.points, self.margins, strict=True):
+            point.update(margin=margin, verdict="")
+        self.rows.append(row)
+        self._write(complete=False)
+
+    def _describe(self, row: Row, running: Running, model: Path) -> None:
+        row.load_ns, row.version = running.load["load_ns"], str(running.load["version"])[:100]
+        row.effective = {str(k)[:100]: str(v)[:500] for k, v in list(running.load["effective"].items())[:32]}
+        made = model != self.task.model
+        files = [f for f in model.parent.rglob("*") if f.is_file()] if made or model.is_dir() else self._own_files()
+        row.size_bytes = sum(file.stat().st_size for file in files)
+
+    def _own_files(self) -> list[Path]:
+        """The model's file with those beside it that belong to it."""
+        return [self.task.model, *(self.task.model.parent / part.path for part in self.request.model.parts)]
+
+    def _errors(self, running: Running) -> tuple[OutputError, OutputError | None]:
+        """Of random inputs, and of the user's data where there are any."""
+        kinds = [[one for one in self.sets.sets if one.own == own] for own in (False, True)]
+        random, data = (self._error(running, sets) if sets else None for sets in kinds)
+        assert random is not None
+        return random, data
+
+    def _error(self, running: Running, sets: Sequence[InputSet]) -> OutputError:
+        comparison = Comparison()
+        for one in sets:
+            comparison.add(*(read_outputs(each.outputs / one.name) for each in (self.original, running)))
+        return comparison.error()
+
+    def _compare(self, row: Row, running: Running) -> None:
+        """Fills in errors and the user's metric; the verdict is "wrong" where an output is."""
+        row.random, row.data = self._errors(running)
+        judging = row.data or row.random
+        broken = row.random.broken or judging.broken
+        if broken:
+            row.verdict, row.why = "wrong", broken
+        elif judging.relative is not None and not judging.relative <= self.asked.max_error:
+            on = "your data" if row.data else "random inputs"
+            row.why = f"an error of {judging.relative:.2g} on {on}, allowed are {self.asked.max_error:g}"
+            row.verdict = "wrong"
+        if self.asked.metric and not broken:
+            row.metric = self._metric(running)
+
+    def _metric(self, running: Running) -> float:
+        own = [one.name for one in self.sets.sets if one.own] or [self.sets.sets[0].name]
+        folder = self.folder / "metric"
+        process = Process(sys.executable, self.task.work, "worker", folder, self.bounds, asked=True)
+        both = {"original": self.original.outputs, "candidate": running.outputs}
+        paths = {name: [str(place / one) for one in own] for name, place in both.items()}
+        try:
+            return process.ask("metric", self.asked.candidate_s, source=self.asked.metric, **paths)
+        finally:
+            process.close()
+
+    def _time(self, running: Running, at: int) -> Json:
+        """Alternating turns at one size; who begins a round changes each time."""
+        point, limit_s = self.points[at], self.asked.candidate_s
+        pair = (self.original.process, running.process)
+        self.events.tell("phase", phase="measuring", batch=point.batch)
+        for process in pair:
+            process.ask("warm", limit_s, at=at)
+        times: tuple[list[float], list[float]] = ([], [])
+        end = time.monotonic() + limit_s
+        most = ROUNDS
+        while len(times[0]) < most:
+            for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
+                times[who].append(float(pair[who].ask("turn", limit_s, least_s=TURN_S)))
+            if time.monotonic() > end:
+                raise TaskFailure("timeout", f"not measured after {limit_s:g} s at {point.batch}")
+            if len(times[0]) == most < ROUNDS_MAX:
+                ratio = ratio_of(times[1], times[0])
+                most += ROUNDS * (ratio.high - ratio.low > 2 * MARGIN * ratio.value)
+        ratio, latency = ratio_of(times[1], times[0]), median_interval(times[1])
+        margin = self.margins[at]
+        return {
+            "batch": point.batch,
+            "samples": point.samples,
+            "rounds": len(times[0]),
+            "latency_ns": asdict(latency),
+            "original_ns": asdict(median_interval(times[0])),
+            "ratio": asdict(ratio),
+            "margin": margin,
+            "verdict": judge(ratio, margin),
+            "samples_per_s": point.samples * 1e9 / latency.value,
+        }
+
+    def _peak(self, running: Running) -> tuple[int, int | None]:
+        told = running.process.ask("peak", self.asked.candidate_s)
+        return int(told["rss_bytes"]), told["device_bytes"]
+
+    def _judged(self) -> int:
+        """The number of the point that counts: the largest size for throughput, else the smallest."""
+        sizes = [point.samples for point in self.points]
+        return sizes.index(max(sizes) if self.asked.objective == "throughput" else min(sizes))
+
+    def _passes(self, row: Row) -> bool:
+        """Is it better by the objective? A smaller file may be slower, and says so."""
+        if self.asked.objective == "size":
+            before = self.rows[0].size_bytes
+            return bool(before and row.size_bytes is not None and row.size_bytes < SMALLER * before)
+        return row.verdict == "faster"
+
+    def _best(self) -> list[Candidate]:
+        at = self._judged()
+        size = self.asked.objective == "size"
+        passed = [row for row in self.rows if row.passes]
+        passed.sort(key=lambda row: row.size_bytes or 0 if size else row.points[at]["ratio"]["value"])
+        return [self.done[row.name] for row in passed]
+
+    def _candidates(self) -> list[Candidate]:
+        spec, runtimes = self.task.lease.spec, self.task.runtimes
+        usable = self._usable()
+        found = [
+            *conversion_candidates(spec, usable, runtimes, self.sets.calibrates),
+            *runtime_candidates(spec, self._format(), runtimes),
+        ]
+        return wanted(found, self.asked.only)
+
+    def _format(self) -> str:
+        """The format of the model, by its suffix, as its own runtime knows it."""
+        own = next(one for one in all_backends() if one.name == self.task.lease.spec.backend)
+        suffix = self.task.model.suffix.lower()
+        return next((f.name for f in own.files if suffix in f.suffixes), own.files[0].name)
+
+    def _usable(self) -> list[Converter]:
+        """Converters whose framework is here and that take the model, asked in each interpreter that has some."""
+        model_format = self._format()
+        here = [one for one in all_converters() if one.takes == model_format and self.task.converters.get(one.name)]
+        told: dict[str, str] = {}
+        for i, python in enumerate(dict.fromkeys(self.task.converters[one.name][0] for one in here)):
+            folder = self.folder / f"applies{i}"
+            folder.mkdir(parents=True)
+            order = {"converter": model_format, "model": str(self.task.model)}
+            (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
+            process = Process(python, folder, "applies", folder, self.bounds)
+            try:
+                process.wait(self.asked.candidate_s)
+                lines = (folder / "events.jsonl").read_text("utf-8").splitlines()
+                told |= next(e["converted"]["applies"] for e in map(json.loads, lines) if e["event"] == "converted")
+            except (TaskFailure, OSError, ValueError, LookupError, StopIteration) as error:
+                _log(f"converters of {python} were not asked: {error}")
+            finally:
+                process.close()
+        return [one for one in here if told.get(one.name) == ""]
+
+    def _keep(self, row: Row, model: Path) -> list[str]:
+        """Moves a made model into the result, the model's file first; nothing where there are too many."""
+        files = sorted(model.parent.iterdir(), key=lambda file: file != model)
+        kept = sum(len(other.files) for other in self.rows)
+        if kept + len(files) > KEPT_MAX or not all(file.is_file() and not file.is_symlink() for file in files):
+            row.why = "its model is not kept: it is no file, or the result has too many"
+            return []
+        folder = self.task.out / f"candidate-{row.name}"
+        folder.mkdir(exist_ok=True)
+        for file in files:
+            shutil.move(file, folder / file.name)
+        return [f"{folder.name}/{file.name}" for file in files]
+
+    def _write(self, complete: bool) -> None:
+        """Writes `advice.json` whole."""
+        at = self._judged()
+        mark_front(self.rows, at)
+        body = {
+            "schema": SCHEMA,
+            "objective": self.asked.objective,
+            "max_error": self.asked.max_error,
+            "spec": self.task.lease.spec.id,
+            "judged": self.points[at].batch,
+            "sizes": [point.batch for point in self.points],
+            "data_rows": self.sets.rows,
+            "complete": complete,
+            "rows": [asdict(row) for row in self.rows],
+        }
+        part = self.task.out / "advice.json.part"
+        part.write_text(json.dumps(body, allow_nan=False), "utf-8")
+        part.rename(self.task.out / "advice.json")
+
+
+def _log(text: str) -> None:
+    """A line between those of the candidates' processes."""
+    sys.stdout.write(f"[advice] {text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,38 @@
+"""Whatever a runtime raises, as the reason why a task failed."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from visualprof.remote.protocol import TaskFailure
+
+NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NAMED = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
+PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|backtrace:|/.+\.so")
+LONGEST, LINES = 500, 4  # of an error: characters, lines
+
+
+def explain(error: BaseException) -> TaskFailure:
+    """An exception as the reason why a task failed."""
+    if isinstance(error, TaskFailure):
+        return error
+    sentence = _sentence(error)
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return TaskFailure("disk_full", f"the agent's disk is full: {sentence}", "free space on the agent")
+    if isinstance(error, MemoryError) or NO_MEMORY.search(sentence):
+        return TaskFailure("out_of_memory", sentence, "try a smaller batch, or another machine")
+    if isinstance(error, ImportError):
+        hint = "the runtime's interpreter lacks a package; install the runtime anew"
+        return TaskFailure("no_runtime", sentence, hint)
+    return TaskFailure("model_error", sentence, "the log has the whole message")
+
+
+def _sentence(error: BaseException) -> str:
+    """A message in short: its last line that names an error, else its first lines without places in C++."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [match[1] for line in lines if (match := NAMED.match(line))]
+    first = " ".join([line for line in lines if not PLACE.match(line)][:LINES])
+    sentence = named[-1] if named else ": ".join(filter(None, (type(error).__name__, first)))
+    return sentence[:LONGEST]

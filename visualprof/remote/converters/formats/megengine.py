@@ -1,0 +1,61 @@
+"""MegEngine's dumped graphs."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import formats
+from visualprof.remote.converters.formats import Content
+
+HOLDERS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
+HIDDEN = ("Host2DeviceCopy", *HOLDERS)
+
+
+def read(path: Path) -> Any:
+    """A loaded graph, not compiled."""
+    graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
+    with path.open("rb") as file:
+        return graphs.load_graph(file)
+
+
+def check(path: Path) -> None:
+    """Loads and compiles it, and runs it once with zeros: some graphs fail there, or never end."""
+    np: Any = importlib.import_module("numpy")
+    mge: Any = importlib.import_module("megengine")
+    tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
+    loaded = read(path)
+    outs = loaded.output_vars_list
+    outs, inputs = tools.convert_inputs(outs, inputs=tools.get_dep_vars(outs, "Host2DeviceCopy"))
+    outs, outputs = tools.convert_outputs(outs)
+    function = loaded.graph.compile(outs)
+    for place in inputs.values():
+        source = place.outputs[0]
+        place.set_value(mge.Tensor(np.zeros(source.shape, source.dtype))._dev_tensor())  # noqa: SLF001
+    function.execute()
+    function.wait()
+    for output in outputs.values():
+        output.get_value()
+
+
+def content(path: Path) -> Content:
+    """Operators with their parameters and the types of their outputs, and the values that they keep."""
+    tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
+    operators: Counter[str] = Counter()
+    parts: list[object] = []
+    for node in tools.get_oprs_seq(read(path).output_vars_list, prune_reshape=False, prune_immtensor=False):
+        kind = str(node.type)
+        operators[kind] += kind not in HIDDEN
+        parts.append((kind, str(node.params), [_output(out, kind in HOLDERS) for out in node.outputs]))
+    return formats.content(parts, +operators)
+
+
+def _output(out: Any, kept: bool) -> tuple[str, str, str]:
+    try:
+        dtype = str(out.dtype)
+    except RuntimeError:  # room to work in has a type that numpy does not know
+        dtype = ""
+    return dtype, str(out.shape), sha256(out.value.tobytes()).hexdigest() if kept else ""

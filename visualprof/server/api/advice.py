@@ -1,0 +1,178 @@
+"""One click: a candidate of a report's advice becomes a version of its model, and its own evaluation begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.results.advice import Advised
+from visualprof.reader.results.report import Report
+from visualprof.remote.agent.child_files import inside
+from visualprof.remote.protocol import Advise, ModelRef, Request, Spec, build
+from visualprof.remote.queue.check.job import Invalid, check_request
+from visualprof.remote.queue.registering import asked_by, keep_files, register
+from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel, whole_sha256
+from visualprof.remote.queue.store.records import Job
+from visualprof.remote.queue.uploads import graph_of
+from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.registry_rows import asker
+from visualprof.server.identity import who
+from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import READ_ONLY, Resource, change
+from visualprof.server.visible import Seen, Visible
+
+MOST = 32
+
+
+class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Candidates of a report by their names, none: all that pass. model: name of the registered one, "" as it is."""
+
+    report: str
+    candidates: list[str] = []
+    model: str = ""
+
+
+class AppliedRow(msgspec.Struct):
+    """What a candidate became.
+
+    model, number: the version, null for a way to run the same model. job: its evaluation. graph, parent_graph: ids on
+    the Graph page, null where there is none.
+    """
+
+    candidate: str
+    address: str | None
+    model: str | None
+    number: int | None
+    new: bool
+    job: str
+    graph: str | None
+    parent_graph: str | None
+
+
+class AppliedAnswer(msgspec.Struct):
+    """The versions, in the order of the advice."""
+
+    versions: list[AppliedRow]
+
+
+class Advices(Resource):
+    """The routes over the advice of reports."""
+
+    def __init__(self, logdir: LogDirectory, remote: Remote, visible: Visible, reports: Reports) -> None:
+        self._logdir, self._remote, self._visible, self._reports = logdir, remote, visible, reports
+        self._known = Seen(remote, visible)
+
+    @change(
+        "POST", "/advice/apply", status=201,
+        refuses={
+            **READ_ONLY, 400: "a candidate cannot be applied", 404: "there is no such report, or its job is gone",
+            429: "a quota is used up",
+        },
+    )  # fmt: skip
+    def apply(self, body: ApplyBody) -> AppliedAnswer:
+        """Make versions of candidates, and queue the evaluation of each."""
+        self._remote.refuse_read_only()
+        queue, report = self._remote.opened(), self._reports.find(body.report)
+        rows = chosen(report, body.candidates)
+        job = self._visible.job(queue, report.job)
+        return AppliedAnswer([self._applied(queue, job, report, row, body.model) for row in rows])
+
+    def _applied(self, queue: Queue, job: Job, report: Report, row: Advised, name: str) -> AppliedRow:
+        made = self._version(job, report, row, name) if row.files else None
+        ref = made[1].ref if made else job.request.model
+        request = evaluation_of(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
+        errors, _ = check_request(request, self._known)
+        if errors:
+            raise Invalid(errors)
+        queued, _ = queue.jobs.submit(request, who().user)
+        model, version, new = made or (None, None, False)
+        parent = self._remote.inspected(job.request.model.blob) or {}
+        return AppliedRow(
+            candidate=row.candidate,
+            address=f"{model.name}/{version.number}" if model and version else None,
+            model=model.id if model else None,
+            number=version.number if version else None,
+            new=new,
+            job=queued,
+            graph=graph_of(version.files[0].sha256, version.facts.format) if version else None,
+            parent_graph=graph_of(job.request.model.blob, str(parent.get("format", ""))),
+        )
+
+    def _version(self, job: Job, report: Report, row: Advised, name: str) -> tuple[RegisteredModel, ModelVersion, bool]:
+        ref = keep_files(self._remote, who().user, self._files(report, row))
+        parent = whole_sha256(job.request.model)
+        return register(
+            self._remote,
+            asker(),
+            name or self._name(parent, job.request.model.name),
+            ref,
+            source=Origin("job", job=job.id, candidate=row.candidate),
+            lineage=Lineage(
+                parent=parent,
+                converter=" + ".join(converter for converter, _ in row.steps),
+                options={key: value for _, options in row.steps for key, value in options.items()},
+                tools=dict(row.tools),
+                host=report.environment.get("hostname", ""),
+            ),
+            configuration=asked_by(job.request),
+        )
+
+    def _name(self, parent: str, file: str) -> str:
+        """That of the model which the parent is a version of, else the file's."""
+        registry = self._remote.opened().registry
+        mine = (m for m in registry.all(who().viewer) if m.changed_by(asker()))
+        named = (m.name for m in mine for version in m.versions if version.sha256 == parent)
+        return next(named, PurePosixPath(file).stem)
+
+    def _files(self, report: Report, row: Advised) -> dict[str, Path]:
+        """The made model's files by their names, the model first.
+
+        Raises: NotFound: they are not there, or lead out of the result.
+        """
+        place = f"{report.folder}/advice.json".removeprefix("./").lstrip("/")
+        advice = next((f for f in self._logdir.files("advice.json".__eq__) if f.file == place), None)
+        found: dict[str, Path] = {}
+        for name in row.files:
+            folder = Path(advice.path).parent if advice else Path()
+            self._logdir.bring(str(folder / name))
+            file = inside(folder, name) if advice else None
+            if file is None:
+                raise NotFound(f"the result has no file {name[:100]!r}", "was it moved?")
+            found[PurePosixPath(name).name] = file
+        return found
+
+
+def chosen(report: Report, names: list[str]) -> list[Advised]:
+    """The candidates of those names; without names those that pass.
+
+    Raises: BadParameter: there is none of that name, it was found wrong or failed, or nothing passes.
+    """
+    rows = {row.candidate: row for row in report.advice.rows if row.kind != "original"} if report.advice else {}
+    wanted = names[:MOST] or [name for name, row in rows.items() if row.passes]
+    if not wanted:
+        raise BadParameter("no candidate of this report passes", "name those that are to be applied")
+    for name in wanted:
+        if name not in rows:
+            raise BadParameter(f"the report has no candidate {name[:80]!r}", f"it has {', '.join(rows) or 'none'}")
+        row = rows[name]
+        if row.verdict in ("wrong", "failed", "no effect") or (row.steps and not row.files):
+            raise BadParameter(f"{name} cannot be applied: {row.why or row.verdict}", "its model was not kept")
+    return [rows[name] for name in dict.fromkeys(wanted)]
+
+
+def evaluation_of(asked: Request, report: Report, row: Advised, model: ModelRef, address: str) -> Request:
+    """The job that measures a candidate as the original was measured, without advice.
+
+    Its key is made of both, so that the same click gives the same job.
+    """
+    own = next((spec for spec in asked.specs if spec.id == report.spec), asked.specs[0])
+    said = build(Spec, {"id": "x", "backend": own.backend, **row.spec})
+    spec = replace(said, id=row.candidate[:48].rstrip("-.+").replace("+", "-"), agent=own.agent)
+    key = sha256(f"{report.id}\0{row.candidate}\0{model.blob}".encode()).hexdigest()
+    name = address or f"{asked.name or asked.model.name} {row.candidate}"
+    return replace(asked, key=f"advice-{key}", model=model, specs=[spec], name=name[:200], advise=Advise())

@@ -1,0 +1,215 @@
+"""Registered models: names with versions that never change, who made them of what, and what was measured of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+
+import msgspec
+from flask import Response, send_file
+from msgspec import UNSET
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.protocol import ModelRef, Part
+from visualprof.remote.queue.draft.forms import Draft
+from visualprof.remote.queue.registering import asked_by, draft_of_version, register
+from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel
+from visualprof.server.answers import answer
+from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.registry_rows import (
+    AddressQuery,
+    AliasTarget,
+    FileQuery,
+    ForceQuery,
+    LossesAnswer,
+    ModelChange,
+    NewVersionBody,
+    RegisteredAnswer,
+    RegistryAnswer,
+    Shown,
+    VersionAnswer,
+    VersionChange,
+    asker,
+)
+from visualprof.server.api.session import existing
+from visualprof.server.api.uploads import FilesAnswer, files_of
+from visualprof.server.identity import who
+from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.visible import Visible
+
+NO_MODEL = {404: "there is no such model or version"}
+CHANGED = {**READ_ONLY, **NO_MODEL, 403: "the server is read-only, or the model is another's"}
+_NOBODY = "no model was ever registered here"
+
+
+class Registry(Resource):
+    """The routes over the registered models of a server."""
+
+    def __init__(self, remote: Remote, visible: Visible, reports: Reports) -> None:
+        self._remote, self._visible, self._reports = remote, visible, reports
+
+    @get("/registry")
+    def models(self) -> RegistryAnswer:
+        """Every registered model."""
+        queue, problem = self._remote.existing(), self._remote.problem
+        found = queue.registry.all(who().viewer) if queue else []
+        shown = Shown(found, self._reports.current()[1])
+        return RegistryAnswer([shown.model(model) for model in found], *(problem or (None, None)))
+
+    @get("/registry/version", refuses=NO_MODEL)
+    def at(self, query: AddressQuery) -> VersionAnswer:
+        """A version by its address."""
+        model, version = self._queue().registry.find(query.address, asker())
+        return self._version(model, version)
+
+    @change(
+        "POST", "/registry", status=201,
+        refuses={**READ_ONLY, 403: "the server is read-only, or the model is another's", 404: "a file is not here"},
+    )  # fmt: skip
+    def add(self, body: NewVersionBody) -> Response:
+        """Add a version of a model; 200 and the one that there is where its content is the same."""
+        queue, by = self._changing(), asker()
+        ref = ModelRef(body.blob, body.file, [Part(path, blob) for path, blob in body.parts.items()])
+        source, configuration = Origin("path" if body.path else "upload", body.path[:1000]), body.configuration
+        if body.job:
+            request = self._visible.job(queue, body.job).request
+            ref, source = request.model, Origin("job", job=body.job)
+            configuration = configuration or asked_by(request)
+        for blob in (ref.blob, *(part.blob for part in ref.parts)):
+            if not self._visible.holds(blob):
+                raise NotFound(f"the file {blob[:64]!r} is not here", "upload it first")
+        if not ref.name:
+            kept = queue.blobs.inspected(ref.blob) or {}
+            ref = replace(ref, name=self._visible.own_name(ref.blob) or str(kept.get("name", "")))
+        lineage = body.lineage
+        if body.parent:
+            lineage = replace(lineage or Lineage(), parent=queue.registry.find(body.parent, by)[1].sha256)
+        model, version, new = register(
+            self._remote, by, body.name, ref, source=source, lineage=lineage, notes=body.notes,
+            configuration=configuration,
+        )  # fmt: skip
+        return answer(self._version(model, version, new), 201 if new else 200)
+
+    @get("/registry/<model>", refuses=NO_MODEL)
+    def one(self, model: str) -> RegisteredAnswer:
+        """A model with its versions."""
+        return self._registered(self._queue().registry.one(model, who().viewer))
+
+    @change("PATCH", "/registry/<model>", refuses={**CHANGED, 409: "the name is taken"})
+    def edit(self, model: str, body: ModelChange) -> RegisteredAnswer:
+        """Change name, notes, tags, or who may see a model."""
+        values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
+        if body.visibility is UNSET:
+            values.pop("project")
+        elif (body.visibility == "project") != (body.project is not None):
+            raise BadParameter("project: to be named for this visibility, and for no other")
+        else:
+            self._refuse_project(body.project)
+        return self._registered(self._changing().registry.change(model, asker(), **values))
+
+    @change("DELETE", "/registry/<model>", refuses={**CHANGED, 409: "a job uses a version"})
+    def remove(self, model: str, query: ForceQuery) -> LossesAnswer:
+        """Remove a model with all its versions."""
+        return self._remove(model, None, query.force)
+
+    @get("/registry/<model>/losses", refuses=NO_MODEL)
+    def losses(self, model: str) -> LossesAnswer:
+        """What is left without a model."""
+        return self._losses(model, None)
+
+    @change("PUT", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
+    def alias(self, model: str, alias: str, body: AliasTarget) -> RegisteredAnswer:
+        """Move an alias to a version."""
+        return self._registered(self._changing().registry.name(model, alias, body.number, asker()))
+
+    @change("DELETE", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
+    def unalias(self, model: str, alias: str) -> RegisteredAnswer:
+        """Take an alias away."""
+        return self._registered(self._changing().registry.name(model, alias, None, asker()))
+
+    @change("PATCH", "/registry/<model>/<version>", refuses=CHANGED)
+    def annotate(self, model: str, version: str, body: VersionChange) -> RegisteredAnswer:
+        """Change the notes of a version, or what its next job begins with."""
+        values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
+        return self._registered(self._changing().registry.annotate(model, _number(version), asker(), **values))
+
+    @change("DELETE", "/registry/<model>/<version>", refuses={**CHANGED, 409: "a job uses it"})
+    def remove_version(self, model: str, version: str, query: ForceQuery) -> LossesAnswer:
+        """Remove a version."""
+        return self._remove(model, _number(version), query.force)
+
+    @get("/registry/<model>/<version>/losses", refuses=NO_MODEL)
+    def losses_of_version(self, model: str, version: str) -> LossesAnswer:
+        """What is left without a version."""
+        return self._losses(model, _number(version))
+
+    @get("/registry/<model>/<version>/draft", refuses=NO_MODEL)
+    def draft(self, model: str, version: str) -> Draft:
+        """What somebody would type to measure a version."""
+        return draft_of_version(*self._chosen(model, version))
+
+    @get("/registry/<model>/<version>/files", refuses=NO_MODEL)
+    def files(self, model: str, version: str) -> FilesAnswer:
+        """The files of a version, as jobs have them."""
+        chosen = self._chosen(model, version)[1]
+        return files_of(self._remote, chosen.ref, [file.sha256 for file in chosen.files[1:]], who().viewer)
+
+    @get("/registry/<model>/<version>/file", media=("application/octet-stream",), refuses=NO_MODEL)
+    def file(self, model: str, version: str, query: FileQuery) -> Response:
+        """A file of a version as it is."""
+        chosen = self._chosen(model, version)[1].files
+        found = [file for file in chosen if file.path == query.path] if query.path else chosen[:1]
+        if not found:
+            raise NotFound(f"the version has no file {query.path[:100]!r}")
+        path, name = self._queue().blobs.path(found[0].sha256), found[0].path.rpartition("/")[2]
+        response = send_file(path, "application/octet-stream", as_attachment=True, download_name=name, conditional=True)
+        response.headers["Cache-Control"] = "private, no-store"
+        return response
+
+    def _queue(self) -> Queue:
+        return self._remote.needed(_NOBODY)
+
+    def _changing(self) -> Queue:
+        self._remote.refuse_read_only()
+        return self._remote.opened()
+
+    def _chosen(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
+        found, number = self._queue().registry.one(model, who().viewer), _number(version)
+        for one in found.versions:
+            if one.number == number:
+                return found, one
+        raise NotFound(f"{found.name} has no version {number}")
+
+    def _refuse_project(self, project: str | None) -> None:
+        """Raises: NotFound: whoever asks is in no such project."""
+        accounts = existing(self._visible.accounts)
+        if project is not None and project not in {one.id for one in accounts.projects.of(who().viewer)}:
+            raise NotFound(f"there is no project {project[:40]!r}")
+
+    def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
+        shown = Shown(self._queue().registry.all(who().viewer), self._reports.current()[1])
+        return RegisteredAnswer(shown.model(model), [shown.version(model, one) for one in model.versions])
+
+    def _version(self, model: RegisteredModel, version: ModelVersion, new: bool = False) -> VersionAnswer:
+        shown = Shown(self._queue().registry.all(who().viewer), self._reports.current()[1])
+        return VersionAnswer(shown.model(model), shown.version(model, version), new)
+
+    def _remove(self, model: str, number: int | None, force: bool) -> LossesAnswer:
+        before = self._losses(model, number)
+        self._changing().registry.remove(model, number, asker(), force)
+        return before
+
+    def _losses(self, model: str, number: int | None) -> LossesAnswer:
+        registry, viewer = self._queue().registry, who().viewer
+        lost, found = registry.losses(model, number, viewer), registry.one(model, viewer)
+        gone = [version for version in found.versions if number in (None, version.number)]
+        files = {version.files[0].sha256 for version in gone}
+        reports = [report.id for report in self._reports.current()[1] if report.model_sha256 in files]
+        return LossesAnswer([f"{found.name}/{one.number}" for one in gone], **asdict(lost), evaluations=reports)
+
+
+def _number(version: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", version):
+        raise NotFound(f"there is no version {version[:40]!r}", "versions have numbers from 1")
+    return int(version)
