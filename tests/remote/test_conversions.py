@@ -15,7 +15,7 @@ from visualprof.remote.agent.work import conversion
 from visualprof.remote.converters import Conversion
 from visualprof.remote.protocol import Input, TaskFailure
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # TorchScript is
 
 
 def image(rows: int, seed: int = 0) -> Feeds:
@@ -163,7 +163,6 @@ INPUTS = {"inputs": "x=float32[batch,3,32,32]"}
         ("net.pt", "torchscript_bf16", {}, 0.1),
     ],
 )
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_torch_model_is_converted(
     tmp_path: Path, net: tuple[Path, Any], file: str, name: str, options: dict[str, Any], bound: float
 ) -> None:
