@@ -27,7 +27,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, ROOT, until
 from tests.remote.draft_sites import Known
-from visualprof.cli import _fail_on, _request, _watch, main, submit
+from visualprof.cli import _fail_on, _request, _sending, _watch, main, submit
 from visualprof.cli._server import Server as Client
 from visualprof.cli._server import Unreachable
 from visualprof.errors import BadParameter
@@ -266,7 +266,7 @@ def test_a_server_gets_no_file_that_the_model_does_not_name(tmp_path: Path) -> N
     (tmp_path / "id_rsa").touch()
     for place in ("id_rsa", "../m.onnx.data", "/etc/passwd"):
         with pytest.raises(BadParameter, match="does not name"):
-            submit._part(Client("http://127.0.0.1:1"), path, place)
+            _sending._part(Client("http://127.0.0.1:1"), path, place)
 
 
 def test_values_come_from_an_npz(served: tuple[str, Path], tmp_path: Path) -> None:
