@@ -280,7 +280,6 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: s
         "paddle_cnn.json",
         "paddle_cnn.pdmodel",
         "openvino_cnn.xml",
-        "tensorflow_saved_model.pb",
     ],
 )
 def test_models_that_no_backend_runs_are_refused(name: str) -> None:

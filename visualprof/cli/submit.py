@@ -17,7 +17,11 @@ from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
-MODEL = "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export"
+MODEL = (
+    "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript, torch.export, a "
+    "SavedModel (its folder or a zip) or .tflite"
+)
+SAVED = "saved_model.pb"
 PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
 MET = 4  # a condition of --fail-on
@@ -152,9 +156,9 @@ def _model_of(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    found = sorted(path.glob("*.onnx"))
+    found = sorted([*path.glob("*.onnx"), *path.glob(SAVED)])
     if len(found) != 1:
-        raise BadParameter(f"{path}: {len(found) or 'no'} .onnx files in the folder", "name the model itself")
+        raise BadParameter(f"{path}: {len(found) or 'no'} models in the folder", "name the model itself")
     return found[0]
 
 
@@ -171,6 +175,9 @@ def _part(server: Server, model: Path, place: str) -> str:
 
 
 def _names(model: Path, place: str) -> bool:
+    """Whether a model's own bytes name a file; of a SavedModel these folders are a part."""
+    if model.name == SAVED and place.startswith(("variables/", "assets/")):
+        return True
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(place.encode()) >= 0
 
