@@ -265,6 +265,7 @@ class Capabilities:
     runtimes: list[Runtime] = field(default_factory=list[Runtime])
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None  # that its owner gives
+    converters: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

@@ -18,25 +18,26 @@ if TYPE_CHECKING:
 
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 _ROOT = f'"""The part of visualprof that measures."""\n\n__version__ = {__version__!r}\n'
-_MEASURES = ("visualprof.remote.backends", "visualprof.remote.child")
+_OFFERS = ("visualprof.remote.backends", "visualprof.remote.converters")
+_WORKS = (*_OFFERS, "visualprof.remote.child")
 
 
 @cache
 def child_archive() -> bytes:
     """code.pyz: `python -I code.pyz WORK STAGE` runs a stage of a task."""
-    return _archive("work/child_main.py", _MEASURES)
+    return _archive("work/child_main.py", _WORKS)
 
 
 @cache
 def probe_archive() -> bytes:
     """probe.pyz: `python -I probe.pyz [BACKEND]` says what the interpreter has."""
-    return _archive("machine/probe_main.py", _MEASURES[:1])
+    return _archive("machine/probe_main.py", _OFFERS)
 
 
 @cache
 def agent_archive() -> bytes:
     """agent.pyz: `python3 agent.pyz --server URL` is the agent, with psutil as its only requirement."""
-    return b"#!/usr/bin/env python3\n" + _archive("agent_main.py", (*_MEASURES, "visualprof.remote.agent"))
+    return b"#!/usr/bin/env python3\n" + _archive("agent_main.py", (*_WORKS, "visualprof.remote.agent"))
 
 
 def _archive(main: str, packages: tuple[str, ...]) -> bytes:

@@ -1,4 +1,4 @@
-"""OpenVINO: .onnx on the devices that its plugins know."""
+"""OpenVINO: .onnx and its own .xml on the devices that its plugins know."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, whole_option
+from visualprof.remote.backends import (
+    ONNX,
+    Backend,
+    Feeds,
+    FileFormat,
+    ProfileFile,
+    Session,
+    check_inputs,
+    choose,
+    whole_option,
+)
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # What it compiles for; none: one stream, for one run after another.
@@ -191,11 +201,12 @@ def _layer(operator: Any) -> dict[str, str]:
     return {"name": operator.get_friendly_name(), **columns}
 
 
+IR = FileFormat("openvino", "OpenVINO IR", (".xml",))  # its weights are a part of the model: NAME.bin
 BACKEND = Backend(
     name="openvino",
     package="openvino",
     module="openvino",
-    files=(ONNX,),
+    files=(ONNX, IR),
     devices=devices,
     load=load,
     passes={"layers": layers},

@@ -196,9 +196,14 @@ def _by_order(tensors: Feeds) -> Call:
     return tuple(tensors.values()), {}
 
 
-def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any, Callable[[Feeds], Call]]:
+def load_program(torch: Any, path: Path) -> Any:
+    """The program of a .pt2. Raises: TaskFailure: it holds code."""
     with _nothing_executed(torch):
-        program = torch.export.load(str(path))
+        return torch.export.load(str(path))
+
+
+def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any, Callable[[Feeds], Call]]:
+    program = load_program(torch, path)
     if device != "cpu":  # an exported graph has the device in its nodes
         program = importlib.import_module("torch.export.passes").move_to_device_pass(program, device)
     wanted: list[str] = list(program.graph_signature.user_inputs)

@@ -4,5 +4,6 @@ main.py     the entry point: one stage of one task, what it tells the agent, and
 inputs.py   shapes and values of the inputs at each point of the sweep
 measure.py  the timed loop around a session, and what its samples say
 load.py     lanes, arrivals and the search for a rate, where a job asks for more than one run after another
+convert.py  the stages that make another model of a model
 host.py     how busy the machine was meanwhile
 """

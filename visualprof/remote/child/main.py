@@ -1,7 +1,8 @@
 """The entry point: one stage of one task.
 
-`main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, or `profile:<pass>` with a
-name of `Backend.passes`. The agent has laid down `task.json` in the folder WORK, and reads along in the file of events.
+`main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, `profile:<pass>` with a
+name of `Backend.passes`, or one of `child.convert`. The agent has laid down `task.json` in the folder WORK, and reads
+along in the file of events.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote.backends import Backend, Feeds, backend
+from visualprof.remote.child import convert
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
 from visualprof.remote.child.load import Loader
@@ -103,26 +105,35 @@ def main(argv: list[str]) -> int:
     """Runs a stage; 0 when it is done, 1 after a `failed` event."""
     faulthandler.enable()  # a native crash leaves its stack in the log
     work, stage = Path(argv[0]), argv[1]
-    task = read_task(work)
+    task = None if stage in convert.STAGES else read_task(work)
     events = EventLog(work / "events.jsonl")
     try:
-        task.out.mkdir(parents=True, exist_ok=True)
-        if task.cpus:
-            os.sched_setaffinity(0, task.cpus)  # threads that a runtime starts later have it from here
-        kind, _, which = stage.partition(":")
-        if kind == "measure":
-            _measure(task, events, int(which or 0))
+        if task:
+            _work(task, events, stage)
         else:
-            _profile(task, events, which)
+            convert.STAGES[stage](work, events.tell)
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
-        failure = _with_sizes(explain(error), task.lease.request)
+        failure = explain(error)
+        if task:
+            failure = _with_sizes(failure, task.lease.request)
         events.tell("failed", reason=failure.reason, error=failure.error, hint=failure.hint)
         return 1
     finally:
         events.close()
     return 0
+
+
+def _work(task: TaskFile, events: EventLog, stage: str) -> None:
+    task.out.mkdir(parents=True, exist_ok=True)
+    if task.cpus:
+        os.sched_setaffinity(0, task.cpus)  # threads that a runtime starts later have it from here
+    kind, _, which = stage.partition(":")
+    if kind == "measure":
+        _measure(task, events, int(which or 0))
+    else:
+        _profile(task, events, which)
 
 
 def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:

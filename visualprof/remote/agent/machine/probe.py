@@ -35,11 +35,25 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class Overview:
+    """What an interpreter has, found without importing it. prefixes: folders that it reads."""
+
+    version: str
+    prefixes: tuple[str, ...]
+    backends: list[str]
+    converters: list[str]
+
+
+@dataclass(frozen=True)
 class Machine:
-    """What a machine is and has. prefixes: folders that each interpreter reads, by its path."""
+    """What a machine is and has.
+
+    prefixes: folders that each interpreter reads, by its path. converters: the interpreters that have each.
+    """
 
     capabilities: Capabilities
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
+    converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def runtime(self, spec: Spec) -> Runtime | None:
         """The newest runtime that fits a spec."""
@@ -59,9 +73,14 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
     """Asks every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
+    converters: dict[str, list[str]] = {}
     for interpreter in interpreters:
-        for runtime, folders in _runtimes(interpreter, say):
-            prefixes[runtime.python] = folders
+        if (has := overview(interpreter, say)) is None:
+            continue
+        prefixes[interpreter.python] = has.prefixes
+        for name in has.converters:
+            converters.setdefault(name, []).append(interpreter.python)
+        for runtime in _runtimes(interpreter, has, say):
             runtimes.setdefault((runtime.backend, runtime.version), runtime)
     gpus = nvml.gpus()
     capabilities = Capabilities(
@@ -77,8 +96,9 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
         gpus=gpus,
         runtimes=list(runtimes.values()),
         tags=tags,
+        converters=sorted(converters),
     )
-    return Machine(capabilities, prefixes)
+    return Machine(capabilities, prefixes, converters)
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
@@ -101,24 +121,31 @@ def _cpu() -> str:
     return named[1].strip() if named else platform.processor() or platform.machine()
 
 
-def _runtimes(interpreter: Interpreter, say: Say) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
-    """The runtimes of an interpreter, each with the interpreter's folders."""
+def overview(interpreter: Interpreter, say: Say) -> Overview | None:
+    """What an interpreter has; None after a word to `say` where it does not answer."""
     python, only = interpreter.python, interpreter.backend
     try:
-        overview = ask(python)
-        names = [name for name in overview["backends"] if only in ("", name)]
-        version, folders = str(overview["python_version"]), tuple(map(str, overview["prefixes"]))
+        told = ask(python)
+        names = [name for name in told["backends"] if only in ("", name)]
+        converters = [] if only else list(map(str, told["converters"]))
+        found = Overview(str(told["python_version"]), tuple(map(str, told["prefixes"])), names, converters)
     except (ProbeError, KeyError, TypeError) as error:
         say(f"{python} cannot be used: {error}")
-        return
+        return None
     if only and not names:
         say(f"{python} has no {only}")
-    for name in names:
+    return found
+
+
+def _runtimes(interpreter: Interpreter, has: Overview, say: Say) -> Iterator[Runtime]:
+    """The runtimes of an interpreter."""
+    for name in has.backends:
         try:
-            detail = ask(python, name)
-            yield Runtime(name, str(detail["version"]), python, version, list(map(str, detail["devices"]))), folders
+            detail = ask(interpreter.python, name)
+            devices = list(map(str, detail["devices"]))
+            yield Runtime(name, str(detail["version"]), interpreter.python, has.version, devices)
         except (ProbeError, KeyError, TypeError) as error:  # noqa: PERF203 - each runtime alone
-            say(f"{name} of {python} cannot be used: {error}")
+            say(f"{name} of {interpreter.python} cannot be used: {error}")
 
 
 class ProbeError(Exception):

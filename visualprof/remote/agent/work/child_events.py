@@ -22,7 +22,10 @@ Event = dict[str, Any]
 
 @dataclass
 class TaskProgress:
-    """What the children of a task have said. on_point: gets each point. changed: is called when there is news."""
+    """What the children of a task have said. on_point: gets each point. changed: is called when there is news.
+
+    converted: what a conversion told, as it came.
+    """
 
     on_point: Callable[[dict[str, Any]], None]
     changed: Callable[[], None]
@@ -34,6 +37,7 @@ class TaskProgress:
     profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     warnings: list[str] = field(default_factory=list[str])
     load_ns: int | None = None
+    converted: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class EventReader:

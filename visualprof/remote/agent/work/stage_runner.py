@@ -18,7 +18,7 @@ from visualprof.remote.agent.machine.sandbox import Sandbox
 from visualprof.remote.agent.work.child_events import Event, EventReader, TaskProgress, is_object, plain, text, whole
 from visualprof.remote.agent.work.child_process import GRACE_S, CappedLog, Child
 from visualprof.remote.agent.work.result_folder import WorkFolder
-from visualprof.remote.protocol import Lease, Phase, Reason, TaskFailure
+from visualprof.remote.protocol import Phase, Reason, TaskFailure
 
 TICK_S = 0.1
 PROFILES_MAX = 50
@@ -40,12 +40,13 @@ NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 class StageRunner:
     """Runs the stages of one task.
 
-    prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a child may use. check: raises
-    StopRequested when somebody wants the work to end. started: gets each child.
+    device, timeout_s: of the task. prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a
+    child may use. check: raises StopRequested when somebody wants the work to end. started: gets each child.
     """
 
     work: WorkFolder
-    lease: Lease
+    device: str
+    timeout_s: float
     python: Path
     prefixes: tuple[str, ...]
     level: int
@@ -82,9 +83,7 @@ class StageRunner:
 
     def _start(self, stage: str) -> Child:
         work, monitor = self.work, self.monitor
-        sandbox = Sandbox(
-            work.box, self.python, (work.files, work.task), self.prefixes, self.lease.spec.device, work.mark, LIMITS
-        )
+        sandbox = Sandbox(work.box, self.python, (work.files, work.task), self.prefixes, self.device, work.mark, LIMITS)
         command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
         try:
             child = Child(command, env, work.box, self.log, work.mark)
@@ -117,8 +116,7 @@ class StageRunner:
 
     def _check_limits(self, child: Child, deadline: float) -> None:
         if time.monotonic() > deadline:
-            timeout = self.lease.request.timeout_s
-            raise TaskFailure("timeout", f"not done after {timeout:g} s ({self._doing()})", self._last_lines())
+            raise TaskFailure("timeout", f"not done after {self.timeout_s:g} s ({self._doing()})", self._last_lines())
         if self.monitor.error:
             raise failure_of(self.monitor.error)
         if self.log.full_disk:
@@ -188,6 +186,8 @@ class StageRunner:
                 progress.on_point(event["point"])
             case "effective" if is_object(event.get("effective")):
                 progress.effective, progress.version = plain(event["effective"]), text(event, "version", 100)
+            case "converted" if is_object(event.get("converted")):
+                progress.converted = plain(event["converted"])
             case "profile" if len(progress.profiles) < PROFILES_MAX:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})

@@ -246,7 +246,8 @@ class LeasedTask:
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
         stages = StageRunner(
             work=work,
-            lease=lease,
+            device=lease.spec.device,
+            timeout_s=lease.request.timeout_s,
             python=Path(runtime.python),
             prefixes=self._machine.prefixes.get(runtime.python, ()),
             level=self._machine.capabilities.sandbox,

@@ -1,0 +1,142 @@
+"""ONNX: what its converters share."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import formats
+from visualprof.remote.converters.formats import Content
+
+LARGEST = (2 << 30) - (16 << 20)  # of a file: protobuf ends at 2 GiB
+GRAPH, GRAPHS = 5, 10  # types of attributes
+
+
+def read(path: Path, weights: bool = True) -> Any:
+    """A model; weights: also those in other files."""
+    onnx: Any = importlib.import_module("onnx")
+    return onnx.load(str(path), load_external_data=weights)
+
+
+def write(model: Any, target: Path) -> None:
+    """Writes a model, with its weights in a file beside it where one would be too large."""
+    onnx: Any = importlib.import_module("onnx")
+    large = model.ByteSize() > LARGEST
+    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if large else {}
+    onnx.save(model, str(target), **beside)
+
+
+def check(path: Path) -> None:
+    """Loads a model: in ONNX Runtime where this interpreter has it, else by the rules of the format alone."""
+    if importlib.util.find_spec("onnxruntime"):
+        session(path)
+    else:
+        onnx: Any = importlib.import_module("onnx")
+        onnx.checker.check_model(str(path))
+
+
+def session(path: Path, **settings: Any) -> Any:
+    """A session of ONNX Runtime on the CPU. settings: attributes of its options."""
+    ort: Any = importlib.import_module("onnxruntime")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = min(4, len(os.sched_getaffinity(0)))
+    options.log_severity_level = 3
+    disabled = settings.pop("disabled_optimizers", None)
+    for name, value in settings.items():
+        setattr(options, name, value)
+    return ort.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled or None
+    )
+
+
+def shapes(path: Path) -> dict[str, list[int | str | None]]:
+    """Dimensions of its inputs; those that are open are no numbers."""
+    graph = read(path, weights=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return {i.name: _dims(i.type.tensor_type) for i in graph.input if i.name not in weights}
+
+
+def operators(path: Path) -> Counter[str]:
+    """How often it has each operator, those of other domains with their domain."""
+    model = read(path, weights=False)
+    parts = (model.graph, *model.functions)
+    return Counter(_operator(node) for part in parts for node in nodes(part))
+
+
+def having(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
+    """An `applies`: whether a model has one of these operators; weighted: whose second input is a weight."""
+
+    def applies(path: Path) -> str:
+        graph = read(path, weights=False).graph
+        weights = {tensor.name for tensor in graph.initializer}
+        found = (node for node in nodes(graph) if node.op_type in kinds)
+        if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in found):
+            return ""
+        return f"it has no {' or '.join(kinds)}{' with a weight' if weighted else ''}"
+
+    return applies
+
+
+def nodes(part: Any) -> Iterator[Any]:
+    """Nodes of a graph or a function, and of all graphs in them."""
+    for node in part.node:
+        yield node
+        for attribute in node.attribute:
+            for graph in [*attribute.graphs, *([attribute.g] if attribute.type == GRAPH else [])]:
+                yield from nodes(graph)
+
+
+def content(path: Path) -> Content:
+    """Operators with their attributes, weights, types of inputs and outputs, and the versions of the operators."""
+    model = read(path)
+    parts: list[object] = [("opset", one.domain, one.version) for one in model.opset_import]
+    for part in (model.graph, *model.functions):
+        parts += _parts(part)
+    return formats.content(parts, operators(path))
+
+
+def _parts(part: Any) -> Iterator[object]:
+    for tensor in getattr(part, "initializer", ()):
+        yield _tensor(tensor)
+    for value in (*part.input, *part.output):
+        if hasattr(value, "type"):  # those of functions are names
+            yield ("value", value.name, value.type.tensor_type.elem_type, _dims(value.type.tensor_type))
+    for node in part.node:
+        graphs = [a for a in node.attribute if a.type in (GRAPH, GRAPHS)]
+        yield (_operator(node), len(node.input), sorted(_attribute(a) for a in node.attribute if a not in graphs))
+        for attribute in graphs:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _parts(graph)
+
+
+def _attribute(attribute: Any) -> str:
+    if attribute.HasField("t"):
+        return f"{attribute.name}={_tensor(attribute.t)}"
+    plain = type(attribute)()
+    plain.CopyFrom(attribute)
+    plain.doc_string = ""
+    return f"{attribute.name}={sha256(plain.SerializeToString(deterministic=True)).hexdigest()}"
+
+
+def _tensor(tensor: Any) -> tuple[object, ...]:
+    """A tensor by its values, wherever in the message they lie."""
+    helper: Any = importlib.import_module("onnx.numpy_helper")
+    try:
+        data = helper.to_array(tensor).tobytes()
+    except (TypeError, ValueError):  # types that numpy does not have, in some versions
+        data = tensor.SerializeToString(deterministic=True)
+    return ("tensor", tensor.data_type, tuple(tensor.dims), sha256(data).hexdigest())
+
+
+def _operator(node: Any) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
+def _dims(tensor: Any) -> list[int | str | None]:
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]

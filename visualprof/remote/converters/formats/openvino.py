@@ -1,0 +1,47 @@
+"""OpenVINO IR: an .xml with its weights in a .bin beside it."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import formats
+from visualprof.remote.converters.formats import Content
+
+
+def read(path: Path) -> Any:
+    """A model that is not compiled yet."""
+    return importlib.import_module("openvino").Core().read_model(path)
+
+
+def write(model: Any, target: Path, half: bool = False) -> None:
+    """Writes a model. half: weights in f16."""
+    importlib.import_module("openvino").save_model(model, target, compress_to_fp16=half)
+
+
+def shapes(model: Any) -> dict[str, list[int | str | None]]:
+    """Dimensions of its inputs."""
+    found: dict[str, list[int | str | None]] = {}
+    for one in model.inputs:
+        found[one.get_any_name()] = [d.get_length() if d.is_static else None for d in one.get_partial_shape()]
+    return found
+
+
+def check(path: Path) -> None:
+    """Compiles it for the CPU."""
+    importlib.import_module("openvino").Core().compile_model(path, "CPU")
+
+
+def content(path: Path) -> Content:
+    """Operators with the types and shapes of their outputs, and the weights."""
+    operators: Counter[str] = Counter()
+    parts: list[object] = []
+    for node in read(path).get_ordered_ops():
+        outputs = [(str(out.get_element_type()), str(out.get_partial_shape())) for out in node.outputs()]
+        kind = node.get_type_name()
+        operators[kind] += kind != "Constant"
+        parts.append((kind, outputs, sha256(node.get_data().tobytes()).hexdigest() if kind == "Constant" else ""))
+    return formats.content(parts, +operators)
