@@ -73,9 +73,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
         function = tf.function(function, jit_compile=True)
     own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
     settings = {"form": form, "precision": own, "device": spec.device, **{n: v for n, v in options.items() if v}}
-    return TensorFlowSession(
-        tf, function, spec, {**settings, "threads": str(spec.threads or "as the runtime chooses")}
-    )
+    return TensorFlowSession(tf, function, spec, {**settings, "threads": str(spec.threads or "as the runtime chooses")})
 
 
 def _choose_device(tf: Any, spec: Spec) -> None:

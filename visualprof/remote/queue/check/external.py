@@ -46,7 +46,7 @@ def _of_onnx(path: Path, name: str) -> list[External]:
 
 
 def _of_tensorflow(path: Path, name: str) -> list[External]:
-    """The rest of a SavedModel: variables, in one shard as TensorFlow writes them, and assets; of a GraphDef nothing."""
+    """The rest of a SavedModel: variables, in one shard as TensorFlow writes them, and assets."""
     data = path.read_bytes()
     meta = Message(data).message(2) if data[:1] == b"\x08" else Message()
     variables = VARIABLES if 3 in meta or 7 in meta else ()  # saver_def, object_graph_def
@@ -62,9 +62,7 @@ def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
     try:
         check_name(file)
     except Unfit:
-        raise FormatError(
-            f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it", hint
-        ) from None
+        raise FormatError(f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it", hint) from None
 
 
 def _end(place: dict[str, str], name: str) -> int:
