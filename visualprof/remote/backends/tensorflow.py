@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +108,34 @@ def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
     return "frozen graph", sources, call
 
 
-def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
-    """A signature of a SavedModel, which has to lie in a folder under one name."""
+@contextmanager
+def saved_folder(path: Path) -> Generator[str]:
+    """A folder in which a SavedModel has the name that TensorFlow looks for, beside its other files."""
     with tempfile.TemporaryDirectory() as folder:
         for part in path.parent.iterdir():
-            os.symlink(part, Path(folder, "saved_model.pb" if part == path else part.name))
+            os.symlink(part.absolute(), Path(folder, "saved_model.pb" if part == path else part.name))
+        yield folder
+
+
+def signature_of(loaded: Any) -> str:
+    """The signature of a SavedModel that is run.
+
+    Raises: TaskFailure: it has none.
+    """
+    names = sorted(loaded.signatures)
+    if not names:
+        error = "this SavedModel has no signature"
+        raise TaskFailure("model_error", error, "save it with signatures=..., or model.export of Keras")
+    return "serving_default" if "serving_default" in names else names[0]
+
+
+def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
+    with saved_folder(path) as folder:
         loaded = tf.saved_model.load(folder)
-        signatures: dict[str, Any] = dict(loaded.signatures)
-        if not signatures:
-            error = "this SavedModel has no signature"
-            raise TaskFailure("model_error", error, "save it with signatures=..., or model.export of Keras")
-        name = "serving_default" if "serving_default" in signatures else min(signatures)
-        function = signatures[name]
-        function.model = loaded  # its variables live as long as that does
-        wanted: list[str] = list(function.structured_input_signature[1])
+    name = signature_of(loaded)
+    function = loaded.signatures[name]
+    function.model = loaded  # its variables live as long as that does
+    wanted: list[str] = list(function.structured_input_signature[1])
     return f"SavedModel, {name}", wanted, function
 
 
