@@ -14,8 +14,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +167,9 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
     loaded.graph.options.graph_opt_level = 0
     outs: list[Any] = loaded.output_vars_list
     strategies: Any = importlib.import_module("megengine.core._imperative_rt.ops").Convolution.Strategy
-    wanted = reduce(or_, (getattr(strategies, name) for name in STRATEGIES[options["fast_run"]]))
+    wanted = getattr(strategies, STRATEGIES[options["fast_run"]][0])
+    for name in STRATEGIES[options["fast_run"]][1:]:
+        wanted |= getattr(strategies, name)
     graphs.modify_opr_algo_strategy_inplace(outs, wanted)
     if options["optimize"] != "none":
         passes = {} if options["optimize"] == "inference" else {f"enable_{options['optimize']}": True}
