@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
+from visualprof.remote.converters import Converter, all_converters
 from visualprof.views import View, all_views
 
 
@@ -24,6 +25,12 @@ def text(name: str) -> str:
 @pytest.mark.parametrize("name", [f.name for f in all_formats()])
 def test_every_format_has_a_row(name: str) -> None:
     assert f"\n| `{name}` |" in text("docs/formats.md")
+
+
+@pytest.mark.parametrize("kind", all_converters(), ids=lambda c: c.name)
+def test_every_converter_has_a_row_with_its_options(kind: Converter) -> None:
+    row = next(line for line in text("docs/convert.md").splitlines() if f"`{kind.name}`" in line.partition(" | ")[0])
+    assert [option for option in kind.options if f"`{option}=" not in row] == []
 
 
 @pytest.mark.parametrize("name", [v.name for v in all_views()])

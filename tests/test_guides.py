@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from tests.conftest import ROOT, SAMPLES, until
 from tests.e2e.live import Dashboard
+from tests.remote.conversions import small_onnx
 
 pytestmark = pytest.mark.slow
-KINDS = ("format", "model", "view", "backend")
+KINDS = ("format", "model", "view", "backend", "converter")
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 STACKS = "main;net;conv 300\nmain;net;relu 50\nmain;net;conv 100\n"
 LAYERS = "LAYERS 1\nstem.conv Conv2d\nstem.relu ReLU\n"
@@ -188,6 +192,21 @@ def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., 
     (profile,) = runs.glob("*/*/timeline.json")
     table = json.loads(view(root, "operator", profile))["columns"]
     assert (table["name"], table["calls"]) == (["copy"], [3])
+
+
+def test_a_converter_is_one_file(root: Path, tmp_path: Path) -> None:
+    """Listed, and run by the command: a weight that nothing reads is gone, another model has nothing to lose."""
+    name, model = add("converter", root), small_onnx(tmp_path / "small.onnx")
+    graph = onnx.load(model)
+    graph.graph.initializer.append(numpy_helper.from_array(np.zeros(1000, np.float32), "unread"))
+    onnx.save(graph, tmp_path / "large.onnx")
+    listed = json.loads(python(root, "-m", "visualprof", "convert", str(model), "--list", "--format", "json"))
+    states = {row["name"]: row["state"] for row in listed}
+    assert states[name] == "nothing for it: all of its weights are read"
+    out = tmp_path / "made.onnx"
+    python(root, "-m", "visualprof", "convert", str(tmp_path / "large.onnx"), "--to", name, "-o", str(out))
+    assert "unread" not in [weight.name for weight in onnx.load(out).graph.initializer]
+    assert out.stat().st_size < (tmp_path / "large.onnx").stat().st_size - 4000
 
 
 def runtimes(dashboard: Dashboard) -> list[dict[str, Any]]:

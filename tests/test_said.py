@@ -30,7 +30,7 @@ UNSAID = re.compile(
     r"_log\.\w+|logging\b.*|re\.\w+|pattern|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
     r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast|warn"
     r"|.*\.encode"
-    r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|_PAGE|NO_SPACE|_FITS)"
+    r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|_PAGE|NO_SPACE|_FITS|CAST)"
     r"|=(_Placed|command|token|lines|connects|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"
 )
 

@@ -56,6 +56,14 @@ def test_the_platform_is_that_of_machine_and_gpu(machine: str, gpu: bool, platfo
     assert module.platform_of(machine, gpu) == platform
 
 
+def test_converters_are_found_where_all_that_they_need_is_there(tmp_path: Path) -> None:
+    python = interpreter(tmp_path, onnx="raise ImportError", onnxruntime=ORT)
+    machine, _ = found(python)
+    assert {"onnx_fp16", "onnx_opset", "ort_level"} <= set(machine.capabilities.converters)
+    assert not {"onnxslim", "openvino_ir", "torchscript_onnx"} & set(machine.capabilities.converters)
+    assert machine.converters["ort_level"] == [python]
+
+
 def test_a_runtime_is_found_with_version_and_devices(tmp_path: Path) -> None:
     python = interpreter(tmp_path, onnxruntime=ORT)
     here, said = found(python)

@@ -98,3 +98,17 @@ def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path) -> None:
     failed = Job(tmp_path, model, [Input("x", "float32", ["N", 16])], "openvino", sweep=Sweep("N", [4])).run().failed
     assert failed["reason"] == "model_error"
     assert "No conversion rule found for operations: local.ScaleShift" in failed["error"]
+
+
+@pytest.mark.parametrize("weights", ["model.bin", "my model.bin"])
+def test_its_own_form_is_measured(job: Job, tmp_path: Path, weights: str) -> None:
+    """Its weights may lie under the name that they had when they were uploaded."""
+    openvino = pytest.importorskip("openvino")
+    folder = tmp_path / "ir"
+    folder.mkdir()
+    openvino.save_model(openvino.convert_model(job.model), folder / "model.xml", compress_to_fp16=False)
+    (folder / "model.bin").rename(folder / weights)
+    job.model = folder / "model.xml"
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    assert [p["batch"] for p in ran.points] == [1, 4]

@@ -31,6 +31,7 @@ from visualprof.remote.queue.check.inspect import (
     inspect_model,
     model_name,
     safe_name,
+    under,
 )
 
 pytestmark = pytest.mark.slow
@@ -279,13 +280,19 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: s
         "../graphs/torch_cnn.graph.json",
         "paddle_cnn.json",
         "paddle_cnn.pdmodel",
-        "openvino_cnn.xml",
     ],
 )
 def test_models_that_no_backend_runs_are_refused(name: str) -> None:
     error = refused(FIXTURES / "models" / name)
     assert "can be looked at here, but not run" in error.error
     assert "visualprof runs" in error.hint
+
+
+def test_the_weights_of_an_openvino_model_lie_beside_it() -> None:
+    model = inspect_model(FIXTURES / "models" / "openvino_cnn.xml", "cnn.xml")
+    assert (model.format, model.backends) == ("openvino", ["openvino"])
+    assert [file.path for file in model.external] == ["cnn.bin"]
+    assert [file.path for file in under("other.xml", model).external] == ["other.bin"]
 
 
 def test_cut_models_are_refused(tmp_path: Path) -> None:

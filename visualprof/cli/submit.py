@@ -179,7 +179,8 @@ def _names(model: Path, place: str) -> bool:
     if model.name == SAVED and place.startswith(("variables/", "assets/")):
         return True
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(place.encode()) >= 0
+        weights = f"{model.stem}.bin" if model.suffix.lower() == ".xml" else ""  # where OpenVINO looks by itself
+        return place == weights or content.find(place.encode()) >= 0
 
 
 def _member(array: Json, name: str) -> Json:

@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end after one task")
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    install = actions.add_parser("install-runtime", help="make a Python environment with a runtime")
-    install.add_argument("requirement", help="a backend, with its version or without: megengine==1.13.0")
+    install = actions.add_parser("install-runtime", help="make a Python environment with a runtime or a converter")
+    install.add_argument("requirement", help="a backend or a converter, with its version or without: megengine==1.13.0")
     install.add_argument("--python", default="", metavar="PATH", help="the Python to start from")
     index = "where pip looks for it (default for torch without a GPU: the build without CUDA)"
     install.add_argument("--index-url", default="", metavar="URL", help=index)

@@ -143,7 +143,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
             f"this OpenVINO has no plugin for device {spec.device}",
             f"it has {', '.join(core.available_devices)}",
         )
-    model = core.read_model(path)
+    model = core.read_model(path, _weights(path))
     check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
     streams = whole_option(spec, options, "streams")
     if hint := HINTS[options["hint"]]:
@@ -162,6 +162,12 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
             "this device cannot run that precision; leave it to the runtime, or choose another",
         )
     return compiled
+
+
+def _weights(path: Path) -> Path | None:
+    """The .bin beside an .xml, which an agent may have given a plainer name; None where it finds them by itself."""
+    by_name = path.suffix.lower() != ".xml" or path.with_suffix(".bin").exists()
+    return None if by_name else next(path.parent.glob("*.bin"), None)
 
 
 def _device(name: str) -> str:

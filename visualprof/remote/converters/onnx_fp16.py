@@ -23,7 +23,7 @@ CONVERTER = Converter(
     title="ONNX in f16",
     takes="onnx",
     makes="onnx",
-    needs={"onnxruntime": "onnxruntime", "onnx": "onnx"},
+    needs=onnx.NEEDS,
     convert=convert,
     options={"keep": ()},  # operators that stay in f32: "Softmax,LayerNormalization"
 )

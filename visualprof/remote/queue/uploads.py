@@ -23,6 +23,7 @@ from visualprof.remote.queue.check.inspect import (
     inspect_file,
     model_name,
     safe_name,
+    under,
 )
 from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
@@ -180,6 +181,7 @@ def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspecte
     graph = None
     if isinstance(content, InspectedModel):
         name, graph = model_name(name, content.format), graph_of(blob, content.format)
+        content = under(name, content)
     kept = queue.blobs.inspected(blob)
     if not isinstance(content, InspectedPart) or kept is None:  # what is a model stays one, whatever it is beside
         queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name, "size_bytes": size})

@@ -1,4 +1,4 @@
-"""Python environments that have a runtime each: where they are, and how one is made."""
+"""Python environments that have a runtime or a converter each: where they are, and how one is made."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
 from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Gpu
 
 VARIABLE = "VISUALPROF_RUNTIMES"
@@ -40,6 +41,17 @@ class Python:
 
     path: str
     version: str
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What an environment gets: a package, which pip may find elsewhere, and others. python: versions that have it."""
+
+    name: str
+    package: str
+    requires: tuple[str, ...]
+    python: str = ""
+    cpu_index: str = ""
 
 
 def _gpus() -> list[Gpu]:
@@ -78,7 +90,7 @@ def install(
     """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
     Args:
-        requirement: name of a backend, with `==version` or without.
+        requirement: name of a backend or a converter, with `==version` or without.
         python: the interpreter to start from, "" the first that fits.
         runtimes: the folder that gets it.
         say: takes a line about the progress.
@@ -88,39 +100,57 @@ def install(
     Returns: its folder. An environment of that name is replaced once the new one works.
     Raises: AgentError.
     """
-    backend, version = _parsed(requirement)
-    base = _chosen(backend, python)
-    say(f"{backend.name} with Python {base.version} ({base.path})")
-    if not index and backend.cpu_index and not gpus():
-        index = backend.cpu_index
+    kit, version = _parsed(requirement)
+    base = _chosen(kit, python)
+    say(f"{kit.name} with Python {base.version} ({base.path})")
+    if not index and kit.cpu_index and not gpus():
+        index = kit.cpu_index
         say(f"no NVIDIA GPU was found, so it comes without CUDA from {index}; --index-url chooses another place")
     runtimes.mkdir(parents=True, exist_ok=True)
-    part = runtimes / f".{backend.name}-{os.getpid()}"
+    part = runtimes / f".{kit.name}-{os.getpid()}"
     try:
-        _made(backend, version, base, part, index)
-        actual = _verified(backend, part)
-        target = runtimes / f"{backend.name}-{actual}"
+        _made(kit, version, base, part, index)
+        actual = _verified(kit, part)
+        target = runtimes / f"{kit.name}-{actual}"
         _move_scripts(part, target)
         if target.exists():
             shutil.rmtree(target)
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    say(f"{backend.name} {actual} is ready in {target}")
+    say(f"{kit.name} {actual} is ready in {target}")
     return target
 
 
-def _parsed(requirement: str) -> tuple[Backend, str]:
-    """The backend and the version that a requirement names."""
+def _parsed(requirement: str) -> tuple[Kit, str]:
+    """The kit and the version that a requirement names."""
+    kits = {kit.name: kit for kit in (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()))}
     if match := _REQUIREMENT.fullmatch(requirement.strip()):
+        for kit in kits.values():
+            if match[1].lower() == kit.name:
+                return kit, match[2] or ""
         for backend in all_backends():
-            if match[1].lower() in (backend.name, backend.package.lower()):
-                return backend, match[2] or ""
-    names = ", ".join(backend.name for backend in all_backends())
-    raise AgentError(f"{requirement!r} names no backend", f"one of {names}, with ==version or without")
+            if match[1].lower() == backend.package.lower():
+                return kits[backend.name], match[2] or ""
+    hint = f"one of {', '.join(each.name for each in all_backends())}, with ==version or without"
+    tools = ", ".join(each.name for each in all_converters())
+    raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or of {tools}")
 
 
-def _chosen(backend: Backend, path: str) -> Python:
+def _of_backend(backend: Backend) -> Kit:
+    return Kit(backend.name, backend.package, backend.requires, backend.python, backend.cpu_index)
+
+
+def _of_converter(converter: Converter) -> Kit:
+    """What a converter needs, first what names it; the runtime of its first module says where pip finds that."""
+    first, *others = converter.needs.values()
+    base = next((each for each in all_backends() if each.module in converter.needs), None)
+    requires = (*others, *(base.requires if base else ()))
+    index = base.cpu_index if base and base.package == first else ""
+    return Kit(converter.name, first, requires, base.python if base else "", index)
+
+
+def _chosen(kit: Kit, path: str) -> Python:
     """The Python to start from. Raises: AgentError: none fits."""
     if path:
         python = _python(path)
@@ -129,12 +159,12 @@ def _chosen(backend: Backend, path: str) -> Python:
         return python
     everything = pythons()
     for python in everything:
-        if fitting(python.version, backend.python):
+        if fitting(python.version, kit.python):
             return python
     versions = ", ".join(sorted({python.version for python in everything})) or "none"
     raise AgentError(
-        f"{backend.name} has packages for Python {backend.python} alone, and this machine has {versions}",
-        f"install Python {backend.python.split()[-1]}, or give its path with --python",
+        f"{kit.name} has packages for Python {kit.python} alone, and this machine has {versions}",
+        f"install Python {kit.python.split()[-1]}, or give its path with --python",
     )
 
 
@@ -170,9 +200,9 @@ def _python(path: str) -> Python | None:
     return Python(path, f"{major}.{minor}") if major == 3 and minor >= 8 else None
 
 
-def _made(backend: Backend, version: str, base: Python, part: Path, index: str) -> None:
-    wanted = f"{backend.package}=={version}" if version else backend.package
-    requires = [*backend.requires, *(() if any(r.startswith("numpy") for r in backend.requires) else ("numpy",))]
+def _made(kit: Kit, version: str, base: Python, part: Path, index: str) -> None:
+    wanted = f"{kit.package}=={version}" if version else kit.package
+    requires = [*kit.requires, *(() if any(r.startswith("numpy") for r in kit.requires) else ("numpy",))]
     hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
     _run([base.path, "-m", "venv", str(part)], hint)
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
@@ -199,10 +229,10 @@ def _run(command: list[str], hint: str) -> None:
         raise AgentError(f"{' '.join(command)} ended with status {status}", hint)
 
 
-def _verified(backend: Backend, part: Path) -> str:
+def _verified(kit: Kit, part: Path) -> str:
     """The version that the environment really has."""
     try:
-        return str(ask(str(part / "bin" / "python"), backend.name)["version"])
+        return str(ask(str(part / "bin" / "python"), kit.name)["version"])
     except ProbeError as problem:
-        error = f"{backend.name} was installed and cannot be used: {problem}"
+        error = f"{kit.name} was installed and cannot be used: {problem}"
         raise AgentError(error, "its libraries may miss one of the system's") from None

@@ -19,8 +19,8 @@ from typing import Protocol, cast
 class Content:
     """What is in a model, whatever things are called in it.
 
-    operators: how often it has each. digest: of operators with their attributes, weights and types; two models with
-    the same one compute the same.
+    operators: how often it has each. digest: of operators with their attributes, of weights and of types, without what
+    is connected with what: a conversion that changes nothing else changes nothing.
     """
 
     digest: str

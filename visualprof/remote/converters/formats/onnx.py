@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from visualprof.remote.converters import formats
@@ -16,6 +19,7 @@ from visualprof.remote.converters.formats import Content
 
 LARGEST = (2 << 30) - (16 << 20)  # of a file: protobuf ends at 2 GiB
 GRAPH, GRAPHS = 5, 10  # types of attributes
+NEEDS = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
 def read(path: Path, weights: bool = True) -> Any:
@@ -27,9 +31,34 @@ def read(path: Path, weights: bool = True) -> Any:
 def write(model: Any, target: Path) -> None:
     """Writes a model, with its weights in a file beside it where one would be too large."""
     onnx: Any = importlib.import_module("onnx")
-    large = model.ByteSize() > LARGEST
-    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if large else {}
+    beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if large(model) else {}
     onnx.save(model, str(target), **beside)
+
+
+def large(model: Any) -> bool:
+    """Whether one file cannot take a model."""
+    return model.ByteSize() > LARGEST
+
+
+@contextmanager
+def plain(path: Path) -> Generator[Path]:
+    """A copy in a folder that can be written, where quantisation leaves files beside it.
+
+    Without shapes of its inner values: those of some exporters contradict what is inferred.
+    """
+    model = read(path)
+    del model.graph.value_info[:]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "model.onnx")
+        write(model, copy)
+        yield copy
+
+
+def optimized(path: Path, target: Path, level: Any, **settings: Any) -> None:
+    """Writes the graph that ONNX Runtime makes of a model. level, settings: of its options."""
+    weights = {"session.optimized_model_external_initializers_file_name": f"{target.name}.data"}
+    config = weights if large(read(path)) else {}
+    session(path, config, graph_optimization_level=level, optimized_model_filepath=str(target), **settings)
 
 
 def check(path: Path) -> None:
@@ -41,13 +70,15 @@ def check(path: Path) -> None:
         onnx.checker.check_model(str(path))
 
 
-def session(path: Path, **settings: Any) -> Any:
-    """A session of ONNX Runtime on the CPU. settings: attributes of its options."""
+def session(path: Path, config: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Any:
+    """A session of ONNX Runtime on the CPU. config: entries, settings: attributes of its options."""
     ort: Any = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = min(4, len(os.sched_getaffinity(0)))
     options.log_severity_level = 3
     disabled = settings.pop("disabled_optimizers", None)
+    for name, value in config.items():
+        options.add_session_config_entry(name, value)
     for name, value in settings.items():
         setattr(options, name, value)
     return ort.InferenceSession(
@@ -78,7 +109,8 @@ def having(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
         found = (node for node in nodes(graph) if node.op_type in kinds)
         if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in found):
             return ""
-        return f"it has no {' or '.join(kinds)}{' with a weight' if weighted else ''}"
+        wanted = " or ".join(kinds)
+        return f"it has no {wanted} with a weight" if weighted else f"it has no {wanted}"
 
     return applies
 

@@ -24,13 +24,18 @@ def check(path: Path) -> None:
     read(path)
 
 
+def weighted(path: Path) -> str:
+    """An `applies`: whether its weights are those of the module, not constants of the graph."""
+    return "" if next(read(path).parameters(), None) is not None else "its weights are in its graph: it is frozen"
+
+
 def content(path: Path) -> Content:
     """Operators, weights with their layout in memory, and constants of the graph."""
     module = read(path)
     graph = module.inlined_graph
     operators = Counter(node.kind() for node in _nodes(graph))
     parts: list[object] = [(name, count) for name, count in operators.items()]
-    tensors = [*module.parameters(), *module.buffers(), *filter(None, map(_constant, _nodes(graph)))]
+    tensors = [*module.parameters(), *module.buffers(), *(t for t in map(_constant, _nodes(graph)) if t is not None)]
     parts += [(str(t.dtype), tuple(t.shape), tuple(t.stride()), _digest(t)) for t in tensors]
     return formats.content(parts, {name: n for name, n in operators.items() if not name.startswith("prim::")})
 

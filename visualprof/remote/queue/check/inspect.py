@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,13 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     _refuse_unusable(inputs, name, format.typed_inputs)
     external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
-    return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs), external)
+    dims = _sizes(inputs) | batch
+    return under(name, _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external))
+
+
+def under(name: str, model: InspectedModel) -> InspectedModel:
+    """A model of this name: OpenVINO looks for weights under its own, whatever that was when it was saved."""
+    return replace(model, external=[External(f"{Path(name).stem}.bin", 0)]) if model.format == "openvino" else model
 
 
 def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:

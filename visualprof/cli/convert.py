@@ -1,0 +1,252 @@
+"""Makes another model of a model on this machine: in f16 or int8, for OpenVINO, simplified, ...
+
+visualprof convert model.onnx --list                                       which converters take it, what is missing
+visualprof convert model.onnx --to onnx_fp16 -o small.onnx
+visualprof convert model.onnx --to ort_int8_static --data inputs.npz       rows of your own data calibrate it
+
+It runs in a process of its own with limits, where bubblewrap is installed without network and other files, and ends
+with 3 and no file when the new model would be no other one. Whether it is faster, and right, has to be measured
+(visualprof submit). All converters: docs/convert.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli._request import pairs
+from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.protocol import TaskFailure, no_agent_here
+
+if TYPE_CHECKING:
+    from visualprof.remote.agent.work.conversion import Made, Workshop
+    from visualprof.remote.converters import Converter
+    from visualprof.remote.queue.check.inspect import InspectedModel
+
+NO_EFFECT = 3
+GIB = 1 << 30
+SHOWN = 12  # operators
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", metavar="MODEL", help="a model that a runtime here loads")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--list", action="store_true", help="which converters take it, and how to get those that miss")
+    what.add_argument("--to", metavar="NAME", help="the converter")
+    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="of the converter; repeatable")
+    data = "rows of your data by the input's name; every second row calibrates, the others never do"
+    parser.add_argument("--data", default="", metavar="NPZ", help=data)
+    out = "file or folder for it (default MODEL.NAME.suffix, here)"
+    parser.add_argument("-o", "--out", default="", metavar="OUT", help=out)
+    python = "a Python to look into first; repeatable. Then come this one and the installed runtimes"
+    parser.add_argument("--python", action="append", default=[], metavar="PATH", help=python)
+    parser.add_argument(
+        "--timeout", type=float, default=0.0, metavar="S", help="ended after that (the converter's own)"
+    )
+    parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="it may use (90 %% of the machine's)")
+    sandbox = "bubblewrap around it (%(default)s)"
+    parser.add_argument("--sandbox", choices=("auto", "off", "require"), default="auto", help=sandbox)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="of what is told (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Converts, or lists; 3 when the conversion had no effect."""
+    if why := no_agent_here():
+        raise VisualprofError(why.replace("an agent needs", "a conversion needs"), "")
+    from visualprof.remote.queue.check.inspect import InspectedModel, inspect_file
+
+    path = Path(args.model)
+    if not path.is_file():
+        raise BadParameter(f"{args.model}: there is no such file", "give the path of a model")
+    model = inspect_file(path, path.name)
+    if not isinstance(model, InspectedModel):
+        raise BadParameter(f"{path.name} is an array, no model", "--data takes arrays, as an .npz")
+    return _list(args, path, model) if args.list else _convert(args, path, model)
+
+
+def _convert(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
+    kind = _kind(args.to, model.format)
+    options = pairs(args.option, "--option", "level=all")
+    try:
+        options = kind.chosen(options)
+    except TaskFailure as failure:
+        raise BadParameter(failure.error, failure.hint) from None
+    out = _out(args.out, path, kind)
+    from visualprof.remote.agent.work.conversion import convert
+    from visualprof.remote.converters import Conversion
+
+    shop = next((shop for has, shop in _shops(args) if kind.name in has), None)
+    if shop is None:
+        raise VisualprofError(f"no Python here has what {kind.name} needs ({_needs(kind)})", _install(kind))
+    data = str(Path(args.data).absolute()) if args.data else ""
+    order = Conversion(kind.name, str(path.absolute()), options, data, out.stem)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".visualprof-convert-") as folder:
+        work = Path(folder, "work")
+        try:
+            made = convert(order, _parts(path, model), work, shop, args.timeout or kind.minutes * 60)
+        except TaskFailure as failure:
+            raise VisualprofError(f"{failure.reason}: {failure.error}", _with_log(failure.hint, work, out)) from None
+        files = [] if made.converted.changed is False else _moved(made, out)
+    before = sum(file.stat().st_size for file in (path, *_parts(path, model).values()))
+    _tell(args, before, kind, made, files)
+    return 0 if files else NO_EFFECT
+
+
+def _kind(name: str, form: str) -> Converter:
+    from visualprof.remote.converters import all_converters
+
+    taking = [each for each in all_converters() if each.takes == form]
+    for kind in all_converters():
+        if kind.name == name and kind in taking:
+            return kind
+    what = "takes no model of this format" if name in {each.name for each in all_converters()} else "does not exist"
+    names = ", ".join(each.name for each in taking) or "no converter takes this format"
+    raise BadParameter(f"--to {name}: that converter {what} ({form})", names)
+
+
+def _out(given: str, path: Path, kind: Converter) -> Path:
+    """The file to make. Raises: BadParameter: it is there, or of another kind than what is made."""
+    from visualprof.remote.backends import all_formats
+
+    suffix = kind.suffix or all_formats()[kind.makes].suffixes[0]
+    name = f"{path.stem}.{kind.name}{suffix}"
+    out = Path(given or name).absolute()
+    if out.is_dir():
+        out = out / name
+    elif out.suffix.lower() != suffix:
+        raise BadParameter(f"-o {given}: {kind.name} makes a {suffix}", f"for example: -o {out.stem}{suffix}")
+    if out.exists():
+        raise BadParameter(f"-o {out}: that file is there already", "choose another name, or remove it")
+    return out
+
+
+def _shops(args: argparse.Namespace) -> Iterator[tuple[list[str], Workshop]]:
+    """Each interpreter with the converters that it has."""
+    import psutil
+
+    from visualprof.remote.agent import bundle
+    from visualprof.remote.agent.command import say
+    from visualprof.remote.agent.faults import AgentError
+    from visualprof.remote.agent.machine import runtimes
+    from visualprof.remote.agent.machine.probe import Interpreter, overview
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
+    from visualprof.remote.agent.work.conversion import Workshop
+
+    try:
+        level = sandbox_level(args.sandbox, say)
+    except AgentError as error:
+        raise VisualprofError(error.error, error.hint) from None
+    memory = round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9)
+    named = [str(Path(path).expanduser().absolute()) for path in args.python]
+    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed(runtimes.folder())]):
+        if has := overview(Interpreter(python), say):
+            yield has.converters, Workshop(python, has.prefixes, level, memory, bundle.child_archive())
+
+
+def _parts(path: Path, model: InspectedModel) -> dict[str, Path]:
+    """The files beside it that it names. Raises: BadParameter: one is not there."""
+    parts = {file.path: path.parent / file.path for file in model.external}
+    for name, file in parts.items():
+        if not file.is_file():
+            raise BadParameter(f"{path.name}: its weights lie in {name}, which is not beside it", "copy it there")
+    return parts
+
+
+def _with_log(hint: str, work: Path, out: Path) -> str:
+    """A hint that says where the log is kept."""
+    log, kept = work / "log.txt", out.with_name(f"{out.name}.log.txt")
+    if not log.is_file() or not log.stat().st_size:
+        return hint
+    shutil.copyfile(log, kept)
+    return f"{hint}\nlog: {kept}" if hint else f"log: {kept}"
+
+
+def _moved(made: Made, out: Path) -> list[Path]:
+    """The files of a made model where they belong. Raises: VisualprofError: one of them is there already."""
+    names = {made.folder / name: out if len(made.files) == 1 else out.parent / name for name in made.files}
+    for target in names.values():
+        if target.exists():
+            raise VisualprofError(f"{target} is there already and belongs to this model", "choose another folder")
+    for source, target in names.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source, target)
+    return [names[made.model], *(target for source, target in names.items() if source != made.model)]
+
+
+def _tell(args: argparse.Namespace, before: int, kind: Converter, made: Made, files: list[Path]) -> None:
+    converted = made.converted
+    if args.format == "json":
+        sizes = {"size_bytes": made.size_bytes, "files": [str(file) for file in files]}
+        print(json.dumps({**asdict(converted), **sizes}, indent=2))
+        return
+    from visualprof.cli._terminal import cell
+
+    tools = ", ".join(f"{cell('text', name)} {cell('text', version)}" for name, version in converted.tools.items())
+    print(f"{kind.title}: {converted.took_ns / 1e9:.1f} s with {tools}")
+    if not files:
+        print("no effect: it has the operators, weights and types that the model had, so nothing is written")
+        return
+    print(f"{files[0]}: {cell('bytes', made.size_bytes)}, the model has {cell('bytes', before)}")
+    for file in files[1:]:
+        print(f"{file} belongs to it")
+    names = {**converted.before, **converted.after} if converted.before else {}
+    counts = {name: (converted.before.get(name, 0), converted.after.get(name, 0)) for name in names}
+    changed = [f"{cell('text', name)} {old} -> {new}" for name, (old, new) in sorted(counts.items()) if old != new]
+    if changed:
+        more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        print(f"operators: {', '.join(changed[:SHOWN])}{more}")
+    if converted.runtimes or converted.settings:
+        flags = "".join(f" --option {key}={value}" for key, value in kind.settings.items())
+        print(f"to run it: --backend {kind.runtimes[0]}{flags}" if kind.runtimes else f"to run it:{flags}")
+
+
+def _list(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
+    """Each converter of the format: ready, nothing for the model, or what is missing."""
+    from visualprof.remote.agent.work.conversion import applying
+    from visualprof.remote.converters import all_converters
+
+    kinds = [kind for kind in all_converters() if kind.takes == model.format]
+    told: dict[str, str] = {}
+    for has, shop in _shops(args):
+        if not {kind.name for kind in kinds} & {*has} - {*told}:
+            continue
+        with tempfile.TemporaryDirectory(prefix="visualprof-convert-") as folder:
+            try:
+                whys = applying(model.format, path.absolute(), _parts(path, model), Path(folder, "work"), shop)
+            except TaskFailure as failure:
+                raise VisualprofError(f"{failure.reason}: {failure.error}", failure.hint) from None
+        for name, why in whys.items():
+            told.setdefault(name, f"nothing for it: {why}" if why else "ready")
+    rows = [_row(kind, told.get(kind.name) or f"missing: {_install(kind)}") for kind in kinds]
+    if args.format == "json":
+        print(json.dumps(rows, indent=2))
+        return 0
+    if not rows:
+        print(f"no converter takes this format ({model.format})")
+    for row in rows:
+        print(f"{row['name']:25} {row['title']}\n{'':25} {row['state']}")
+        for option, values in row["options"].items():
+            print(f"{'':25} --option {option}={'|'.join(values) if values else 'TEXT'}")
+    return 0
+
+
+def _row(kind: Converter, state: str) -> dict[str, Any]:
+    title = f"{kind.title}; needs --data" if kind.calibrates else kind.title
+    return {"name": kind.name, "title": title, "makes": kind.makes, "state": state, "options": kind.options}
+
+
+def _needs(kind: Converter) -> str:
+    return ", ".join(kind.needs.values())
+
+
+def _install(kind: Converter) -> str:
+    return f"visualprof agent install-runtime {kind.name}"

@@ -1,0 +1,34 @@
+"""Weights and activations in int8 for OpenVINO, with ranges that rows of the user's data have shown (NNCF)."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx, openvino
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Post-training quantisation."""
+    assert rows is not None
+    nncf: Any = importlib.import_module("nncf")
+    read = importlib.import_module("openvino").convert_model(model)
+    feeds = list(rows.feeds(openvino.shapes(read)))
+    kind = nncf.ModelType.TRANSFORMER if options["kind"] == "transformer" else None
+    subset = {"subset_size": len(feeds), "model_type": kind}
+    openvino.write(nncf.quantize(read, nncf.Dataset(feeds), **subset), target)
+
+
+CONVERTER = Converter(
+    name="nncf_int8",
+    title="Static int8 for OpenVINO",
+    takes="onnx",
+    makes="openvino",
+    needs={"nncf": "nncf", "openvino": "openvino", "onnx": "onnx"},
+    convert=convert,
+    applies=onnx.having("MatMul", "Gemm", "Conv"),
+    options={"kind": ("any", "transformer")},
+    calibrates=True,
+)

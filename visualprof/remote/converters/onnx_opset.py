@@ -1,0 +1,33 @@
+"""ONNX with another version of its operators."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """By ONNX's own converter."""
+    versions: Any = importlib.import_module("onnx.version_converter")
+    onnx.write(versions.convert_version(onnx.read(model), int(options["version"])), target)
+
+
+def applies(path: Path) -> str:
+    """Its converter loses functions."""
+    return "it has functions of its own" if onnx.read(path, weights=False).functions else ""
+
+
+CONVERTER = Converter(
+    name="onnx_opset",
+    title="Another ONNX opset",
+    takes="onnx",
+    makes="onnx",
+    needs={"onnx": "onnx"},
+    convert=convert,
+    applies=applies,
+    options={"version": ("22", *map(str, range(13, 22)), "23", "24")},
+)

@@ -1,0 +1,30 @@
+"""ONNX simplified by onnxsim."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx
+from visualprof.remote.protocol import TaskFailure
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Folds constants and removes what does nothing. Raises: TaskFailure: its own check fails."""
+    tool: Any = importlib.import_module("onnxsim")
+    simple, same = tool.simplify(onnx.read(model))
+    if not same:
+        raise TaskFailure("model_error", "onnxsim says itself that the simplified model computes something else")
+    onnx.write(simple, target)
+
+
+CONVERTER = Converter(
+    name="onnxsim",
+    title="ONNX simplified by onnxsim",
+    takes="onnx",
+    makes="onnx",
+    needs={"onnxsim": "onnxsim", **onnx.NEEDS},
+    convert=convert,
+)

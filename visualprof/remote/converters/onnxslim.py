@@ -1,0 +1,26 @@
+"""ONNX simplified by onnxslim."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Folds constants and removes what does nothing."""
+    tool: Any = importlib.import_module("onnxslim")
+    onnx.write(tool.slim(onnx.read(model)), target)
+
+
+CONVERTER = Converter(
+    name="onnxslim",
+    title="ONNX simplified by onnxslim",
+    takes="onnx",
+    makes="onnx",
+    needs={"onnxslim": "onnxslim", **onnx.NEEDS},
+    convert=convert,
+)

@@ -1,0 +1,45 @@
+"""The graph as ONNX Runtime optimises it, but for one fusion: some slow a model down, on some versions."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx
+from visualprof.remote.protocol import TaskFailure
+
+FUSIONS = (
+    "SkipLayerNormFusion", "LayerNormFusion", "AttentionFusion", "EmbedLayerNormFusion", "BiasGeluFusion",
+    "GeluFusionL2", "FastGeluFusion", "MatmulTransposeFusion", "MatMulAddFusion", "MatMulScaleFusion",
+    "BiasSoftmaxFusion", "SimplifiedLayerNormFusion", "ConvActivationFusion", "ConvAddActivationFusion",
+    "GemmActivationFusion", "QDQSelectorActionTransformer",
+)  # fmt: skip
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """The optimised graph without the fusion. Raises: TaskFailure: it makes no difference."""
+    ort: Any = importlib.import_module("onnxruntime")
+    level, fusion = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, options["fusion"]
+    with tempfile.TemporaryDirectory() as folder:
+        fused = Path(folder, "fused.onnx")
+        onnx.optimized(model, fused, level)
+        onnx.optimized(model, target, level, disabled_optimizers=[fusion])
+        if onnx.content(fused).digest == onnx.content(target).digest:
+            target.unlink()
+            raise TaskFailure("model_error", f"ONNX Runtime does no {fusion} in this model", "try another fusion")
+
+
+CONVERTER = Converter(
+    name="ort_fusion_off",
+    title="Graph optimised by ONNX Runtime without one fusion",
+    takes="onnx",
+    makes="onnx",
+    needs=onnx.NEEDS,
+    convert=convert,
+    options={"fusion": FUSIONS},
+    runtimes=("onnxruntime",),
+    settings={"optimization": "disable"},
+)

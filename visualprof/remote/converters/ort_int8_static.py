@@ -1,0 +1,57 @@
+"""Weights and activations in int8, with ranges that rows of the user's data have shown (QDQ)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Feeds, Rows
+from visualprof.remote.converters.formats import onnx
+
+METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+BATCH = 8  # rows at once, where the model leaves it open
+
+
+class Reader:
+    """Feeds in the form that ONNX Runtime reads."""
+
+    def __init__(self, feeds: Iterator[Feeds]) -> None:
+        self._feeds = feeds
+
+    def get_next(self) -> Feeds | None:
+        """The next one, None after the last."""
+        return next(self._feeds, None)
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Quantises with pairs of QuantizeLinear and DequantizeLinear, which other runtimes read too."""
+    assert rows is not None
+    quantization: Any = importlib.import_module("onnxruntime.quantization")
+    kinds = quantization.QuantType
+    with onnx.plain(model) as copy:
+        quantization.quantize_static(
+            copy,
+            str(target),
+            Reader(rows.feeds(onnx.shapes(model), BATCH)),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=options["per_channel"] == "yes",
+            activation_type=kinds.QInt8 if options["activations"] == "int8" else kinds.QUInt8,
+            weight_type=kinds.QInt8,
+            calibrate_method=getattr(quantization.CalibrationMethod, METHODS[options["ranges"]]),
+            use_external_data_format=onnx.large(onnx.read(model)),
+        )
+
+
+CONVERTER = Converter(
+    name="ort_int8_static",
+    title="Static int8 (QDQ)",
+    takes="onnx",
+    makes="onnx",
+    needs=onnx.NEEDS,
+    convert=convert,
+    applies=onnx.having("MatMul", "Gemm", "Conv", "Add", "Mul"),
+    options={"ranges": tuple(METHODS), "activations": ("uint8", "int8"), "per_channel": ("no", "yes")},
+    calibrates=True,
+)

@@ -1,0 +1,30 @@
+"""A transformer with its attention, embeddings and norms fused by ONNX Runtime's own tool."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Fuses what fits the patterns of the model's kind; heads and width are found in the graph."""
+    optimizer: Any = importlib.import_module("onnxruntime.transformers.optimizer")
+    fused = optimizer.optimize_model(str(model), options["kind"], num_heads=0, hidden_size=0, opt_level=0)
+    onnx.write(fused.model, target)
+
+
+CONVERTER = Converter(
+    name="ort_transformer",
+    title="Transformer fused for ONNX Runtime",
+    takes="onnx",
+    makes="onnx",
+    needs={**onnx.NEEDS, "sympy": "sympy"},
+    convert=convert,
+    applies=onnx.having("Softmax", "LayerNormalization", "Attention"),
+    options={"kind": ("bert", "gpt2", "t5", "bart", "vit", "swin", "clip", "conformer", "unet", "vae")},
+    runtimes=("onnxruntime",),
+)

@@ -1,0 +1,77 @@
+"""TorchScript in 16 bits, inputs and outputs as they were."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import torchscript
+from visualprof.remote.protocol import TaskFailure
+
+TYPES = {"bf16": "bfloat16", "f16": "float16"}
+# TorchScript is compiled from a file, and a module within another keeps its own code.
+CAST = """
+import torch
+from torch import Tensor
+
+class Cast(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def cast(self, x: Tensor) -> Tensor:
+        return x.to(torch.{dtype}) if x.is_floating_point() else x
+
+    def back(self, x: Tensor) -> Tensor:
+        return x.to(torch.float32) if x.is_floating_point() else x
+
+    def forward(self, {parameters}):
+        outputs = self.inner({arguments})
+        return {results}
+"""
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Casts the weights, and what goes in and comes out.
+
+    Raises: TaskFailure: inputs or outputs are more than tensors.
+    """
+    torch: Any = importlib.import_module("torch")
+    module = torchscript.read(model)
+    dtype, schema = TYPES[options["precision"]], module.forward.schema
+    names = [f"x{i}" for i, argument in enumerate(schema.arguments[1:]) if str(argument.type) == "Tensor"]
+    returned = schema.returns[0].type
+    count = len(returned.elements()) if returned.kind() == "TupleType" else 0
+    plain = all(str(each) == "Tensor" for each in (returned.elements() if count else [returned]))
+    if len(names) < len(schema.arguments) - 1 or not plain:
+        raise TaskFailure("model_error", f"not only tensors go in and come out: {schema}", "save a wrapper of it")
+    source = CAST.format(
+        dtype=dtype,
+        parameters=", ".join(f"{name}: Tensor" for name in names),
+        arguments=", ".join(f"self.cast({name})" for name in names),
+        results=f"({', '.join(f'self.back(outputs[{i}])' for i in range(count))},)" if count else "self.back(outputs)",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "cast.py")
+        path.write_text(source, "utf-8")
+        spec: Any = importlib.util.spec_from_file_location("cast", path)
+        code: Any = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(code)
+        wrapped = code.Cast(module.to(getattr(torch, dtype)))
+        torch.jit.script(wrapped.eval()).save(str(target))
+
+
+CONVERTER = Converter(
+    name="torchscript_bf16",
+    title="TorchScript in bf16",
+    takes="torchscript",
+    makes="torchscript",
+    needs={"torch": "torch"},
+    convert=convert,
+    applies=torchscript.weighted,
+    options={"precision": tuple(TYPES)},
+)

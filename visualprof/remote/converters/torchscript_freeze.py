@@ -1,0 +1,27 @@
+"""TorchScript with its weights in the graph: norms are folded into convolutions, constants computed once."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import torchscript
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """By torch.jit.freeze."""
+    torch: Any = importlib.import_module("torch")
+    torch.jit.freeze(torchscript.read(model)).save(str(target))
+
+
+CONVERTER = Converter(
+    name="torchscript_freeze",
+    title="Frozen TorchScript",
+    takes="torchscript",
+    makes="torchscript",
+    needs={"torch": "torch"},
+    convert=convert,
+    applies=torchscript.weighted,
+)
