@@ -135,7 +135,7 @@ def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
     """Sends the model, the files that it names, and the arrays."""
     packed = [text for text in args.input if text.lower().endswith(".npz") and "=" not in text]
     arrays = _request.pairs([text for text in args.input if text not in packed], "--input", "data=data.npy")
-    path = _model_of(args.model)
+    path = model_of(args.model)
     model = _sent(server, path, "model")
     sizes = _request.pairs(args.dim, "--dim", "seq=64")
     for warning in model["model"]["warnings"]:
@@ -149,7 +149,7 @@ def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
     return _request.Files(model, sent, parts)
 
 
-def _model_of(path: Path) -> Path:
+def model_of(path: Path) -> Path:
     """The model itself, also when its folder is named.
 
     Raises: BadParameter: there is none in the folder, or several are.
