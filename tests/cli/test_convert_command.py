@@ -40,6 +40,11 @@ def test_a_model_is_made_and_told_of(capfd: pytest.CaptureFixture[str], folder: 
     assert 0 < difference(run(folder / "half.onnx", feeds), run(folder / "small.onnx", feeds)) < 3e-3
 
 
+def test_a_model_may_be_named_by_its_folder(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert main(["convert", str(folder), "--to", "onnx_fp16", "-o", "half.onnx"]) == 0
+    assert "half.onnx: 4.20 KiB" in capfd.readouterr()[0]
+
+
 def test_rows_of_data_calibrate(capfd: pytest.CaptureFixture[str]) -> None:
     status, out, _ = convert(capfd, "--to", "ort_int8_static", "--data", "rows.npz", "--format", "json")
     told = json.loads(out)

@@ -6,9 +6,11 @@ The figures come from tests/fixtures/models/make_*.py, which ask the frameworks.
 from __future__ import annotations
 
 import re
+import struct
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from tests.conftest import FIXTURES, shared
 from visualprof.errors import FormatError
 from visualprof.reader import protobuf, read_trace
-from visualprof.reader.graph import ModelGraph, Node
+from visualprof.reader.graph import ModelGraph, Node, Scope
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
 from visualprof.views.measure.graph_join import join
@@ -202,9 +204,9 @@ def test_operators_and_variables_equal_tensorflows_loader() -> None:
     assert variables == 14
     assert sum(model.values[n.outputs[0]].elements for n in model.nodes if n.type == "VarHandleOp") == 232
     assert {81, 3, 30, 10} == handles
-    assert ends(model) == [[("serving_default_image", "float32", "?x16x16x3")], [("Identity", "float32", "?x10")]]
+    assert ends(model) == [[("image", "float32", "?x16x16x3")], [("Identity", "float32", "?x10")]]
     assert {"cnn_1/block0_conv_1", "cnn_1/head_1"} <= {"/".join(s.name for s in n.scope) for n in model.nodes}
-    assert data_flows(model, "serving_default_image", "output_0")
+    assert data_flows(model, "image", "output_0")
     assert model.producer == "TensorFlow 2.21.0"
 
 
@@ -213,7 +215,8 @@ def test_operators_and_variables_equal_tensorflows_loader() -> None:
 )
 def test_frozen_graphs_equal_tensorflows_importer(name: str, nodes: int, constants: int, elements: int) -> None:
     model = read(f"tensorflow_{name}.pb")
-    silent = {"frozen": 1, "frozen_control": 9}[name]  # NoOp, which is nothing but an order
+    # NoOp, which is nothing but an order, and placeholders that nothing reads.
+    silent = {"frozen": 1, "frozen_control": 9 + 12}[name]
     added = sum(n.kind == "output" for n in model.nodes)
     assert len(model.nodes) - added == nodes - silent
     assert (sum(n.type == "Const" for n in model.nodes), sum(weights(model).values())) == (constants, elements)
@@ -247,7 +250,110 @@ def test_control_flow_of_tensorflow() -> None:
         ("then_branch", choice.outputs),
         ("else_branch", choice.outputs),
     ]
-    assert data_flows(model, "serving_default_x", "y")
+    assert data_flows(model, "x", "y")
+
+
+# By LiteRT's interpreter without its delegate; a control flow operator's bodies are not in its list.
+@pytest.mark.parametrize(
+    ("name", "operators", "elements"),
+    [
+        ("cnn", {"CONV_2D": 2, "ADD": 2, "MEAN": 1, "FULLY_CONNECTED": 1}, 197),
+        (
+            "int8",
+            {"QUANTIZE": 1, "CONV_2D": 2, "ADD": 2, "MEAN": 1, "FULLY_CONNECTED": 1, "DEQUANTIZE": 1},
+            200,
+        ),
+    ],
+)
+def test_operators_equal_litert(name: str, operators: dict[str, int], elements: int) -> None:
+    model = read(f"tflite_{name}.tflite")
+    assert Counter(n.type for n in model.nodes if n.kind == "operator") == operators
+    # 2 x 81 + 30 of kernels, 3 of a bias, 2 of axes; int8: one more bias
+    assert sum(weights(model).values()) == elements
+    assert ends(model) == [[("image", "float32", "?x16x16x3")], [("StatefulPartitionedCall_1:0", "float32", "?x10")]]
+    assert data_flows(model, "image", "output_0")
+    relu = node(model, "cnn_1/block0_relu_1/Relu")
+    assert relu.attributes == {"padding": "SAME", "stride_w": "1", "stride_h": "1", "fused_activation": "RELU"}
+    assert [s.name for s in relu.scope] == ["cnn_1", "block0_relu_1"]
+
+
+def test_the_bytes_of_quantised_weights_are_those_of_the_file() -> None:
+    model = read("tflite_int8.tflite")
+    kernel = next(n for n in model.nodes if n.name == "cnn_1/block0_conv_1/convolution")
+    value = model.values[kernel.outputs[0]]
+    assert (value.dtype, value.shape, value.bytes) == ("int8", (3, 3, 3, 3), 81)
+
+
+def test_control_flow_of_litert() -> None:
+    model = read("tflite_control.tflite")
+    loop = node(model, "while")
+    choice = next(n for n in model.nodes if n.type == "IF")
+    outside = Counter(n.type for n in model.nodes if n.kind == "operator" and n.scope == ())
+    assert outside == {"WHILE": 1, "SUM": 1, "GREATER": 1, "IF": 1}
+    body = (*loop.place, Scope("body", "subgraph"))
+    inside = [n for n in model.nodes if n.scope[: len(body)] == body]
+    assert [n.inputs[0] for n in inside if n.kind == "input"] == list(loop.inputs)
+    assert [n.outputs[0] for n in inside if n.kind == "output"] == list(loop.outputs)
+    taken = [n for n in model.nodes if n.kind == "input" and n.scope[:1] == choice.place]
+    assert [n.inputs for n in taken] == [choice.inputs[1:], choice.inputs[1:]]  # the first is the condition
+    branches = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == choice.place]
+    assert [(n.scope[1].name, n.outputs) for n in branches] == [
+        ("then_branch", choice.outputs),
+        ("else_branch", choice.outputs),
+    ]
+    assert data_flows(model, "x", "y")
+
+
+Flat = dict[int, Any] | list[Any] | tuple[int, ...]
+
+
+def flat(model: Flat) -> bytes:
+    """A FlatBuffer of tables (fields by number), lists of tables and tuples of int32; what is one object is one."""
+    out, places = bytearray(b"\0\0\0\0TFL3"), dict[int, int]()
+
+    def refer(at: int, item: Flat) -> None:
+        if id(item) not in places:
+            put(item)
+        struct.pack_into("<I", out, at, places[id(item)] - at)
+
+    def put(item: Flat) -> None:
+        if isinstance(item, dict):
+            count = max(item, default=-1) + 1
+            listed = struct.pack(
+                f"<{2 + count}H", 4 + 2 * count, 4, *(4 + 4 * i if i in item else 0 for i in range(count))
+            )
+            out.extend(listed + struct.pack("<i", len(listed)) + bytes(4 * count))
+            places[id(item)] = start = len(out) - 4 - 4 * count
+            for number, value in item.items():
+                if isinstance(value, int):
+                    struct.pack_into("<I", out, start + 4 + 4 * number, value)
+                else:
+                    refer(start + 4 + 4 * number, value)
+        elif isinstance(item, tuple):
+            places[id(item)] = len(out)
+            out.extend(struct.pack(f"<I{len(item)}i", len(item), *item))
+        else:
+            places[id(item)] = start = len(out)
+            out.extend(struct.pack("<I", len(item)) + bytes(4 * len(item)))
+            for number, value in enumerate(item):
+                refer(start + 4 + 4 * number, value)
+
+    refer(0, model)
+    return bytes(out)
+
+
+def test_hostile_flatbuffers_are_refused(tmp_path: Path) -> None:
+    whole = (MODELS / "tflite_control.tflite").read_bytes()
+    refused(tmp_path / "far.tflite", struct.pack("<I", 1 << 31) + whole[4:], "lies outside")
+    tensor: Flat = {0: (4,)}
+    many: Flat = [{0: 0, 1: (0,) * 10_000, 2: (0,)}] * 100_000
+    add: Flat = [{3: 0}]
+    refused(tmp_path / "many.tflite", flat({1: add, 2: [{0: [tensor], 3: many}]}), "its parts overlap")
+    choice: Flat = {0: 0, 2: (0,), 4: {0: 0, 1: 0}}
+    refused(tmp_path / "self.tflite", flat({1: [{3: 118}], 2: [{0: [tensor], 3: [choice]}]}), "hold each other")
+    refused(tmp_path / "none.tflite", flat({1: add, 2: [{0: [tensor], 3: [{0: 0, 2: (7,)}]}]}), "there is no tensor 7")
+    refused(tmp_path / "code.tflite", flat({1: add, 2: [{0: [tensor], 3: [{0: 9}]}]}), "there is no operator 9")
+    refused(tmp_path / "bare.tflite", flat({0: 3}), "there is no subgraph 0")
 
 
 def refused(path: Path, content: bytes | str, what: str) -> None:

@@ -23,7 +23,6 @@ from visualprof.remote.agent.bundle import child_archive
 from visualprof.remote.protocol import Advise, Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
 
 QUICK = Measure(warmup_s=0.02, min_s=0.05, max_s=2.0, min_n=20)
-INSTALL = "visualprof agent install-runtime --folder .runtimes megengine==1.13.0"
 
 
 @cache
@@ -155,12 +154,45 @@ def tiny_onnx(path: Path, **sizes: int | str) -> Path:
 TINY_INPUTS = [Input("x", "float32", ["batch", 4]), Input("scale", "float32", [])]
 
 
+OUTPUTS = """
+import sys
+code, name, model, spec, feeds, out = sys.argv[1:]
+sys.path.insert(0, code)
+import importlib, json
+import numpy as np
+from pathlib import Path
+from visualprof.remote.backends import backend
+from visualprof.remote.protocol import Spec
+runtime, feeds = backend(name), dict(np.load(feeds))
+importlib.import_module(runtime.module)
+session = runtime.load(Path(model), Spec("s", name, **json.loads(spec)), feeds)
+np.savez(out, *session.fetch(session.infer(session.prepare(feeds))))
+"""
+
+
+def outputs_of(work: Path, python: str, backend: str, model: Path, feeds: dict[str, Any], **spec: Any) -> list[Any]:
+    """What a model gives, run by a backend in an interpreter."""
+    given, out = work / "feeds.npz", work / "outputs.npz"
+    np.savez(given, **feeds)
+    words = [str(code()), backend, str(model), json.dumps(spec), str(given), str(out)]
+    done = subprocess.run([python, "-I", "-c", OUTPUTS, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as arrays:
+        return list(arrays.values())
+
+
 def megengine_python() -> str:
     """An interpreter with MegEngine; the test is skipped where there is none."""
-    named = os.environ.get("VISUALPROF_MEGENGINE_PYTHON")
-    python = Path(named) if named else ROOT / ".runtimes" / "megengine-1.13.0" / "bin" / "python"
-    if not python.exists():
-        pytest.skip(
-            f"needs MegEngine; make its runtime with `{INSTALL}` or name a Python in VISUALPROF_MEGENGINE_PYTHON"
-        )
-    return str(python)
+    return runtime_python("megengine", "1.13.0")
+
+
+def runtime_python(backend: str, version: str = "") -> str:
+    """An interpreter with a runtime; the test is skipped where there is none."""
+    variable = f"VISUALPROF_{backend.upper()}_PYTHON"
+    found = sorted(ROOT.glob(f".runtimes/{backend}-{version or '*'}/bin/python"))
+    named = os.environ.get(variable) or (str(found[-1]) if found else "")
+    if not Path(named or "/-").exists():
+        wanted = f"{backend}=={version}" if version else backend
+        install = f"visualprof agent install-runtime --folder .runtimes {wanted}"
+        pytest.skip(f"needs {backend}; make its runtime with `{install}` or name a Python in {variable}")
+    return named

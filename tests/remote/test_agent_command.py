@@ -32,7 +32,7 @@ def run(*arguments: str) -> int:
         (["--server", "ftp://host"], "is no address"),
         (["--server", "http://host"], "--token is missing"),
         (["--runtime", "nothing", "probe"], "is not BACKEND=PYTHON"),
-        (["--runtime", "tensorflow=/x", "probe"], "is not BACKEND=PYTHON"),
+        (["--runtime", "caffe=/x", "probe"], "is not BACKEND=PYTHON"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,8 +124,8 @@ def test_a_python_without_venv_is_explained(tmp_path: Path, python: MakePython) 
 
 
 def test_an_unknown_backend_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="'tensorflow' names no backend") as told:
-        install("tensorflow", "", tmp_path, print)
+    with pytest.raises(AgentError, match="'caffe' names no backend") as told:
+        install("caffe", "", tmp_path, print)
     assert "onnxruntime" in told.value.hint
 
 

@@ -56,11 +56,16 @@ def test_its_banner_is_not_in_the_log(swept: Ran) -> None:
     assert "cuda" not in swept.stdout + swept.stderr
 
 
-def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job) -> None:
-    job.spec = {"options": {"fast_run": "1", "optimize": "inference"}}
+@pytest.mark.parametrize(
+    ("fast_run", "optimize"),
+    [("1", "inference"), ("reproducible", "fuse_preprocess"), ("reproducible", "fuse_conv_bias_with_z")],
+)
+def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job, fast_run: str, optimize: str) -> None:
+    job.spec = {"options": {"fast_run": fast_run, "optimize": optimize}}
     ran = job.run()
     assert ran.status == 0, ran.stderr
-    assert ran.told("effective")[0]["effective"]["fast_run"] == "1"
+    told = ran.told("effective")[0]["effective"]
+    assert (told["fast_run"], told["optimize"]) == (fast_run, optimize)
 
 
 def test_a_change_of_precision_is_told(job: Job) -> None:

@@ -158,3 +158,12 @@ def test_a_model_with_subgraphs_is_profiled(tmp_path: Path) -> None:
     )
     assert job.run().status == 0
     assert answer("operator", job.run("profile:timeline").out / "timeline.json")["total_rows"]
+
+
+@pytest.mark.parametrize(("disabled", "fused"), [("", True), ("ConvActivationFusion, GeluFusion", False)])
+def test_an_optimiser_can_be_left_out(tmp_path: Path, disabled: str, fused: bool) -> None:
+    model = shared("models/onnx/resnet10_dynbatch.onnx")
+    job = Job(tmp_path, model, [Input("input", "float32", ["batch", 3, 96, 96])], profile=Profile(1))
+    job.spec = {"options": {"optimization": "extended", "disabled_optimizers": disabled}}
+    kinds = {node.type for node in read_model(job.run("profile:timeline").out / "executed.onnx").nodes}
+    assert ("FusedConv" in kinds) is fused

@@ -11,10 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import FIXTURES, answer, rows
-from tests.remote.child_runs import Job, Ran, steps
+from tests.remote.child_runs import Job, Ran, outputs_of, steps
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
 
@@ -200,3 +201,64 @@ def test_an_exported_model_with_a_pickled_constant_is_refused_and_nothing_is_run
     failed = Job(tmp_path, repacked(exported, tmp_path / "m.pt2", **changed), PAIR, "torch").run().failed
     assert "pickle" in failed["error"]
     assert not hostile.mark.exists()
+
+
+def test_a_script_is_optimised_for_inference(job: Job) -> None:
+    job.spec = {**ONE, "options": {"optimize": "optimize_for_inference", "memory_format": "channels_last"}}
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    told = ran.told("effective")[0]["effective"]
+    assert (told["optimize"], told["memory_format"]) == ("optimize_for_inference", "channels_last")
+
+
+WAYS: list[tuple[dict[str, Any], float, float]] = [
+    ({"options": {"optimize": "optimize_for_inference"}}, 0, 1e-5),
+    ({"options": {"memory_format": "channels_last", "optimize": "freeze"}}, 0, 1e-5),
+    ({"precision": "bf16", "options": {"lower_by": "cast"}}, 1e-5, 3e-2),
+    ({"precision": "f16", "options": {"lower_by": "cast", "memory_format": "channels_last"}}, 1e-6, 1e-2),
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.parametrize(("spec", "least", "most"), WAYS)
+def test_each_way_computes_the_same_within_its_precision(
+    tmp_path: Path, spec: dict[str, Any], least: float, most: float
+) -> None:
+    import torch
+
+    x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
+    with torch.no_grad():
+        wanted = torch.jit.load(SCRIPT)(torch.from_numpy(x)).numpy()
+    (found,) = outputs_of(tmp_path, sys.executable, "torch", SCRIPT, {"x": x}, **ONE, **spec)
+    error = np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max()
+    assert least <= error <= most
+
+
+def test_an_exported_model_is_compiled(tmp_path: Path, exported: Path) -> None:
+    rng = np.random.default_rng(1)
+    feeds = {"x": rng.standard_normal((5, 4), np.float32), "scale": rng.standard_normal((5, 3), np.float32)}
+    wanted = outputs_of(tmp_path, sys.executable, "torch", exported, feeds, **ONE)
+    found = outputs_of(tmp_path, sys.executable, "torch", exported, feeds, **ONE, options={"mode": "compile"})
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    job = Job(tmp_path, exported, PAIR, "torch", sweep=Sweep("batch", [2, 5]))
+    job.spec = {**ONE, "options": {"mode": "compile"}}
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    assert ran.told("effective")[0]["effective"]["mode"] == "compile"
+    kernels = rows(answer("operator", job.run("profile:timeline").out / "timeline.json"), "calls")
+    assert not {"aten::linear", "aten::mul"} & set(kernels)  # they are in a kernel of its own now
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"options": {"mode": "compile"}}, "own compiler"),
+        ({"options": {"lower_by": "cast"}}, "precisions f16 and bf16"),
+    ],
+)
+def test_options_that_say_nothing_here_are_refused(job: Job, spec: dict[str, Any], told: str) -> None:
+    job.spec = {**ONE, **spec}
+    failed = job.run().failed
+    assert failed["reason"] == "input_error"
+    assert told in failed["error"]

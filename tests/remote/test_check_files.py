@@ -280,7 +280,6 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: s
         "../graphs/torch_cnn.graph.json",
         "paddle_cnn.json",
         "paddle_cnn.pdmodel",
-        "tensorflow_saved_model.pb",
     ],
 )
 def test_models_that_no_backend_runs_are_refused(name: str) -> None:
@@ -302,6 +301,38 @@ def test_cut_models_are_refused(tmp_path: Path) -> None:
         path = tmp_path / "blob"
         path.write_bytes(data[: len(data) // 2])
         assert "cut" in refused(path).hint
+
+
+def test_a_saved_model_has_its_signatures_names_and_its_variables_beside_it() -> None:
+    found = inspect_model(FIXTURES / "models" / "tensorflow_saved_model.pb", "saved_model.pb")
+    assert (dims(found), found.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
+    assert [t.name for t in found.outputs] == ["output_0"]
+    assert [file.path for file in found.external] == [
+        "variables/variables.index",
+        "variables/variables.data-00000-of-00001",
+    ]
+    assert found.backends == ["tensorflow"]
+
+
+def test_a_frozen_graph_has_nothing_beside_it_and_no_input_that_nothing_reads() -> None:
+    found = inspect_model(FIXTURES / "models" / "tensorflow_frozen_control.pb", "frozen.pb")
+    assert (dims(found), found.external) == ({"x": [2, 4]}, [])
+
+
+def test_a_saved_model_whose_assets_lie_elsewhere_is_refused(tmp_path: Path) -> None:
+    data = (FIXTURES / "models" / "tensorflow_control.pb").read_bytes()
+    name = b"../../etc/passwd"
+    asset = bytes([6 << 3 | 2, len(name) + 2, 2 << 3 | 2, len(name)]) + name
+    meta = data[6:] + asset  # after the version, and the length of the graph in three bytes
+    size = bytes([len(meta) & 127 | 128, len(meta) >> 7 & 127 | 128, len(meta) >> 14])
+    (tmp_path / "saved_model.pb").write_bytes(data[:3] + size + meta)
+    assert "which is not beside it" in refused(tmp_path / "saved_model.pb").error
+
+
+def test_a_model_for_litert_has_its_signatures_names() -> None:
+    found = inspect_model(FIXTURES / "models" / "tflite_cnn.tflite", "cnn.tflite")
+    assert (dims(found), found.dims) == ({"image": ["batch", 16, 16, 3]}, {"batch": 1})
+    assert found.backends == ["litert"]
 
 
 # archives

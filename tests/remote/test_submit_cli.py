@@ -249,6 +249,28 @@ def test_a_model_with_its_weights_beside_it_is_measured(served: tuple[str, Path]
     assert session.run(None, {"x": np.eye(4, dtype=np.float32)})[0].sum() == np.arange(16).sum()
 
 
+@pytest.mark.parametrize("how", ["model", "folder", "zip"])
+def test_a_saved_model_goes_with_its_variables(served: tuple[str, Path], tmp_path: Path, how: str) -> None:
+    url, _ = served
+    folder = tmp_path / "saved"
+    (folder / "variables").mkdir(parents=True)
+    model = folder / "saved_model.pb"
+    model.write_bytes((FIXTURES / "models" / "tensorflow_saved_model.pb").read_bytes())
+    parts = ["variables/variables.index", "variables/variables.data-00000-of-00001"]
+    for part in parts:
+        (folder / part).write_text(part)
+    (folder / "fingerprint.pb").touch()
+    with zipfile.ZipFile(tmp_path / "saved.zip", "w") as packed:
+        for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+            packed.write(file, f"saved/{file.relative_to(folder)}")
+    given = {"model": model, "folder": folder, "zip": tmp_path / "saved.zip"}[how]
+    job = json.loads(run(url, given, "--backend", "tensorflow", "--json").stdout)  # which waits for a machine
+    assert [part["path"] for part in job["request"]["model"]["parts"]] == parts
+    assert [i["dims"] for i in job["request"]["inputs"]] == [["batch", 16, 16, 3]]
+    (folder / parts[0]).unlink()
+    assert f"{parts[0]} is missing" in run(url, folder, "--backend", "tensorflow", code=2).stderr
+
+
 def test_weights_that_are_missing_or_short_are_named(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     path = exported(tmp_path / "net.onnx")
@@ -258,7 +280,7 @@ def test_weights_that_are_missing_or_short_are_named(served: tuple[str, Path], t
     assert "net.onnx.data has 50 bytes, and the model looks for 72" in told
     data.unlink()
     assert f"{data} is missing: weights of net.onnx lie in it" in run(url, path, *QUICK, code=2).stderr
-    assert "2 .onnx files" in run(url, model(tmp_path / "b.onnx").parent, *QUICK, code=2).stderr
+    assert "2 models" in run(url, model(tmp_path / "b.onnx").parent, *QUICK, code=2).stderr
 
 
 def test_a_server_gets_no_file_that_the_model_does_not_name(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from visualprof.cli import _request, _watch
 from visualprof.cli._server import Json, Server
 from visualprof.errors import BadParameter, VisualprofError
 
+SAVED = "saved_model.pb"
+
 
 def send_model(server: Server, path: Path) -> tuple[Json, dict[str, str]]:
     """Sends a model, or that of a folder: the server's answer, and by path the sha256 of the files that it names."""
@@ -48,9 +50,9 @@ def model_of(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    found = sorted(path.glob("*.onnx"))
+    found = sorted([*path.glob("*.onnx"), *path.glob(SAVED)])
     if len(found) != 1:
-        raise BadParameter(f"{path}: {len(found) or 'no'} .onnx files in the folder", "name the model itself")
+        raise BadParameter(f"{path}: {len(found) or 'no'} models in the folder", "name the model itself")
     return found[0]
 
 
@@ -67,6 +69,9 @@ def _part(server: Server, model: Path, place: str) -> str:
 
 
 def _names(model: Path, place: str) -> bool:
+    """Whether a model's own bytes name a file; of a SavedModel these folders are a part."""
+    if model.name == SAVED and place.startswith(("variables/", "assets/")):
+        return True
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         weights = f"{model.stem}.bin" if model.suffix.lower() == ".xml" else ""  # where OpenVINO looks by itself
         return place == weights or content.find(place.encode()) >= 0

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli._request import pairs
+from visualprof.cli._sending import model_of
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.protocol import TaskFailure, no_agent_here
 
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise VisualprofError(why.replace("an agent needs", "a conversion needs"), "")
     from visualprof.remote.queue.check.inspect import InspectedModel, inspect_file
 
-    path = Path(args.model)
+    path = model_of(Path(args.model))
     if not path.is_file():
         raise BadParameter(f"{args.model}: there is no such file", "give the path of a model")
     model = inspect_file(path, path.name)

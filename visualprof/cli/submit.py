@@ -19,8 +19,8 @@ from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
 MODEL = (
-    "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export; "
-    "or a registered one: NAME, NAME/3, NAME@production"
+    "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript, torch.export, a "
+    "SavedModel (its folder or a zip) or .tflite; or a registered one: NAME, NAME/3, NAME@production"
 )
 PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2

@@ -31,7 +31,7 @@ _PROFILE_NAME = re.compile(
 _OTHER_NAME = re.compile(
     r"\.(py|pyc|ipynb|sh|md|rst|txt|log|out|err|csv|tsv|jsonl|yaml|yml|toml|ini|cfg|lock|html|css|js|map|ts|svg|png|jpe?g"
     r"|gif|pdf|pt|pth|ckpt|bin|npy|npz|onnx|mge|pdmodel|pdiparams|safetensors|h5|pkl|tar|tgz|zip|whl|so|o|a|mp4|parquet"
-    r"|arrow|db|sqlite|tar\.gz|svg\.gz|log\.gz|txt\.gz|csv\.gz|tsv\.gz|bin\.gz|npy\.gz|ubyte\.gz)$",
+    r"|tflite|arrow|db|sqlite|tar\.gz|svg\.gz|log\.gz|txt\.gz|csv\.gz|tsv\.gz|bin\.gz|npy\.gz|ubyte\.gz)$",
     re.IGNORECASE,
 )
 # What a remote run leaves beside its profiles: JSON that is not worth a word.

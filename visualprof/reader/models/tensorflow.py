@@ -43,6 +43,7 @@ DTYPES = (
 TYPED_BY = ("DstT", "dtype", "out_type", "output_type", "Tparams", "T", "Tidx")  # which says the type of an output
 BOOLEAN = re.compile(r"(Greater|Less)(Equal)?|(Not|Approximate)?Equal|Logical\w+|Any|All|Is(Nan|Inf|Finite)")
 FIRST = ("output", "y")  # outputs that stand first wherever they are: their number is that of the output
+_Signature = tuple[dict[str, str], dict[str, str]]  # references of inputs and outputs by their names
 NODE = re.compile(rb"\x0a.([\w.][\w./\\>-]*)\x12.([A-Z]\w*)(\x1a|\x22|\x2a|\x0a|\x12|$)", re.DOTALL)
 
 
@@ -137,21 +138,23 @@ class _Walk:
         self._parts: dict[str, tuple[_Part, list[str]]] = {}
         self._sizes: dict[str, int] = {}
         self._open: list[str] = []
+        self._names: dict[str, str] = {}
 
-    def model(self, signatures: dict[str, dict[str, str]]) -> None:
-        """What a signature needs; without any the whole graph, whose ends are its outputs."""
+    def model(self, signatures: Mapping[str, _Signature]) -> None:
+        """What a signature needs, with its names; without any the whole graph, whose ends are its outputs."""
         builder, part = self._builder, _Part(self._graph.messages(1))
         if signatures:
-            shown = "serving_default" if "serving_default" in signatures else next(iter(signatures))
-            outputs = signatures[shown]
+            shown = "serving_default" if "serving_default" in signatures else min(signatures)
+            inputs, outputs = signatures[shown]
+            self._names = {_owner(reference): name for name, reference in inputs.items()}
             order = part.order(map(_owner, outputs.values()))
             builder.properties["signature"] = shown
             if len(signatures) > 1:
                 builder.properties["other_signatures"] = ", ".join(name for name in signatures if name != shown)[:SHOWN]
             builder.properties["left_out"] = f"{len(part.nodes) - len(order)} nodes that it does not need"
         else:
-            order = part.order(part.nodes)
             read = {_owner(r) for m in part.nodes.values() for r in m.texts(3)}
+            order = part.order(n for n, m in part.nodes.items() if n in read or m.text(2) not in INPUTS)
             outputs = {name: name for name in order if name not in read and part.nodes[name].text(2) not in SOURCES}
         part.results = list(outputs.values())
         if (total := self._size(part, order)) > MAX_NODES:
@@ -181,17 +184,18 @@ class _Walk:
             return
         if kind == "NoOp":
             return
+        called_so = self._names.get(name, name) if kind in INPUTS and not around else name
         made: dict[int | None, int] = {}
         for place in rows.used(name):
             made[_flat(place, len(made))] = row = rows.row(f"{name}:{place}")
-            self._builder.describe(row, _value(name, place, kind, attributes))
+            self._builder.describe(row, _value(called_so, place, kind, attributes))
         shown = _shown(message, attributes, references)
         scope = (*around, *scopes_of(name, "/")[0])
         role = "input" if kind in INPUTS else "constant" if kind in WEIGHTS else "operator"
         held: GroupKind = "function" if "f" in called else "control"
         body = self._builder.body(scope, name.rpartition("/")[2], held) if called else None
         label = "Input" if role == "input" else kind
-        node = Node(name, label, scope, role, inputs, tuple(made.values()), shown, body=body)
+        node = Node(called_so, label, scope, role, inputs, tuple(made.values()), shown, body=body)
         self._builder.node(node)
         self._bodies(node, called, made)
 
@@ -260,10 +264,14 @@ class _Walk:
         return self._parts[name]
 
 
-def _signatures(meta: Message) -> dict[str, dict[str, str]]:
-    """References of the outputs of the signatures of a SavedModel."""
-    found = {m.text(1): m.message(2).messages(2) for m in meta.messages(5) if m.text(1) != "__saved_model_init_op"}
-    return {name: {m.text(1): m.message(2).text(1) for m in outputs} for name, outputs in found.items()}
+def _signatures(meta: Message) -> dict[str, _Signature]:
+    """The signatures of a SavedModel."""
+    found = {m.text(1): m.message(2) for m in meta.messages(5) if m.text(1) != "__saved_model_init_op"}
+    return {name: (_ends(signature, 1), _ends(signature, 2)) for name, signature in found.items()}
+
+
+def _ends(signature: Message, field: int) -> dict[str, str]:
+    return {m.text(1): m.message(2).text(1) for m in signature.messages(field)}
 
 
 def _owner(reference: str) -> str:

@@ -86,6 +86,7 @@ class FileFormat:
         typed_inputs: the file says the types of its inputs.
         free_batch: sizes follow the data: a first dimension that all inputs share is the batch, whatever the file
             says, and a job starts with the file's size of it.
+        leads_batch: it cannot name dimensions: one without a size that comes first is the batch.
         sweep_hint: how to save a model whose sizes can be swept.
         near: what to do with a file that is no model, by its suffix.
         runs_code: to open a file may run what its maker wished: that is done in a sandbox alone.
@@ -100,6 +101,7 @@ class FileFormat:
     fixed_inputs: bool = False
     typed_inputs: bool = True
     free_batch: bool = False
+    leads_batch: bool = False
     sweep_hint: str = "sizes are as saved"
     near: dict[str, str] = field(default_factory=dict[str, str])
     runs_code: bool = False

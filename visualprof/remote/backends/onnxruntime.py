@@ -18,6 +18,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "optimization": ("all", "extended", "basic", "disable"),
     "execution": ("sequential", "parallel"),
     "inter_op_threads": (),  # of parallel execution
+    "disabled_optimizers": (),  # by ONNX Runtime's names, with commas between
 }
 LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -162,7 +163,10 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
 
 def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
-    session = ort.InferenceSession(_converted(path, spec), settings, providers=_providers(ort, spec))
+    disabled = [name.strip() for name in choose(spec, OPTIONS)["disabled_optimizers"].split(",") if name.strip()]
+    session = ort.InferenceSession(
+        _converted(path, spec), settings, providers=_providers(ort, spec), disabled_optimizers=disabled or None
+    )
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:

@@ -15,8 +15,15 @@ from unittest.mock import patch
 from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
 from visualprof.remote.protocol import Spec, TaskFailure
 
-OPTIONS = {"optimize": ("none", "freeze")}
+OPTIONS = {
+    "mode": ("eager", "compile"),  # of a .pt2: operator by operator, or torch.compile
+    "optimize": ("none", "freeze", "optimize_for_inference"),  # of TorchScript
+    "memory_format": ("as the model", "channels_last"),
+    "lower_by": ("autocast", "cast"),  # of the precisions f16 and bf16
+}
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
+IMAGES = 4  # dimensions of what channels_last orders
+SIZES = 1024  # that torch.compile may compile a model for
 WARM_UP = 5  # TorchScript specialises in its first runs
 SAVE = "save it with torch.jit.save or torch.export.save"
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
@@ -27,21 +34,23 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 class TorchSession(Session):
     """A module with the modes that it runs in, which hold in this thread until it is closed."""
 
-    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, settings: dict[str, str]) -> None:
+    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, options: dict[str, str]) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._module = module
         self._call = call
-        self._settings = settings
+        self._settings = _settings(spec, options)
         self.device = self._torch.device(spec.device)
         self._cuda = self.device.type == "cuda"
         self._dtype = getattr(self._torch, TYPES[spec.precision]) if spec.precision in TYPES else None
+        self._casts = self._dtype is not None and options["lower_by"] == "cast"
+        self._channels_last = options["memory_format"] == "channels_last"
         self._modes = self.modes()
 
     def modes(self) -> ExitStack:
         """Enters the modes in this thread."""
         modes = ExitStack()
         modes.enter_context(self._torch.inference_mode())
-        if self._dtype:
+        if self._dtype and not self._casts:
             modes.enter_context(self._torch.autocast(self.device.type, self._dtype))
         return modes
 
@@ -49,10 +58,17 @@ class TorchSession(Session):
         """Arguments of the module on the device; the device's peak of memory begins anew."""
         if self._cuda:
             self._torch.cuda.reset_peak_memory_stats(self.device)
-        tensors = {name: self._torch.from_numpy(values).to(self.device) for name, values in feeds.items()}
+        tensors = {name: self._placed(self._torch.from_numpy(values)) for name, values in feeds.items()}
         if self._cuda:
             self._torch.cuda.synchronize(self.device)
         return self._call(tensors)
+
+    def _placed(self, tensor: Any) -> Any:
+        """An input on the device, of the type and the order in memory that the weights have."""
+        dtype = self._dtype if self._casts and tensor.is_floating_point() else tensor.dtype
+        last = self._channels_last and tensor.ndim == IMAGES
+        order = self._torch.channels_last if last else self._torch.preserve_format
+        return tensor.to(self.device, dtype, memory_format=order)
 
     def infer(self, prepared: Any) -> Any:
         """One run; waits for the device."""
@@ -157,22 +173,58 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    own = "as the model, tf32 in convolutions" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
     if spec.device != "cpu":
         torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
-    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else own}
     if _is_export(path):
-        if options["optimize"] == "freeze":
-            raise TaskFailure(
-                "input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize"
-            )
-        module, call = _load_export(torch, path, spec.device, feeds)
-        return TorchSession(module, call, spec, {**settings, "form": "torch.export"})
+        return _exported(torch, path, spec, options, feeds)
+    if options["mode"] == "compile":
+        raise _refused(spec, "torch.compile does not compile TorchScript, which has its own compiler", "mode")
     module = torch.jit.load(str(path), map_location=spec.device)
-    module = module.eval() if hasattr(module, "training") else module
-    if options["optimize"] == "freeze":
+    module = _lowered(torch, module.eval() if hasattr(module, "training") else module, spec, options)
+    if options["optimize"] != "none":
         module = torch.jit.freeze(module.eval())
-    return TorchSession(module, _by_order, spec, {**settings, "form": "TorchScript", **options})
+    if options["optimize"] == "optimize_for_inference":
+        module = torch.jit.optimize_for_inference(module)
+    return TorchSession(module, _by_order, spec, {"form": "TorchScript", **options})
+
+
+def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds: Feeds) -> TorchSession:
+    """A .pt2; compiled for the sizes of the feeds, and for others when they come."""
+    if options["optimize"] != "none":
+        raise _refused(spec, f"the option optimize={options['optimize']} is for TorchScript", "optimize")
+    module, call = _load_export(torch, path, spec.device, feeds)
+    module = _lowered(torch, module, spec, options)
+    options = {"form": "torch.export", **options}
+    if options["mode"] == "eager":
+        return TorchSession(module, call, spec, options)
+    dynamo: Any = importlib.import_module("torch._dynamo")
+    for limit in ("recompile_limit", "cache_size_limit"):  # beyond it a size would not be compiled; names by version
+        if hasattr(dynamo.config, limit):
+            setattr(dynamo.config, limit, SIZES)
+    session = TorchSession(torch.compile(module, fullgraph=True, dynamic=False), call, spec, options)
+    session.infer(session.prepare(feeds))
+    return session
+
+
+def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> Any:
+    """A module with weights of the type and the order in memory that the options ask for."""
+    if options["lower_by"] == "cast" and spec.precision not in TYPES:
+        raise _refused(spec, "the option lower_by=cast is for the precisions f16 and bf16", "lower_by")
+    if options["memory_format"] == "channels_last":
+        module = module.to(memory_format=torch.channels_last)
+    return module.to(getattr(torch, TYPES[spec.precision])) if options["lower_by"] == "cast" else module
+
+
+def _settings(spec: Spec, options: dict[str, str]) -> dict[str, str]:
+    """What is told of a session beside its device and threads."""
+    own = "as the model, tf32 in convolutions" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    precision = f"{spec.precision} by {options['lower_by']}" if spec.precision in TYPES else own
+    told = ("form", "optimize" if options["form"] == "TorchScript" else "mode", "memory_format")
+    return {"precision": precision, **{name: options[name] for name in told}}
+
+
+def _refused(spec: Spec, error: str, option: str) -> TaskFailure:
+    return TaskFailure("input_error", f"spec '{spec.id}': {error}", f"leave out the option {option}")
 
 
 def _is_export(path: Path) -> bool:

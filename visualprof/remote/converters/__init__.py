@@ -129,6 +129,7 @@ class Converter:
         runtimes: backends that run what it makes, () all that load the format.
         settings: options that those backends are to run it with.
         suffix: of the target, "" the first of the format.
+        device: that it works on, "cpu" or "cuda:0".
         minutes: after which somebody should stop to wait.
     """
 
@@ -144,6 +145,7 @@ class Converter:
     runtimes: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict[str, str])
     suffix: str = ""
+    device: str = "cpu"
     minutes: float = 10.0
 
     def missing(self) -> list[str]:

@@ -189,14 +189,14 @@ def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspecte
 
 
 def _packed(path: Path, name: str) -> list[str]:
-    """The files of a zip that is no model itself: arrays, or one ONNX model and what lies beside it, model first.
+    """The files of a zip that is no model itself: arrays, or one model and what lies beside it, model first.
 
     Raises: FormatError: it is no zip that can be opened, or there are several models in it.
     """
     names = zips.members(path, name)
     if names and all(member.endswith(".npy") for member in names):
         return names
-    models = [member for member in names if member.lower().endswith(".onnx")]
+    models = [member for member in names if member.lower().endswith((".onnx", "saved_model.pb"))]
     if len(models) > 1:
         raise FormatError(f"{name}: {len(models)} models in the archive", "one model in a zip, with its weights")
     folder = models[0].rpartition("/")[0] if models else ""

@@ -16,7 +16,7 @@ from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog, Child
 from visualprof.remote.agent.work.result_folder import WorkFolder, beside, plain_name
 from visualprof.remote.agent.work.stage_runner import StageRunner
-from visualprof.remote.converters import Conversion, Converted
+from visualprof.remote.converters import Conversion, Converted, all_converters
 from visualprof.remote.protocol import TaskFailure, build
 
 INTERVAL_S = 0.5  # of the monitor
@@ -98,7 +98,7 @@ def _run(
     log, monitor = CappedLog(work.log), Monitor(work.monitor, INTERVAL_S, Nvml(), [])
     runner = StageRunner(
         work=work,
-        device="cpu",
+        device=next((kind.device for kind in all_converters() if kind.name == order.converter), "cpu"),
         timeout_s=timeout_s,
         python=Path(shop.python),
         prefixes=shop.prefixes,

@@ -204,7 +204,7 @@ class LeasedTask:
         unsafe = any(one.runs_code and suffix in one.suffixes for one in backend(spec.backend).files)
         if unsafe and self._machine.capabilities.sandbox < BUBBLEWRAP:
             error = f"a {suffix} may run any code, and this agent has no sandbox"
-            raise TaskFailure("model_error", error, "install bubblewrap there, or dump the model as .mge")
+            raise TaskFailure("model_error", error, "install bubblewrap there, or save the model in another format")
         remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)

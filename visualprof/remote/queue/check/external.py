@@ -1,18 +1,20 @@
-"""Weights of an ONNX model that lie in other files: which files, and how long they must be. None is opened."""
+"""Weights of a model that lie in other files: which files, and how long they must be. None is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from visualprof.errors import FormatError
+from visualprof.reader.protobuf import Message
 from visualprof.remote.queue.check.names import check_name
 from visualprof.remote.queue.refusals import Unfit
 
 MAX_FILES = 64
 _HINT = "save it anew: onnx.save(onnx.load(path), other_path, save_as_external_data=True, location='weights.data')"
+VARIABLES = ("variables/variables.index", "variables/variables.data-00000-of-00001")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class External:
     size_bytes: int
 
 
-def external_files(path: Path, name: str) -> list[External]:
+def _of_onnx(path: Path, name: str) -> list[External]:
     """The files in which tensors of a whole ONNX model lie, wherever in it; name: for messages.
 
     Raises: FormatError: one is not beside the model, or there are too many.
@@ -43,13 +45,24 @@ def external_files(path: Path, name: str) -> list[External]:
     return [External(file, size) for file, size in sizes.items()]
 
 
-def _refuse_elsewhere(file: str, name: str) -> None:
+def _of_tensorflow(path: Path, name: str) -> list[External]:
+    """The rest of a SavedModel: variables, in one shard as TensorFlow writes them, and assets."""
+    data = path.read_bytes()
+    meta = Message(data).message(2) if data[:1] == b"\x08" else Message()
+    variables = VARIABLES if 3 in meta or 7 in meta else ()  # saver_def, object_graph_def
+    assets = [f"assets/{asset.text(2)}" for asset in meta.messages(6)]
+    for file in assets:
+        _refuse_elsewhere(file, name, "save it again with tf.saved_model.save")
+    if len(assets) + len(variables) > MAX_FILES:
+        raise FormatError(f"{name}: {len(assets):,} assets, at most {MAX_FILES} files are taken", "is it a model?")
+    return [External(file, 1) for file in dict.fromkeys((*variables, *assets))]
+
+
+def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
     try:
         check_name(file)
     except Unfit:
-        raise FormatError(
-            f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it", _HINT
-        ) from None
+        raise FormatError(f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it", hint) from None
 
 
 def _end(place: dict[str, str], name: str) -> int:
@@ -73,3 +86,7 @@ def _tensors(message: Any) -> Iterator[Any]:
                 yield part
             else:
                 yield from _tensors(part)
+
+
+#: The files of a model beside it, by its format: (path, name for messages) -> files. Raise FormatError.
+EXTERNAL: dict[str, Callable[[Path, str], list[External]]] = {"onnx": _of_onnx, "tensorflow": _of_tensorflow}

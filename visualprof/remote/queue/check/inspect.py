@@ -17,7 +17,7 @@ from visualprof.reader.source import GZIP_MAGIC, Progress, Source
 from visualprof.remote.backends import FileFormat, all_backends, all_formats
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
 from visualprof.remote.queue.check import npy, zips
-from visualprof.remote.queue.check.external import External, external_files
+from visualprof.remote.queue.check.external import EXTERNAL, External
 
 MAX_INPUTS = 256
 MAX_RANK = 32
@@ -128,7 +128,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
         raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     _refuse_unusable(inputs, name, format.typed_inputs)
-    external = external_files(path, name) if format.name == "onnx" else []
+    external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
     dims = _sizes(inputs) | batch
     model = _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external)
     return under(name, replace(model, **counts))
@@ -163,8 +163,8 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
     if format is None:
         raise FormatError(f"{name}: a model that can be looked at here, but not run", supported())
     nodes = [n for n in graph.nodes if not n.scope]
-    inputs = [_tensor(graph, n, True) for n in nodes if n.kind == "input"]
-    return format, inputs, [_tensor(graph, n, False) for n in nodes if n.kind == "output"]
+    inputs = [_tensor(graph, n, format) for n in nodes if n.kind == "input"]
+    return format, inputs, [_tensor(graph, n) for n in nodes if n.kind == "output"]
 
 
 def _counts(graph: ModelGraph) -> dict[str, Any]:
@@ -232,15 +232,15 @@ def _model(
     return InspectedModel(format, inputs, outputs, dims, backends_of(format), warnings, fixed, external)
 
 
-def _tensor(graph: ModelGraph, node: Node, named: bool) -> Tensor:
-    """named: unnamed dimensions get a name, so that a job can give them a size."""
+def _tensor(graph: ModelGraph, node: Node, named: FileFormat | None = None) -> Tensor:
+    """named: of an input; its unnamed dimensions get a name, so that a job can give them a size."""
     value = graph.values[(node.outputs or node.inputs)[0]]
     if value.shape is None:
         return Tensor(node.name, value.dtype, None)
     dims: list[int | str | None] = []
     for i, size in enumerate(value.shape):
         unknown = not size or size == "?" or (isinstance(size, int) and size < 0)
-        own = _dim_name(f"{node.name}_dim{i}") if named else None
+        own = _dim_name("batch" if named.leads_batch and not i else f"{node.name}_dim{i}") if named else None
         dims.append(own if unknown else _dim_name(size) if isinstance(size, str) else size)
     return Tensor(node.name, value.dtype, dims)
 

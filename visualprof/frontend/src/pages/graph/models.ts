@@ -5,7 +5,7 @@ import { run, runs, selected_query, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
 /** Endings that the file dialog offers. */
-export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".log"];
+export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".tflite", ".log"];
 
 export type Models = ReturnType<typeof useModels>;
 

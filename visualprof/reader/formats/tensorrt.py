@@ -1,0 +1,115 @@
+"""TensorRT: what trtexec writes with `--exportProfile` (layers) and with `--exportTimes` (each run).
+
+A profile is `[{"count": runs}, {"name", "timeMs", "averageMs", ...}, ...]` in the order of execution: times of all runs
+together. Times are `[{"startComputeMs", "endComputeMs", ...}, ...]`, a row for each run, of which versions name the
+copies differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.chrome.values import Json, json_objects, number, whole
+from visualprof.reader.registry import Format, opens_with
+from visualprof.reader.source import GROWING, Source
+from visualprof.reader.trace import Category, Device, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
+
+Longs = NDArray[np.int64]
+MAX_BYTES = 1 << 30
+MAX_MS = 1e9
+MAX_TEXT = 2000
+# What a run has, by the names of its start and end: older ones behind.
+PARTS = (
+    ("enqueue", ("Enq",), Category.RUNTIME),
+    ("copy in", ("H2d", "In"), Category.MEMCPY),
+    ("compute", ("Compute",), Category.KERNEL),
+    ("copy out", ("D2h", "Out"), Category.MEMCPY),
+)
+
+
+def sniff(head: bytes) -> bool:
+    """A list whose first object says how many runs there were, or when one began to compute."""
+    if not opens_with(head, b"["):
+        return False
+    start = b"".join(head[:2000].split())
+    return (start[1:10] == b'{"count":' and b'"averageMs":' in start) or b'"startComputeMs":' in start
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads either file."""
+    data = source.whole(MAX_BYTES, "a file of trtexec", "is it one?")
+    try:
+        rows = json_objects(msgspec.json.decode(data))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise source.error(f"not a whole file of trtexec ({error})", GROWING) from error
+    if rows and "count" in rows[0]:
+        _layers(rows, builder)
+    else:
+        _runs(rows, builder)
+    builder.describe(framework="tensorrt", producer="TensorRT", device_type="cuda")
+
+
+def _layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
+    """The layers of the mean run, end to end."""
+    runs, layers = whole(rows[0].get("count")), rows[1:]
+    track = builder.track(TrackKind.THREAD, "executor")
+    dur = np.array([max(_ns(layer, "averageMs"), 0) for layer in layers], np.int64)
+    ts, at = np.cumsum(dur) - dur, np.arange(len(layers))
+    names = builder.strings(_name(layer) for layer in layers)
+    builder.events(ts=ts, dur=dur, name=names, category=Category.OP, track=track, row=at)
+    builder.step("0", 0, int(dur.sum()), track)
+    builder.describe(properties={"runs": str(runs or "?")})
+    builder.warn(
+        f"TensorRT records mean durations of {runs or '?'} runs, no times: the layers stand end to end, without gaps"
+    )
+
+
+def _runs(rows: Sequence[Json], builder: TraceBuilder) -> None:
+    """Each run as a step; its parts are on tracks of their own, for the copies of one overlap another's computing."""
+    spans: Longs = np.array([[_span(row, *names) for _, names, _ in PARTS] for row in rows], np.int64).reshape(-1, 4, 2)
+    known = spans[..., 0] >= 0
+    spans -= int(spans[..., 0][known].min(initial=1 << 62)) if known.any() else 0
+    first = 0
+    for i, (label, _, category) in enumerate(PARTS):
+        mine: Longs = spans[known[:, i], i]
+        start, dur = mine[:, 0], np.maximum(mine[:, 1] - mine[:, 0], 0)
+        if not len(start):
+            continue
+        if category is Category.RUNTIME:
+            track = builder.track(TrackKind.THREAD, label, "host", label)
+        else:
+            track = builder.track(TrackKind.STREAM, label, "device", label, device=0)
+        at = np.arange(len(start)) + first
+        builder.events(
+            ts=start, dur=dur, name=builder.strings([label] * len(at)), category=category, track=track, row=at
+        )
+        first += len(start)
+        if category is Category.KERNEL:
+            for run, (begin, length) in enumerate(zip(start.tolist(), dur.tolist(), strict=True)):
+                builder.step(str(run), begin, length, track)
+    builder.describe(devices=(Device(0, "GPU"),), device_work="operator")
+
+
+def _span(row: Json, *names: str) -> tuple[int, int]:
+    """Start and end of a part of a run, ns; -1 where they are not there."""
+    spans = ((_ns(row, f"start{name}Ms"), _ns(row, f"end{name}Ms")) for name in names)
+    return next((span for span in spans if min(span) >= 0), (-1, -1))
+
+
+def _ns(row: Json, name: str) -> int:
+    """A time; -1 unknown."""
+    ms = number(row.get(name))
+    return -1 if ms is None or not 0 <= ms <= MAX_MS else round(ms * 1e6)
+
+
+def _name(layer: Json) -> str:
+    name = layer.get("name")
+    return name[:MAX_TEXT] if isinstance(name, str) else ""
+
+
+FORMAT = Format("tensorrt", "TensorRT", 17, sniff, read)

@@ -1,0 +1,246 @@
+"""LiteRT, once TensorFlow Lite: the subgraphs of a `.tflite`, a FlatBuffer by TensorFlow's schema.fbs, version 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from visualprof.reader.flatbuffer import FlatbufferError, Table, root
+from visualprof.reader.graph import Excess, ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 31  # of a FlatBuffer
+MAX_RANK = 32
+MAX_BODIES = 32  # in each other
+OPTIONAL = -1  # an input that is left out
+# Types of TensorType.
+DTYPES = (
+    "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
+    "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16", "int2", "uint4",
+    "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
+# Names of BuiltinOperator by their number.
+OPERATORS = (
+    "ADD", "AVERAGE_POOL_2D", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "DEQUANTIZE",
+    "EMBEDDING_LOOKUP", "FLOOR", "FULLY_CONNECTED", "HASHTABLE_LOOKUP", "L2_NORMALIZATION", "L2_POOL_2D",
+    "LOCAL_RESPONSE_NORMALIZATION", "LOGISTIC", "LSH_PROJECTION", "LSTM", "MAX_POOL_2D", "MUL", "RELU",
+    "RELU_N1_TO_1", "RELU6", "RESHAPE", "RESIZE_BILINEAR", "RNN", "SOFTMAX", "SPACE_TO_DEPTH", "SVDF", "TANH",
+    "CONCAT_EMBEDDINGS", "SKIP_GRAM", "CALL", "CUSTOM", "EMBEDDING_LOOKUP_SPARSE", "PAD",
+    "UNIDIRECTIONAL_SEQUENCE_RNN", "GATHER", "BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "TRANSPOSE", "MEAN", "SUB",
+    "DIV", "SQUEEZE", "UNIDIRECTIONAL_SEQUENCE_LSTM", "STRIDED_SLICE", "BIDIRECTIONAL_SEQUENCE_RNN", "EXP",
+    "TOPK_V2", "SPLIT", "LOG_SOFTMAX", "DELEGATE", "BIDIRECTIONAL_SEQUENCE_LSTM", "CAST", "PRELU", "MAXIMUM",
+    "ARG_MAX", "MINIMUM", "LESS", "NEG", "PADV2", "GREATER", "GREATER_EQUAL", "LESS_EQUAL", "SELECT", "SLICE",
+    "SIN", "TRANSPOSE_CONV", "SPARSE_TO_DENSE", "TILE", "EXPAND_DIMS", "EQUAL", "NOT_EQUAL", "LOG", "SUM", "SQRT",
+    "RSQRT", "SHAPE", "POW", "ARG_MIN", "FAKE_QUANT", "REDUCE_PROD", "REDUCE_MAX", "PACK", "LOGICAL_OR", "ONE_HOT",
+    "LOGICAL_AND", "LOGICAL_NOT", "UNPACK", "REDUCE_MIN", "FLOOR_DIV", "REDUCE_ANY", "SQUARE", "ZEROS_LIKE", "FILL",
+    "FLOOR_MOD", "RANGE", "RESIZE_NEAREST_NEIGHBOR", "LEAKY_RELU", "SQUARED_DIFFERENCE", "MIRROR_PAD", "ABS",
+    "SPLIT_V", "UNIQUE", "CEIL", "REVERSE_V2", "ADD_N", "GATHER_ND", "COS", "WHERE", "RANK", "ELU",
+    "REVERSE_SEQUENCE", "MATRIX_DIAG", "QUANTIZE", "MATRIX_SET_DIAG", "ROUND", "HARD_SWISH", "IF", "WHILE",
+    "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "SCATTER_ND", "SELECT_V2", "DENSIFY", "SEGMENT_SUM",
+    "BATCH_MATMUL", "PLACEHOLDER_FOR_GREATER_OP_CODES", "CUMSUM", "CALL_ONCE", "BROADCAST_TO", "RFFT2D", "CONV_3D",
+    "IMAG", "REAL", "COMPLEX_ABS", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE",
+    "REDUCE_ALL", "CONV_3D_TRANSPOSE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "BROADCAST_ARGS",
+    "RANDOM_STANDARD_NORMAL", "BUCKETIZE", "RANDOM_UNIFORM", "MULTINOMIAL", "GELU", "DYNAMIC_UPDATE_SLICE",
+    "RELU_0_TO_1", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_SUM", "ATAN2",
+    "UNSORTED_SEGMENT_MIN", "SIGN", "BITCAST", "BITWISE_XOR", "RIGHT_SHIFT", "STABLEHLO_LOGISTIC", "STABLEHLO_ADD",
+    "STABLEHLO_DIVIDE", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_RESHAPE", "STABLEHLO_CLAMP",
+    "STABLEHLO_CONCATENATE", "STABLEHLO_BROADCAST_IN_DIM", "STABLEHLO_CONVOLUTION", "STABLEHLO_SLICE",
+    "STABLEHLO_CUSTOM_CALL", "STABLEHLO_REDUCE", "STABLEHLO_ABS", "STABLEHLO_AND", "STABLEHLO_COSINE",
+    "STABLEHLO_EXPONENTIAL", "STABLEHLO_FLOOR", "STABLEHLO_LOG", "STABLEHLO_MINIMUM", "STABLEHLO_NEGATE",
+    "STABLEHLO_OR", "STABLEHLO_POWER", "STABLEHLO_REMAINDER", "STABLEHLO_RSQRT", "STABLEHLO_SELECT",
+    "STABLEHLO_SUBTRACT", "STABLEHLO_TANH", "STABLEHLO_SCATTER", "STABLEHLO_COMPARE", "STABLEHLO_CONVERT",
+    "STABLEHLO_DYNAMIC_SLICE", "STABLEHLO_DYNAMIC_UPDATE_SLICE", "STABLEHLO_PAD", "STABLEHLO_IOTA",
+    "STABLEHLO_DOT_GENERAL", "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_SORT", "STABLEHLO_WHILE", "STABLEHLO_GATHER",
+    "STABLEHLO_TRANSPOSE", "DILATE", "STABLEHLO_RNG_BIT_GENERATOR", "REDUCE_WINDOW", "STABLEHLO_COMPOSITE",
+    "STABLEHLO_SHIFT_LEFT", "STABLEHLO_CBRT", "STABLEHLO_CASE",
+)  # fmt: skip
+CUSTOM, IF, WHILE = 32, 118, 119
+ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+ACTIVATION, PADDING = "fused_activation", "padding"
+_STRIDES = (PADDING, "stride_w", "stride_h")
+# Fields of BuiltinOptions by their number there, those of a byte with ":b", truth with ":?", real numbers with ":f".
+OPTIONS: dict[int, tuple[str, ...]] = {
+    1: (*_STRIDES, ACTIVATION, "dilation_w", "dilation_h"),
+    2: (*_STRIDES, "depth_multiplier", ACTIVATION, "dilation_w", "dilation_h"),
+    5: (*_STRIDES, "filter_width", "filter_height", ACTIVATION),
+    8: (ACTIVATION, "weights_format:b", "keep_num_dims:?"),
+    9: ("beta:f",),
+    10: ("axis", ACTIVATION),
+    11: (ACTIVATION,),
+    21: (ACTIVATION,),
+    23: ("axis", "batch_dims"),
+    27: ("keep_dims:?",),
+    28: (ACTIVATION,),
+    29: (ACTIVATION,),
+    59: ("values_count", "axis"),
+    75: ("alpha:f",),
+    101: ("adj_x:?", "adj_y:?"),
+}
+
+
+def sniff(head: bytes) -> bool:
+    """The identifier of the schema."""
+    return head[4:8] == b"TFL3"
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads the first subgraph, and those that are bodies in it; weights are counted by their description."""
+    data = source.whole(MAX_BYTES, "a LiteRT model", "is it one?")
+    builder = ModelBuilder(source.name, "tflite")
+    try:
+        _Walk(builder, root(data)).model()
+    except FlatbufferError as error:
+        raise source.error(f"damaged LiteRT model ({error})", "was it cut while being copied?") from error
+    return builder.build()
+
+
+class _Subgraph:
+    """A subgraph, and the tables of its tensors."""
+
+    def __init__(self, table: Table) -> None:
+        self.tensors = list(table.tables(0))
+        self.inputs, self.outputs = table.numbers(1), table.numbers(2)
+        self.operators = list(table.tables(3))
+
+    def tensor(self, number: int) -> Table:
+        if not 0 <= number < len(self.tensors):
+            raise FlatbufferError(f"there is no tensor {number}")
+        return self.tensors[number]
+
+
+class _Rows:
+    """Rows of the tensors of a subgraph, each made when it is first named; weights are nodes then."""
+
+    def __init__(self, builder: ModelBuilder, subgraph: _Subgraph, weights: Sequence[int]) -> None:
+        self._builder, self._subgraph, self._weights = builder, subgraph, weights
+        self._rows: dict[int, int] = {}
+
+    def row(self, number: int, around: tuple[Scope, ...]) -> int:
+        if number == OPTIONAL:
+            return self._builder.value(Value(""))
+        if number not in self._rows:
+            tensor = self._subgraph.tensor(number)
+            value, size = _value(tensor), self._size(tensor)
+            self._rows[number] = row = self._builder.value(replace(value, bytes=size) if size else value)
+            if size:
+                self._builder.node(Node(value.name, "Constant", around, "constant", (), (row,)))
+        return self._rows[number]
+
+    def _size(self, tensor: Table) -> int:
+        buffer = tensor.number(2, "I")
+        return self._weights[buffer] if buffer < len(self._weights) else 0
+
+
+class _Walk:
+    def __init__(self, builder: ModelBuilder, model: Table) -> None:
+        self._builder, self._model = builder, model
+        self._operators = [_kind(code) for code in model.tables(1)]
+        self._weights = [buffer.length(0) or buffer.number(2, "Q") for buffer in model.tables(4)]
+        self._subgraphs = [_Subgraph(table) for table in model.tables(2)]
+        self._open: list[int] = []
+
+    def model(self) -> None:
+        """The first subgraph, with the names of its only signature."""
+        model, builder = self._model, self._builder
+        builder.producer = model.text(3).strip()
+        builder.properties["schema"] = str(model.number(0, "I"))
+        signatures = list(model.tables(7))
+        names: tuple[dict[int, str], ...] = ({}, {})
+        if len(signatures) == 1:
+            builder.properties["signature"] = signatures[0].text(2)
+            names = tuple({m.number(1, "I"): m.text(0) for m in signatures[0].tables(field)} for field in (0, 1))
+        if len(self._subgraphs) > 1:
+            builder.properties["subgraphs"] = str(len(self._subgraphs))
+        self._subgraph(0, (), None, (), names)
+
+    def _subgraph(
+        self, number: int, around: tuple[Scope, ...], given: Sequence[int] | None, made: Sequence[int],
+        names: Sequence[dict[int, str]] = ({}, {}),
+    ) -> None:  # fmt: skip
+        """A subgraph. given: what the inputs of a body take, made: what its outputs make."""
+        if not 0 <= number < len(self._subgraphs):
+            raise FlatbufferError(f"there is no subgraph {number}")
+        if number in self._open or len(self._open) == MAX_BODIES:
+            raise Excess("its subgraphs hold each other")
+        self._open.append(number)
+        subgraph = self._subgraphs[number]
+        rows = _Rows(self._builder, subgraph, self._weights)
+        for place, tensor in enumerate(subgraph.inputs):
+            row = rows.row(tensor, around)
+            value = self._builder.known(row)
+            name = names[0].get(tensor) or value.name
+            self._builder.describe(row, replace(value, name=name))
+            taken = tuple(given[place : place + 1]) if given else ()
+            self._builder.node(Node(name, "Input", around, "input", taken, (row,)))
+        for operator in subgraph.operators:
+            self._operator(operator, rows, around)
+        for place, tensor in enumerate(subgraph.outputs):
+            row = rows.row(tensor, around)
+            name = names[1].get(tensor) or self._builder.known(row).name
+            self._builder.node(Node(name, "Output", around, "output", (row,), tuple(made[place : place + 1])))
+        self._open.pop()
+
+    def _operator(self, operator: Table, rows: _Rows, around: tuple[Scope, ...]) -> None:
+        """An operator, which is called as its first output is."""
+        code = operator.number(0, "I")
+        if code >= len(self._operators):
+            raise FlatbufferError(f"there is no operator {code}")
+        number, kind = self._operators[code]
+        outputs = tuple(rows.row(tensor, around) for tensor in operator.numbers(2))
+        name = self._builder.known(outputs[0]).name if outputs else kind
+        scope = (*around, *scopes_of(name, "/")[0])
+        inputs = tuple(rows.row(tensor, scope) for tensor in operator.numbers(1))
+        bodies = _bodies(number, operator.table(4))
+        body = self._builder.body(scope, name.rpartition("/")[2], "control") if bodies else None
+        node = Node(name, kind, scope, "operator", inputs, outputs, _attributes(operator), body=body)
+        self._builder.node(node)
+        for part, subgraph in bodies.items():
+            taken = inputs[1:] if number == IF else inputs
+            place = (*node.place, Scope(part, "subgraph"))
+            self._subgraph(subgraph, place, taken, () if part == "cond" else outputs)
+
+
+def _kind(code: Table) -> tuple[int, str]:
+    """Number and name of an operator; in old files the number is a byte."""
+    number = max(code.number(0, "b"), code.number(3, "i"))
+    known = OPERATORS[number] if 0 <= number < len(OPERATORS) else f"operator {number}"
+    return number, code.text(1) or known if number == CUSTOM else known
+
+
+def _bodies(number: int, options: Table | None) -> dict[str, int]:
+    parts = {IF: ("then_branch", "else_branch"), WHILE: ("cond", "body")}.get(number, ())
+    return {part: options.number(field, "i") for field, part in enumerate(parts)} if options else {}
+
+
+def _value(tensor: Table) -> Value:
+    """A tensor; of several operators that became one it has all the names."""
+    name, code = tensor.text(3).partition(";")[0], tensor.number(1, "b")
+    sizes = tensor.numbers(7) or tensor.numbers(0)
+    if len(sizes) > MAX_RANK:
+        raise FlatbufferError(f"a tensor of {len(sizes):,} dimensions")
+    dtype = DTYPES[code] if 0 <= code < len(DTYPES) else f"type {code}"
+    shape = tuple("?" if size < 0 else size for size in sizes) if tensor.has(0) or tensor.number(8, "b") else None
+    return Value(name, dtype, shape, tensor_bytes(dtype, shape))
+
+
+def _attributes(operator: Table) -> dict[str, str]:
+    """The options of the operators that are frequent."""
+    options = operator.table(4)
+    fields = OPTIONS.get(operator.number(3, "B"), ()) if options else ()
+    given = [(n, f) for n, f in enumerate(fields) if options and (options.has(n) or f == PADDING)]
+    return {field.partition(":")[0]: _option(options, number, field) for number, field in given if options}
+
+
+def _option(options: Table, number: int, field: str) -> str:
+    if field == PADDING:
+        return ("SAME", "VALID")[options.number(number, "b") & 1]
+    if field == ACTIVATION:
+        code = options.number(number, "b")
+        return ACTIVATIONS[code] if 0 <= code < len(ACTIVATIONS) else str(code)
+    kind = field.partition(":")[2] or "i"
+    value = options.number(number, kind)
+    return f"{value:g}" if kind == "f" else str(value)
+
+
+MODEL = ModelFormat("tflite", "LiteRT .tflite", 17, sniff, read, suffixes=(".tflite",))

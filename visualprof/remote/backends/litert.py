@@ -1,0 +1,98 @@
+"""LiteRT, once TensorFlow Lite: `.tflite` on the CPU."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
+
+OPTIONS = {"delegate": ("xnnpack", "none")}
+RESOLVERS = {"xnnpack": "AUTO", "none": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
+
+
+class LiteRtSession(Session):
+    """An interpreter, which one thread can use."""
+
+    def __init__(self, path: Path, spec: Spec) -> None:
+        self._path, self._spec = path, spec
+        self._options = choose(spec, OPTIONS)
+        module: Any = importlib.import_module("ai_edge_litert.interpreter")
+        self._interpreter = module.Interpreter(
+            model_path=str(path),
+            num_threads=spec.threads or None,
+            experimental_op_resolver_type=getattr(module.OpResolverType, RESOLVERS[self._options["delegate"]]),
+        )
+        self.inputs, self._outputs = self._ends()
+
+    def _ends(self) -> tuple[dict[str, dict[str, Any]], list[int]]:
+        """Inputs by name, numbers of the outputs: as the only signature names them, else as the graph does."""
+        if len(self._interpreter.get_signature_list()) == 1:
+            signature = self._interpreter.get_signature_runner()
+            outputs = signature.get_output_details()
+            return signature.get_input_details(), [outputs[name]["index"] for name in sorted(outputs)]
+        inputs: list[dict[str, Any]] = self._interpreter.get_input_details()
+        return {one["name"]: one for one in inputs}, [one["index"] for one in self._interpreter.get_output_details()]
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """Plans memory for these sizes and copies the inputs to their places."""
+        for name, values in feeds.items():
+            if values.dtype != self.inputs[name]["dtype"]:
+                wanted = self.inputs[name]["dtype"].__name__
+                raise TaskFailure("input_error", f"input '{name}': the model wants {wanted}, not {values.dtype}")
+            self._interpreter.resize_tensor_input(self.inputs[name]["index"], values.shape)
+        self._interpreter.allocate_tensors()
+        for name, values in feeds.items():
+            self._interpreter.set_tensor(self.inputs[name]["index"], values)
+        return None
+
+    def infer(self, prepared: Any) -> Any:
+        """One run."""
+        self._interpreter.invoke()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies of the outputs, in the order of their names."""
+        return [self._interpreter.get_tensor(number) for number in self._outputs]
+
+    def effective(self) -> dict[str, str]:
+        """Precision, threads, options; a delegate takes what it can."""
+        return {"precision": "as the model", "threads": str(self._spec.threads or 1), **self._options}
+
+    def lanes(self, count: int) -> Sequence[Session]:
+        """An interpreter each."""
+        return [LiteRtSession(self._path, self._spec) for _ in range(count)]
+
+
+def devices() -> list[str]:
+    """The CPU alone."""
+    return ["cpu"]
+
+
+def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
+    """Reads the model; its memory is planned when sizes come."""
+    session = LiteRtSession(path, spec)
+    check_inputs(feeds, session.inputs)
+    return session
+
+
+BACKEND = Backend(
+    name="litert",
+    package="ai-edge-litert",
+    module="ai_edge_litert",
+    files=(
+        FileFormat(
+            "tflite",
+            "LiteRT .tflite",
+            (".tflite",),
+            leads_batch=True,
+            sweep_hint="convert it from a model with an open first dimension to sweep it",
+        ),
+    ),
+    devices=devices,
+    load=load,
+    precisions=("f32",),
+    options=OPTIONS,
+)

@@ -1,0 +1,160 @@
+"""TensorFlow: SavedModel and frozen GraphDef (`.pb`), on CPU and CUDA, by its executor or compiled by XLA."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose, whole_option
+from visualprof.remote.protocol import Spec, TaskFailure
+
+OPTIONS: dict[str, tuple[str, ...]] = {"compile": ("none", "xla"), "inter_op_threads": ()}
+SAVED = b"\x08"  # the first byte of a SavedModel: its version
+SOURCES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
+SILENT = (*SOURCES, "Const", "NoOp")
+
+
+class TensorFlowSession(Session):
+    """A function of a model. CUDA has the wanted device alone, as its first."""
+
+    def __init__(self, tf: Any, function: Callable[..., Any], spec: Spec, settings: dict[str, str]) -> None:
+        self._tf, self._function, self._settings = tf, function, settings
+        self._cuda = spec.device != "cpu"
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """Tensors on the device; the device's peak of memory begins anew."""
+        if self._cuda:
+            self._tf.config.experimental.reset_memory_stats("GPU:0")
+        with self._tf.device("GPU:0" if self._cuda else "CPU:0"):
+            return {name: self._tf.identity(values) for name, values in feeds.items()}
+
+    def infer(self, prepared: Any) -> Any:
+        """One run; waits for the device."""
+        outputs = self._function(**prepared)
+        if self._cuda:
+            self._tf.test.experimental.sync_devices()
+        return outputs
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Outputs as arrays, in the order of their names; bfloat16 as float32, which numpy has."""
+        tensors: list[Any] = self._tf.nest.flatten(outputs)
+        bfloat16 = self._tf.bfloat16
+        return [(self._tf.cast(t, "float32") if t.dtype == bfloat16 else t).numpy() for t in tensors]
+
+    def effective(self) -> dict[str, str]:
+        """Precision, device, threads, options."""
+        return self._settings
+
+    def memory_bytes(self) -> int | None:
+        """Peak of the allocator on CUDA since the last `prepare`."""
+        return int(self._tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._cuda else None
+
+
+def devices() -> list[str]:
+    """The CPU, and each CUDA device."""
+    tf: Any = importlib.import_module("tensorflow")
+    return ["cpu", *(f"cuda:{i}" for i in range(len(tf.config.list_physical_devices("GPU"))))]
+
+
+def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
+    """Reads the model; XLA compiles it for each size when that comes first."""
+    options = choose(spec, OPTIONS)
+    tf: Any = importlib.import_module("tensorflow")
+    _choose_device(tf, spec)
+    tf.config.threading.set_intra_op_parallelism_threads(spec.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(whole_option(spec, options, "inter_op_threads"))
+    form, names, function = _read(tf, path)
+    check_inputs(feeds, names)
+    if options["compile"] == "xla":
+        function = tf.function(function, jit_compile=True)
+    own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    settings = {"form": form, "precision": own, "device": spec.device, **{n: v for n, v in options.items() if v}}
+    return TensorFlowSession(tf, function, spec, {**settings, "threads": str(spec.threads or "as the runtime chooses")})
+
+
+def _choose_device(tf: Any, spec: Spec) -> None:
+    """Shows TensorFlow the wanted device alone: what has no device of its own goes to the first."""
+    found: list[Any] = tf.config.list_physical_devices("GPU")
+    wanted = found[spec.device_number : spec.device_number + 1] if spec.device != "cpu" else []
+    if spec.device != "cpu" and not wanted:
+        error = f"this TensorFlow sees no device {spec.device}"
+        raise TaskFailure("model_error", error, f"it has {', '.join(devices())}; CUDA needs tensorflow[and-cuda]")
+    tf.config.set_visible_devices(wanted, "GPU")
+    for gpu in wanted:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "auto")  # by itself it is on
+
+
+def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
+    """What a file is, the names of its inputs, and its function, which takes them as keywords."""
+    if path.read_bytes()[:1] == SAVED:
+        return _saved(tf, path)
+    graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+    read = {name.removeprefix("^").partition(":")[0] for node in graph.node for name in node.input}
+    sources = [node.name for node in graph.node if node.op in SOURCES and node.name in read]
+    ends = [node.name for node in graph.node if node.name not in read and node.op not in SILENT]
+    whole = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
+    tensors = [whole.graph.get_tensor_by_name(f"{name}:0") for name in sources]
+    function = whole.prune(tensors, [whole.graph.get_tensor_by_name(f"{name}:0") for name in ends])
+
+    def call(**given: Any) -> Any:
+        return function(*(given[name] for name in sources))
+
+    return "frozen graph", sources, call
+
+
+@contextmanager
+def saved_folder(path: Path) -> Generator[str]:
+    """A folder in which a SavedModel has the name that TensorFlow looks for, beside its other files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for part in path.parent.iterdir():
+            os.symlink(part.absolute(), Path(folder, "saved_model.pb" if part == path else part.name))
+        yield folder
+
+
+def signature_of(loaded: Any) -> str:
+    """The signature of a SavedModel that is run.
+
+    Raises: TaskFailure: it has none.
+    """
+    names = sorted(loaded.signatures)
+    if not names:
+        error = "this SavedModel has no signature"
+        raise TaskFailure("model_error", error, "save it with signatures=..., or model.export of Keras")
+    return "serving_default" if "serving_default" in names else names[0]
+
+
+def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
+    with saved_folder(path) as folder:
+        loaded = tf.saved_model.load(folder)
+    name = signature_of(loaded)
+    function = loaded.signatures[name]
+    function.model = loaded  # its variables live as long as that does
+    wanted: list[str] = list(function.structured_input_signature[1])
+    return f"SavedModel, {name}", wanted, function
+
+
+MODEL = FileFormat(
+    "tensorflow",
+    "SavedModel",
+    (".pb",),
+    leads_batch=True,
+    runs_code=True,  # operators read and write files
+    sweep_hint="save it with an open first dimension to sweep it: tf.TensorSpec([None, ...])",
+)
+BACKEND = Backend(
+    name="tensorflow",
+    package="tensorflow-cpu",
+    module="tensorflow",
+    files=(MODEL,),
+    devices=devices,
+    load=load,
+    precisions=("auto", "f32"),
+    options=OPTIONS,
+    short="tf",
+)

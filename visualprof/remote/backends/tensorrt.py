@@ -1,0 +1,221 @@
+"""TensorRT: engines (`.engine`) and ONNX, of which it builds one for each size, on CUDA."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import ONNX, Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Precision, Spec, TaskFailure
+
+OPTIONS = {"effort": ("3", "0", "1", "2", "4", "5")}  # of its builder: more tries longer
+FLAGS: dict[Precision, str] = {"f16": "FP16", "bf16": "BF16"}
+WARM_UP = 5
+
+Sizes = Mapping[str, Sequence[int]]
+
+
+def build(trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], precision: str, effort: str) -> bytes:
+    """An engine of an ONNX model.
+
+    Args:
+        sizes: the least, the usual and the largest size of each input that it is to take.
+        precision: as of a spec: of operators, where the builder finds that faster.
+    Raises: TaskFailure: it does not take the model, or has not the precision.
+    """
+    logger = trt.Logger(trt.Logger.WARNING)
+    builder = trt.Builder(logger)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, logger)
+    if not parser.parse_from_file(str(path)):
+        errors = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
+        raise TaskFailure("model_error", f"TensorRT does not read this model: {errors[:300]}")
+    check_inputs(sizes, [network.get_input(i).name for i in range(network.num_inputs)])
+    config = builder.create_builder_config()
+    config.builder_optimization_level = int(effort)
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    if precision != "auto":
+        config.clear_flag(trt.BuilderFlag.TF32)  # by itself it is on
+    if precision in FLAGS:
+        if not hasattr(trt.BuilderFlag, FLAGS[precision]):
+            error = f"this TensorRT computes as the model says, not in {precision}"
+            raise TaskFailure("model_error", error, "convert the model itself and submit that")
+        config.set_flag(getattr(trt.BuilderFlag, FLAGS[precision]))
+    profile = builder.create_optimization_profile()
+    for name, (least, usual, most) in sizes.items():
+        profile.set_shape(name, tuple(least), tuple(usual), tuple(most))
+    config.add_optimization_profile(profile)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise TaskFailure("model_error", "TensorRT built no engine for this model", "the log says why")
+    return bytes(plan)
+
+
+class TensorRtSession(Session):
+    """An engine with its memory. plan: the engine for the sizes of the inputs."""
+
+    def __init__(self, plan: Callable[[Sizes], bytes], spec: Spec, settings: dict[str, str]) -> None:
+        self._trt: Any = importlib.import_module("tensorrt")
+        self._cuda: Any = importlib.import_module("cuda.bindings.runtime")
+        self._plan, self._spec, self._settings = plan, spec, settings
+        self._told(self._cuda.cudaSetDevice(spec.device_number))
+        self._stream = self._told(self._cuda.cudaStreamCreate())
+        self._engines: dict[str, Any] = {}
+        self._memory: list[Any] = []
+        self.context: Any = None
+        self.engine: Any = None
+        self._outputs: dict[str, tuple[Any, Any]] = {}  # place on the device, array
+
+    def _told(self, answer: Any) -> Any:
+        """What a call of CUDA gives. Raises: RuntimeError: it failed."""
+        error, *values = answer
+        if int(error):
+            raise RuntimeError(f"CUDA: {error}")
+        return values[0] if values else None
+
+    def _place(self, array: Any) -> Any:
+        place = self._told(self._cuda.cudaMalloc(max(array.nbytes, 1)))
+        self._memory.append(place)
+        return place
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """The engine for these sizes, and the inputs on the device."""
+        np: Any = importlib.import_module("numpy")
+        sizes = {name: values.shape for name, values in feeds.items()}
+        key = json.dumps(sizes)
+        if key not in self._engines:
+            runtime = self._trt.Runtime(self._trt.Logger(self._trt.Logger.WARNING))
+            engine = runtime.deserialize_cuda_engine(self._plan(sizes))
+            if engine is None:
+                error = "this TensorRT does not load the engine"
+                raise TaskFailure("model_error", error, "an engine runs on the version and GPU that it was built for")
+            self._engines[key] = engine, engine.create_execution_context()
+        self.engine, self.context = self._engines[key]
+        self._free()
+        inputs = [name for name, given in _tensors(self._trt, self.engine) if given]
+        check_inputs(feeds, inputs)
+        host_to_device = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
+        for name, values in feeds.items():
+            array = np.ascontiguousarray(values)
+            place = self._place(array)
+            self._told(self._cuda.cudaMemcpy(place, array.ctypes.data, array.nbytes, host_to_device))
+            if not self.context.set_input_shape(name, array.shape):
+                error = f"the engine does not take {list(array.shape)} for input '{name}'"
+                raise TaskFailure("input_error", error, "it was built for other sizes")
+            self.context.set_tensor_address(name, int(place))
+        self._outputs = {}
+        for name, given in _tensors(self._trt, self.engine):
+            if not given:
+                kind = self._trt.nptype(self.engine.get_tensor_dtype(name))
+                array = np.empty(tuple(self.context.get_tensor_shape(name)), kind)
+                self._outputs[name] = self._place(array), array
+                self.context.set_tensor_address(name, int(self._outputs[name][0]))
+        return None
+
+    def infer(self, prepared: Any) -> Any:
+        """One run; waits for the device."""
+        if not self.context.execute_async_v3(int(self._stream)):
+            raise RuntimeError("TensorRT did not run the engine")
+        self._told(self._cuda.cudaStreamSynchronize(self._stream))
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host."""
+        device_to_host = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        for place, array in self._outputs.values():
+            self._told(self._cuda.cudaMemcpy(array.ctypes.data, place, array.nbytes, device_to_host))
+        return [array.copy() for _, array in self._outputs.values()]
+
+    def effective(self) -> dict[str, str]:
+        """Precision, device, options."""
+        return {**self._settings, "device": self._spec.device}
+
+    def _free(self) -> None:
+        while self._memory:
+            self._told(self._cuda.cudaFree(self._memory.pop()))
+
+    def close(self) -> None:
+        """Frees the memory."""
+        self._free()
+
+
+def _tensors(trt: Any, engine: Any) -> Iterator[tuple[str, bool]]:
+    """Names of an engine's tensors, and whether each is an input."""
+    for i in range(engine.num_io_tensors):
+        name = str(engine.get_tensor_name(i))
+        yield name, engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
+
+
+def devices() -> list[str]:
+    """Each CUDA device; nothing without one."""
+    cuda: Any = importlib.import_module("cuda.bindings.runtime")
+    error, count = cuda.cudaGetDeviceCount()
+    return [] if int(error) else [f"cuda:{i}" for i in range(count)]
+
+
+def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
+    """Builds the engine of an ONNX model for the sizes of the feeds, and for others when they come; or reads one."""
+    options = choose(spec, OPTIONS)
+    trt: Any = importlib.import_module("tensorrt")
+    if not spec.device.startswith("cuda"):
+        raise TaskFailure("model_error", f"TensorRT has no device {spec.device}", "it runs on cuda")
+    saved = path.read_bytes() if path.suffix == ".engine" else b""
+    if saved and spec.precision:
+        error = f"spec '{spec.id}': an engine has the precision that it was built with"
+        raise TaskFailure("input_error", error, "leave it empty, or submit the .onnx")
+
+    def plan(sizes: Sizes) -> bytes:
+        return saved or build(trt, path, {n: [s] * 3 for n, s in sizes.items()}, spec.precision, options["effort"])
+
+    own = "as built" if saved else "as the model, tf32 allowed" if spec.precision == "auto" else "as the model"
+    precision = f"{spec.precision} where it is faster" if spec.precision in FLAGS else own
+    settings = {"precision": precision, "form": "engine"} if saved else {"precision": precision, **options}
+    session = TensorRtSession(plan, spec, settings)
+    session.prepare(feeds)
+    return session
+
+
+def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `profile.json` and `layers.json` as trtexec does with --exportProfile and --exportLayerInfo."""
+    trt: Any = importlib.import_module("tensorrt")
+    session = load(path, spec, feeds)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    taken: dict[str, float] = {}
+
+    class Layers(trt.IProfiler):
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            taken[layer_name] = taken.get(layer_name, 0.0) + ms
+
+    session.context.profiler = Layers()
+    for _ in range(runs):
+        session.infer(prepared)
+    rows = [{"name": name, "timeMs": ms, "averageMs": ms / runs} for name, ms in taken.items()]
+    (out / "profile.json").write_text(json.dumps([{"count": runs}, *rows]), "utf-8")
+    inspector = session.engine.create_engine_inspector()
+    (out / "layers.json").write_text(inspector.get_engine_information(trt.LayerInformationFormat.JSON), "utf-8")
+    session.close()
+    return [ProfileFile("profile.json")]
+
+
+ENGINE = FileFormat("tensorrt", "TensorRT engine", (".engine",))  # only its runtime can say what it takes
+BACKEND = Backend(
+    name="tensorrt",
+    package="tensorrt",
+    module="tensorrt",
+    files=(ONNX, ENGINE),
+    devices=devices,
+    load=load,
+    passes={"layers": layers},
+    precisions=("auto", "f32", *FLAGS),
+    options=OPTIONS,
+    requires=("numpy", "cuda-python"),
+    short="trt",
+    lanes=False,  # a context has one place for each input
+)

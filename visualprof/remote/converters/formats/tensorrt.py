@@ -1,0 +1,37 @@
+"""TensorRT's engines."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from visualprof.remote.converters import formats
+from visualprof.remote.converters.formats import Content
+
+
+def read(path: Path) -> Any:
+    """An engine. Raises: ValueError: TensorRT does not load it here."""
+    trt: Any = importlib.import_module("tensorrt")
+    engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(path.read_bytes())
+    if engine is None:
+        raise ValueError("this TensorRT does not load the engine")
+    return engine
+
+
+def check(path: Path) -> None:
+    """Loads it."""
+    read(path)
+
+
+def content(path: Path) -> Content:
+    """Types of its layers, which it tells where it was built to, and the file as it is."""
+    trt: Any = importlib.import_module("tensorrt")
+    told = read(path).create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    layers: list[object] = json.loads(told).get("Layers", [])
+    objects = [cast("dict[str, object]", layer) for layer in layers if isinstance(layer, dict)]
+    kinds = Counter(str(layer["LayerType"]) for layer in objects if "LayerType" in layer)
+    return formats.content([sha256(path.read_bytes()).hexdigest()], kinds)

@@ -1,0 +1,41 @@
+"""A SavedModel as ONNX."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from visualprof.remote.backends.tensorflow import saved_folder
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import onnx, tensorflow
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """By tf2onnx, which numbers open dimensions: a leading one is called batch again."""
+    name, shapes = tensorflow.signature(model)
+    tool: Any = importlib.import_module("tf2onnx.convert")
+    with saved_folder(model) as folder:
+        words = ["--saved-model", folder, "--signature_def", name, "--opset", options["opset"], "--output", str(target)]
+        with patch.object(sys, "argv", ["tf2onnx", *words]):
+            tool.main()
+    made = onnx.read(target)
+    for given in made.graph.input:
+        dims = given.type.tensor_type.shape.dim
+        if given.name in shapes and dims and not dims[0].HasField("dim_value"):
+            dims[0].dim_param = "batch"
+    onnx.write(made, target)
+
+
+CONVERTER = Converter(
+    name="tf2onnx",
+    title="SavedModel to ONNX",
+    takes="tensorflow",
+    makes="onnx",
+    needs={"tf2onnx": "tf2onnx", "tensorflow": "tensorflow-cpu", "onnx": "onnx"},
+    convert=convert,
+    applies=tensorflow.applies,
+    options={"opset": ("17", "18", "15", "13")},
+)

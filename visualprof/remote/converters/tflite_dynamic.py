@@ -1,0 +1,29 @@
+"""A SavedModel for LiteRT with weights in int8; activations are quantised while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import tensorflow, tflite
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Weights of at least 1,024 values; smaller ones stay in f32."""
+
+    def prepare(tf: Any, converter: Any) -> None:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+
+    tflite.write(model, target, prepare)
+
+
+CONVERTER = Converter(
+    name="tflite_dynamic",
+    title="LiteRT, dynamic int8",
+    takes="tensorflow",
+    makes="tflite",
+    needs=tflite.NEEDS,
+    convert=convert,
+    applies=tensorflow.applies,
+)

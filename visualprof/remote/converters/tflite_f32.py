@@ -1,0 +1,24 @@
+"""A SavedModel for LiteRT, as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import tensorflow, tflite
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Fuses operators and folds constants."""
+    tflite.write(model, target, lambda tf, converter: None)
+
+
+CONVERTER = Converter(
+    name="tflite_f32",
+    title="LiteRT",
+    takes="tensorflow",
+    makes="tflite",
+    needs=tflite.NEEDS,
+    convert=convert,
+    applies=tensorflow.applies,
+)

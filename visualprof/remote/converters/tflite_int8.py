@@ -1,0 +1,33 @@
+"""A SavedModel for LiteRT in int8, with ranges that rows of the user's data have shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.converters import Converter, Rows
+from visualprof.remote.converters.formats import tensorflow, tflite
+
+
+def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Inputs and outputs stay in f32, and operators without a form in int8."""
+    assert rows is not None
+    feeds = list(rows.feeds(tensorflow.signature(model)[1]))
+
+    def prepare(tf: Any, converter: Any) -> None:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: iter(feeds)
+
+    tflite.write(model, target, prepare)
+
+
+CONVERTER = Converter(
+    name="tflite_int8",
+    title="LiteRT, static int8",
+    takes="tensorflow",
+    makes="tflite",
+    needs=tflite.NEEDS,
+    convert=convert,
+    applies=tensorflow.applies,
+    calibrates=True,
+)
