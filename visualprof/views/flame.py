@@ -12,12 +12,12 @@ from visualprof.reader.trace import Category, Ints, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.call_paths import Paths, frames, is_place, labels, operators, places, spent
+from visualprof.views.measure.call_paths import BACKWARD, Paths, frames, is_place, labels, operators, places, spent
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_operator, with_inner
 
 MOST = 5000  # frames; on a wide screen one that is left out has no pixel of its own
-BACKWARD, OTHERS = "(backward)", "(others)"
+OTHERS = "(others)"
 Tree = Literal["python", "module", "operator"]
 TREES: dict[Tree, Callable[[Trace], Paths]] = {"python": frames, "module": places, "operator": operators}
 

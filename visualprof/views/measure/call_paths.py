@@ -19,6 +19,7 @@ from visualprof.views.measure.tensor_core import names_with
 
 PLACES = (Category.MODULE, *RANGES)
 FRAMES = (Category.PYTHON, Category.MODULE)
+BACKWARD = "(backward)"  # below a path: of what ran there
 ENGINE = "autograd::engine::evaluate_function"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -282,23 +283,39 @@ def _within(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
     return np.maximum(np.minimum(events.end[rows], high) - np.maximum(events.ts[rows], low), 0), events.step == index
 
 
-def _backward(trace: Trace, tree: Paths, inside: Mask) -> Ints:
-    """Host time of backward operators by the path of their forward; what is inside another counts once."""
+class BackwardTimes(msgspec.Struct, frozen=True):
+    """Backward operators with the engine's work around them, (m,), and the forward of each.
+
+    ns: what is inside another counts there once.
+    """
+
+    rows: Ids
+    forward: Ids
+    ns: Ints
+
+
+def backward_times(trace: Trace) -> BackwardTimes:
+    """Host time of the backward operators whose forward is known."""
     events, forward = trace.events, forward_of(trace)
-    rows = np.flatnonzero((forward[:-1] >= 0) & inside).astype(np.int32)
+    rows = np.flatnonzero(forward[:-1] >= 0).astype(np.int32)
     if not len(rows):
-        return np.zeros(len(tree), np.int64)
+        return BackwardTimes(rows, rows, np.zeros(0, np.int64))
     above = events.parent[rows]
     engine = names_with(trace, events.name[above], lambda name: name.startswith(ENGINE)) & (above >= 0)
-    whole = np.where(engine, above, rows)  # with what the engine does around it
+    whole = np.where(engine, above, rows)
     first = group(whole).first  # the engine's own call may have the number, too
     rows, whole = rows[first], whole[first]
-    marked = np.zeros(len(events), bool)
-    marked[whole] = True
     place = np.full(len(events) + 1, -1)
     place[whole] = np.arange(len(whole))
-    around = place[nearest_ancestor(events.parent, marked, events.parent[whole])]
+    around = place[nearest_ancestor(events.parent, place[:-1] >= 0, events.parent[whole])]
     own = np.maximum(events.dur[whole], 0)
     own = own - np.bincount(around[around >= 0], own[around >= 0], len(own)).astype(np.int64)
-    path = tree.around(trace, forward[rows])
-    return np.bincount(path[path >= 0], np.maximum(own, 0)[path >= 0], len(tree)).astype(np.int64)
+    return BackwardTimes(whole, forward[rows], np.maximum(own, 0))
+
+
+def _backward(trace: Trace, tree: Paths, inside: Mask) -> Ints:
+    """Host time of backward operators by the path of their forward."""
+    back = backward_times(trace)
+    path = tree.around(trace, back.forward)
+    mine = (path >= 0) & inside[back.rows]
+    return np.bincount(path[mine], back.ns[mine], len(tree)).astype(np.int64)
