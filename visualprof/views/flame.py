@@ -31,7 +31,10 @@ class FlameParams(Params):
 
 
 class FlameColumns(Columns):
-    """Frames, each after the one around it. parent: its row, -1 for none. event: the first call, -1 for several."""
+    """Frames, the longest first, so that each follows the one around it; folded ones come last.
+
+    parent: row of the one around, -1 for none. event: the first call, -1 for folded ones.
+    """
 
     name: kinds.Names
     parent: kinds.Identifiers
@@ -123,7 +126,7 @@ def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, i
     """The frames with most time; of the others those under one caller are one frame. How many these are."""
     total, parent = numbers["total_ns"], numbers["parent"]
     place = np.full(len(total) + 1, -1)
-    rows = np.sort(np.argsort(-total, kind="stable")[:MOST])  # what stands around a frame has at least its time
+    rows = np.argsort(-total, kind="stable")[:MOST]  # what stands around a frame has at least its time
     rows = rows[total[rows] > 0]
     place[rows] = np.arange(len(rows))
     small = (total > 0) & (place[:-1] < 0)
@@ -140,4 +143,4 @@ def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, i
     return FlameColumns(name=[*(names[i] for i in shown), *[OTHERS] * len(first)], **columns), int(small.sum())
 
 
-VIEW = View("flame", 24, needs, FlameParams, compute)
+VIEW = View("flame", 35, needs, FlameParams, compute)

@@ -8,7 +8,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
-from visualprof.views.answers import charts, kinds
+from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, at, columns_of
 from visualprof.views.measure.call_paths import Paths, forward_of, is_place, owners, places, spent, texts_of
 from visualprof.views.measure.launch import is_operator
@@ -51,9 +51,9 @@ class Outside(msgspec.Struct):
 
 
 class ModulesAnswer(Table[ModuleColumns]):
-    """Modules. modules: paths that are modules or layers, not ranges only. linked: backward work is known by links."""
+    """Modules. only_ranges: torch was not asked for its modules. linked: the file links forward and backward."""
 
-    modules: kinds.Count
+    only_ranges: bool
     linked: bool
     outside: Outside
 
@@ -95,10 +95,10 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
     )
     outer = operators[by.path < 0]
     outer = outer[nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[outer]) < 0]
-    layers = trace.events.of(Category.MODULE, Category.FORWARD)[tree.first]
+    modules = bool((trace.events.category == Category.MODULE).any())
     return ModulesAnswer(
         columns=_used(columns, (own.calls > 0) | (device + host + backward_device + backward_host > 0)),
-        modules=int(layers.sum()),
+        only_ranges=not modules and trace.meta.framework == "pytorch",
         linked=linked,
         outside=Outside(len(outer), int(trace.events.dur[outer].sum()), own.outside_ns),
     )
@@ -142,15 +142,4 @@ def _flops(trace: Trace, tree: Paths, operators: Ids, path: Ids, mine: Mask) -> 
     return np.where(some > 0, total, np.nan)
 
 
-def make_charts(result: ModulesAnswer, params: Params, top: int) -> dict[str, charts.Option]:
-    """`device`, `host`: share of each module alone, forward and backward, those with time."""
-    out: dict[str, charts.Option] = {}
-    for side in ("device", "host"):
-        parts = (getattr(result.columns, f"{kind}{side}_self_ns") for kind in ("", "backward_"))
-        spent = sum((np.asarray(part) for part in parts if part is not None), np.zeros(len(result), np.int64))
-        if spent.any():
-            out[side] = charts.pie(zip(result.columns.name, spent.tolist(), strict=True), top=top)
-    return out
-
-
-VIEW = View("modules", 23, needs, Params, compute, make_charts)
+VIEW = View("modules", 34, needs, Params, compute)
