@@ -169,14 +169,24 @@ def forward_of(trace: Trace) -> Ids:
     """Of each event: the operator that it is the backward of, -1 for none.
 
     As the file links the two; of files without such links by the number that both have: the last operator with it that
-    began before. (n + 1,), the last one for no event.
+    began before. What the engine does around a backward operator belongs to it. (n + 1,), the last one for no event.
     """
     links, events = trace.links, trace.events
     found = np.full(len(events) + 1, -1, np.int32)
     known = links.kind == LinkKind.FWDBWD
     found[links.dst[known]] = links.src[known]
-    if known.any() or "sequence" not in trace.args:
-        return found
+    if not known.any() and "sequence" in trace.args:
+        _numbered(trace, found)
+    rows = np.flatnonzero(found[:-1] >= 0)
+    around = events.parent[rows]
+    engine = (around >= 0) & names_with(trace, events.name[around], lambda name: name.startswith(ENGINE))
+    found[around[engine]] = found[rows[engine]]
+    return found
+
+
+def _numbered(trace: Trace, found: Ids) -> None:
+    """Sets the forward operators of those with the same number."""
+    events = trace.events
     column = trace.args["sequence"]
     rows = column.events[column.values >= 0]
     rows = rows[np.lexsort((events.ts[rows], trace.arg("sequence", rows)))]
@@ -186,7 +196,6 @@ def forward_of(trace: Trace) -> Ids:
     source, row = rows[place[at]], rows[at]
     same = trace.arg("sequence", source) == trace.arg("sequence", row)
     found[row[same]] = source[same]
-    return found
 
 
 class Owners(msgspec.Struct, frozen=True):
@@ -284,7 +293,7 @@ def _within(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
 
 
 class BackwardTimes(msgspec.Struct, frozen=True):
-    """Backward operators with the engine's work around them, (m,), and the forward of each.
+    """Backward operators and the engine's work around them, (m,), and the forward of each.
 
     ns: what is inside another counts there once.
     """
@@ -298,19 +307,12 @@ def backward_times(trace: Trace) -> BackwardTimes:
     """Host time of the backward operators whose forward is known."""
     events, forward = trace.events, forward_of(trace)
     rows = np.flatnonzero(forward[:-1] >= 0).astype(np.int32)
-    if not len(rows):
-        return BackwardTimes(rows, rows, np.zeros(0, np.int64))
-    above = events.parent[rows]
-    engine = names_with(trace, events.name[above], lambda name: name.startswith(ENGINE)) & (above >= 0)
-    whole = np.where(engine, above, rows)
-    first = group(whole).first  # the engine's own call may have the number, too
-    rows, whole = rows[first], whole[first]
     place = np.full(len(events) + 1, -1)
-    place[whole] = np.arange(len(whole))
-    around = place[nearest_ancestor(events.parent, place[:-1] >= 0, events.parent[whole])]
-    own = np.maximum(events.dur[whole], 0)
+    place[rows] = np.arange(len(rows))
+    around = place[nearest_ancestor(events.parent, place[:-1] >= 0, events.parent[rows])]
+    own = np.maximum(events.dur[rows], 0)
     own = own - np.bincount(around[around >= 0], own[around >= 0], len(own)).astype(np.int64)
-    return BackwardTimes(whole, forward[rows], np.maximum(own, 0))
+    return BackwardTimes(rows, forward[rows], np.maximum(own, 0))
 
 
 def _backward(trace: Trace, tree: Paths, inside: Mask) -> Ints:
