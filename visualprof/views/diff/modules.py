@@ -20,7 +20,7 @@ class _Module:
     inner: dict[str, _Module] = field(default_factory=dict[str, "_Module"])
 
 
-_Pair = tuple["_Module | None", "_Module | None"]
+_Pair = tuple[_Module | None, _Module | None]
 
 
 def match_modules(base: Side, new: Side) -> Matched:

@@ -21,7 +21,7 @@ PLACES = (Category.MODULE, *RANGES)
 FRAMES = (Category.PYTHON, Category.MODULE)
 BACKWARD = "(backward)"  # below a path: of what ran there
 ENGINE = "autograd::engine::evaluate_function"
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDED = re.compile(r"^nn\.Module: | at 0x[0-9a-fA-F]+")  # the mark of a module, and where an object lies
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ def frames(trace: Trace) -> Paths:
     ids: dict[str, int] = {}
     for i, text in enumerate(trace.strings):
         if " at 0x" in text:
-            own[i] = ids.setdefault(_ADDRESS.sub("", text), i)
+            own[i] = ids.setdefault(_ADDED.sub("", text), i)
     return paths(trace, trace.events.of(*FRAMES) & _on_threads(trace), np.array(own, np.int32)[trace.events.name])
 
 
@@ -153,7 +153,7 @@ def _python_sides(trace: Trace) -> Ids:
 def labels(paths: Paths, strings: Sequence[str]) -> list[str]:
     """What is called last on each path: no address, and no mark that tells a module from a function."""
     ids: list[int] = paths.name.tolist()
-    return [_ADDRESS.sub("", str(strings[i])).removeprefix("nn.Module: ") for i in ids]
+    return [_ADDED.sub("", str(strings[i])) for i in ids]
 
 
 def texts_of(paths: Paths, strings: Sequence[str]) -> list[str]:
