@@ -35,6 +35,12 @@ describe("a flame graph", () => {
     expect(base_of(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
   });
 
+  it("looks behind a frame that only one of the two runs calls through", () => {
+    const around = tree_of({ name: ["launch.py(1): run", ...COLUMNS.name], parent: [-1, 0, 1, 1, 2], depth: [0, 1, 2, 2, 3], calls: [1, 1, 2, 1, 4], self_ns: [0, ...COLUMNS.self_ns], total_ns: [10, ...COLUMNS.total_ns], event: [0, 1, 6, 2, 7] });
+    expect(base_of(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
+    expect(base_of(tree, around, 1)).toEqual([10, 6, 3, 2]);
+  });
+
   it("is written for other programs", () => {
     expect(collapsed(tree)).toBe("main 1\nmain;b:x 4\nmain;a 3\nmain;b:x;a 2\n");
     const { shared, profiles } = JSON.parse(speedscope(tree, "run")) as { shared: { frames: { name: string }[] }; profiles: { unit: string; endValue: number; samples: number[][]; weights: number[] }[] };

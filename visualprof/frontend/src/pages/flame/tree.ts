@@ -74,9 +74,21 @@ export function base_of(tree: Tree, base: Tree, scale: number): Base {
       });
       theirs = theirs.filter((other) => !taken.has(other));
     }
+    // What one run calls through one more frame.
+    const [frame, other] = [mine.length === 1 ? mine[0] : undefined, theirs.length === 1 ? theirs[0] : undefined];
+    if (frame !== undefined && theirs.length > 0 && same_inside(tree, frame, base, theirs)) {
+      follow(tree.inner[frame] ?? [], theirs);
+      found[frame] = (tree.inner[frame] ?? []).reduce((sum, one) => sum + (found[one] ?? 0), 0);
+    } else if (other !== undefined && mine.length > 0 && same_inside(base, other, tree, mine)) follow(mine, base.inner[other] ?? []);
   };
   follow(tree.roots, base.roots);
   return found;
+}
+
+/** Does a frame call any of some frames of the other tree? */
+function same_inside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
+  const inside = new Set((tree.inner[frame] ?? []).map((one) => lasting(tree.name[one] ?? "")));
+  return frames.some((one) => inside.has(lasting(other.name[one] ?? "")));
 }
 
 /** Frames of one caller in the order of their first calls; folded ones last. */
