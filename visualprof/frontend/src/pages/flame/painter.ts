@@ -168,6 +168,6 @@ function fitted(pen: CanvasRenderingContext2D, text: string, room: number): stri
     widths.set(text, width);
   }
   if (width <= room) return text;
-  const signs = Math.floor((room / width) * text.length) - 1;
+  const signs = Math.floor(((room - 8) / width) * text.length);
   return signs > 1 ? `${text.slice(0, signs)}…` : "";
 }
