@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks import peers, team
+from benchmarks.comparing import comparing
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
 from benchmarks.harness import harness
@@ -54,6 +55,7 @@ def pages(events: int, dagre_s: float) -> Iterator[Row]:
         yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
     yield from timeline_page(events, chromium)
+    yield from timeline_page(events, chromium, beside=True)
     yield from graph_page(chromium, dagre_s=dagre_s)
 
 
@@ -80,6 +82,7 @@ def main() -> int:
             "startup": lambda: startup(folder),
             "bounds": lambda: bounds(paths["generated"]),
             "levels": lambda: levels(paths["generated"]),
+            "comparing": lambda: comparing(folder, paths["generated"], options.events * 21 // 20),
             "serving": lambda: serving(folder),
             "gigabyte": lambda: bounds(paths["gigabyte"]),
             "huge": lambda: beyond(paths["huge"]) if options.huge else (),

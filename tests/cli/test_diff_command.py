@@ -102,7 +102,8 @@ def test_what_is_no_limit(limit: str) -> None:
         (("before.json", "after.json"), ("--fail-on", "kernel[name~nccl].total>1%"), "neither run has that"),
         (("before.json", "after.json"), ("--view", "layers"), "there is no such view to compare"),
         (("before.json", "after.json"), ("--step", "99"), "there is no step '99'"),
-        (("before.json", "after.json"), ("--view", "graph", "--fail-on", "step.total>1%"), "neither limits"),
+        (("before.json", "after.json"), ("--view", "graph", "--fail-on", "step.total>1%"), "no limits"),
+        (("before.json", "after.json"), ("--step", "1", "--format", "html"), "two profiles as a whole"),
     ],
 )
 def test_a_bad_pair_is_an_error_and_never_a_pass(
@@ -124,6 +125,41 @@ def test_markdown_fits_a_comment_and_nothing_in_a_name_escapes(capfd: pytest.Cap
     row = next(line for line in out.splitlines() if "script" in line)
     assert row.startswith("| `a/b'<script>@everyone�[x](http://y)` | 0 ns | 200.00 us | +200.00 us | – | added | yes |")
     assert len(out) < 65_536  # what GitHub takes
+
+
+def test_a_run_in_markdown_says_what_takes_long_and_what_changed(capfd: pytest.CaptureFixture[str]) -> None:
+    # six steps of 410 us, of them 400 in four kernels; the six operators and launches run in the 10 us before
+    assert main(["report", "after.json", "--format", "markdown", "--compare", "before.json"]) == 0
+    assert capfd.readouterr().out == "report.md: 3 kB\n"
+    text = Path("report.md").read_text()
+    assert text.startswith(
+        "### visualprof\n\nstep 410.00 us (410.00 us to 410.00 us), recorded 2.46 ms  \n`after.json`"
+    )
+    assert "| kernel | 400.00 us | 97.6 % |" in text
+    assert "| `add` | 6 | 900.00 us | 150.00 us |" in text.partition("#### Kernels")[2]
+    assert "| `aten::add` | 6 | 900.00 us |" in text.partition("#### Operators")[2]
+    cpu = SAMPLES / "paddle-cpu"
+    assert main(["report", str(cpu), "--format", "markdown", "-o", "cpu.md"]) == 0
+    assert "| name | calls | host_self |" in Path("cpu.md").read_text()
+    since = text.partition("#### Since the base\n")[2]
+    capfd.readouterr()
+    _, compared, _ = diff(capfd, "--format", "markdown")
+    assert since.strip() == compared.removeprefix("### visualprof\n").strip()
+    assert main(["report", "after.json", "--format", "markdown", "-o", "alone.md"]) == 0
+    assert Path("alone.md").read_text() == text.partition("#### Since the base")[0].rstrip() + "\n\n"
+
+
+def test_a_report_as_pdf_needs_a_browser(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("visualprof.cli.report.page_of", lambda *_, **__: b"<!doctype html>")
+    assert main(["report", "after.json", "--format", "pdf"]) == 2
+    assert "install Chromium or Chrome" in capfd.readouterr().err
+    monkeypatch.setattr("shutil.which", lambda name: sys.executable)  # one that does not know what is asked
+    assert main(["report", "after.json", "--format", "pdf"]) == 2
+    assert "did not print the report: " in capfd.readouterr().err
+    assert [path.name for path in tmp_path.iterdir() if "report" in path.name or "visualprof" in path.name] == []
 
 
 def test_json_is_the_whole_answer(capfd: pytest.CaptureFixture[str]) -> None:

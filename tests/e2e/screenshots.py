@@ -31,7 +31,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "agents": {},
     "run": {"job": "sample"},
 }
-COMPARED = {"run": "pytorch-loader/two-workers", "base": "pytorch-loader/no-workers"}  # on the overview
+COMPARED: dict[str, Any] = {"run": "pytorch-loader/two-workers", "base": "pytorch-loader/no-workers"}  # on the overview
 DRAWN = ("trace", "graph")  # on canvas
 POLLING = ("evaluation", "agents", "run")
 

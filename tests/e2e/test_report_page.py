@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import html
+import os
 import re
 import shutil
 import subprocess
@@ -45,11 +46,35 @@ def opened(browser: Browser) -> Iterator[Opened]:
 
 def made(source: Path, folder: Path, cache: Path) -> Path:
     file = folder / "report.html"
-    command = [sys.executable, "-m", "visualprof", "report", str(source), "-o", str(file)]
-    done = subprocess.run(command, env={"VISUALPROF_CACHE_DIR": str(cache)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r".*report\.html: \d\.\d\d MB\n", done.stdout)
+    assert re.fullmatch(r".*report\.html: [\d,]+ kB\n", printed(cache, "report", source, "-o", file).decode())
     return file
+
+
+def printed(cache: Path, *command: object) -> bytes:
+    """What the program prints."""
+    environment = {**os.environ, "VISUALPROF_CACHE_DIR": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-m", "visualprof", *map(str, command)], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_two_runs_as_a_page_and_as_pdf(tmp_path: Path, cache: Path, opened: Opened) -> None:
+    base, new = (SAMPLES / "pytorch-h200" / name for name in ("transformer.pt.trace.json.gz", "cnn.pt.trace.json.gz"))
+    file = tmp_path / "diff.html"
+    file.write_bytes(printed(cache, "diff", base, new, "--format", "html"))
+    page = opened(file)
+    expect(page.get_by_text("From the base to this run")).to_be_visible()
+    page.goto("about:blank")
+    page.goto(f"{file.as_uri()}#/memory")  # without the names of the two
+    expect(table(page, "Memory: what changed")).to_be_visible()
+    expect(table(page, "Memory: what changed")).to_contain_text("Allocated in a step")
+    pdf = tmp_path / "report.pdf"
+    printed(cache, "report", new, "--compare", base, "--format", "pdf", "-o", pdf)
+    data = pdf.read_bytes()
+    assert data.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b", data)) > 1  # what the page shows first is longer than a sheet
 
 
 def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:

@@ -251,6 +251,23 @@ def test_the_same_event_of_another_run_is_found_by_its_name_and_place(make_site:
     assert beside("7", 0, "thread") == (None, 0)
 
 
+def test_every_event_is_found_again_by_its_place_among_those_of_its_name(make_site: MakeSite) -> None:
+    site = make_site()
+    document = json.loads(stepped(5, [[("a", 4), ("a", 4), ("b", 3)], [("a", 4), ("a", 6)]]))
+    events = document["traceEvents"]
+    events += [{**event, "tid": 8, "args": {"stream": 8}} for event in events if event["tid"] == 7]  # at one instant
+    site.write("run/trace.json", json.dumps(document))
+    meta = body(ask(site, "meta"))
+    kinds = {track["id"]: track["kind"] for track in meta["tracks"]}
+    seen: set[tuple[str, str | None, int]] = set()
+    for row in range(sum(track["events"] for track in meta["tracks"])):
+        event = body(ask(site, "event", event=row, arguments=0))
+        place = {"name": event["name"], "step": event["step"] or "", "nth": event["nth"]}
+        assert body(ask(site, "occurrence", kind=kinds[event["track"]], **place))["place"]["event"] == row
+        seen.add((event["name"], event["step"], event["nth"]))
+    assert {nth for name, step, nth in seen if (name, step) == ("a", "5")} == {0, 1, 2, 3}
+
+
 def test_a_window_counts_what_is_inside(site: Site) -> None:
     window = body(ask(site, "window", start_ns=0, end_ns=10_000))
     rows = dict(zip(window["columns"]["name"], window["columns"]["total_ns"], strict=True))

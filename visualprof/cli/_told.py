@@ -1,20 +1,27 @@
-"""A comparison in words: for a terminal, and as Markdown that fits a comment on a pull request."""
+"""A comparison, or a run, in words: for a terminal, and as Markdown that fits a comment on a pull request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli._terminal import cell, render
 from visualprof.cli.view import width
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Table
+from visualprof.views.measure.steps import PARTS
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
+    from visualprof.views.measure.findings import Finding
+    from visualprof.views.overview import OverviewAnswer
 
 ROWS = 10
 LONGEST = 60  # of a name in Markdown
+TOP = {  # of a run's tables
+    "operator": ("name", "calls", "device_self_ns", "host_self_ns"),
+    "kernel": ("name", "calls", "total_ns", "mean_ns"),
+}
 COLUMNS = {  # of each table
     "parts": ("part", "base_ns", "new_ns", "delta_ns"),
     "rows": ("name", "part", "base_ns", "new_ns", "delta_ns", "delta_ratio", "status", "significant"),
@@ -53,19 +60,73 @@ def table(answer: DiffAnswer) -> str:
 
 def markdown(answer: DiffAnswer, failed: Sequence[str]) -> str:
     """For a comment on a pull request: at most ten rows of each table, names in code."""
+    lines = ["### visualprof\n", *(f"- :x: {_escaped(told)}" for told in failed), "", *_change(answer)]
+    return "\n".join(lines) + "\n"
+
+
+def run_markdown(path: str, overview: OverviewAnswer, tops: Mapping[str, Table[Any]], change: DiffAnswer | None) -> str:
+    """A run: its step and its parts, what is worth changing, what takes longest, and what changed since a base.
+
+    tops: tables by view.
+    """
+    lines = ["### visualprof\n", _headline(path, overview)]
+    lines += [_markdown(_average(overview))] if overview.steps.name else []
+    lines += [_found(overview, finding) for finding in overview.findings]
+    for view, shown in tops.items():
+        filled = [name for name in TOP[view] if any(shown.named().get(name, ()))]  # without a device it took nothing
+        lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, filled))]
+    if change is not None:
+        lines += ["#### Since the base\n", *_change(change)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(path: str, overview: OverviewAnswer) -> str:
+    told, environment = overview.headline, overview.environment
+    devices = dict.fromkeys(device.name for device in overview.devices if device.name)
+    facts = ", ".join(filter(None, [environment.framework, environment.producer, *devices, _steps(environment.steps)]))
+    step = ""
+    if told.step_median_ns is not None:
+        median, least, most = (cell("ns", ns) for ns in (told.step_median_ns, told.step_least_ns, told.step_most_ns))
+        step = f"step {median} ({least} to {most}), "
+    return f"{step}recorded {cell('ns', environment.duration_ns)}  \n{_code(path)}, {_escaped(facts)}\n"
+
+
+def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
+    """The parts of the mean step that it has."""
+    step = overview.average_step
+    parts = {part: getattr(step, f"{part}_ns") for part in PARTS}
+    parts = {part: ns for part, ns in parts.items() if ns}
+    shares = [ns / step.total_ns for ns in parts.values()]
+    columns: dict[str, Column] = {"part": list(parts), "mean_ns": list(parts.values()), "share_ratio": shares}
+    return Table(columns=columns, kinds={"part": "word", "mean_ns": "ns", "share_ratio": "ratio"})
+
+
+def _found(overview: OverviewAnswer, finding: Finding) -> str:
+    gain = finding.gain_ns_per_step
+    parts = [f"up to {cell('ns', gain)} a step" if gain else ""]
+    for name, value in finding.evidence.items():
+        kind = overview.kinds.get(name, "text")
+        parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
+    told = ", ".join(filter(None, parts)).replace("_", " ")
+    return f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(told)}"
+
+
+def _change(answer: DiffAnswer) -> Iterator[str]:
     runs = [f"{side} {_code(run.path)}" for side, run in (("base", answer.base), ("new", answer.new))]
-    blocks = ["### visualprof\n", *(f"- :x: {_escaped(told)}" for told in failed), ""]
-    blocks += [f"{_step(answer) or answer.view}  \n{', '.join(runs)}\n"]
-    blocks += [f"- {_escaped(note)}" for note in _notes(answer.notes)]
-    blocks += [_markdown(shown) for shown in _tables(answer)]
+    yield f"{_step(answer) or answer.view}  \n{', '.join(runs)}\n"
+    yield from (f"- {_escaped(note)}" for note in _notes(answer.notes))
+    yield from map(_markdown, _tables(answer))
     if answer.not_explained_ns and answer.view == "overview":
-        blocks.append(f"Not explained by rows: {_delta('ns', answer.not_explained_ns)}")
-    return "\n".join(blocks) + "\n"
+        yield f"Not explained by rows: {_delta('ns', answer.not_explained_ns)}"
 
 
 def _run(run: DiffRun) -> str:
-    facts = [run.framework, run.version, run.device, f"{run.steps} steps" if run.steps else ""]
+    facts = [run.framework, run.version, run.device, _steps(run.steps)]
     return f"{run.path} ({', '.join(filter(None, facts))})"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' * (count > 1)}" if count else ""
 
 
 def _step(answer: DiffAnswer) -> str:
@@ -91,8 +152,12 @@ def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
     for name, columns in COLUMNS.items():
         shown: Table[Any] | None = getattr(answer, name)
         if shown is not None and len(shown):
-            there = shown.named()
-            yield Table(columns={key: there[key] for key in columns if key in there}, kinds=shown.kinds)
+            yield _columns(shown, columns)
+
+
+def _columns(shown: Table[Any], wanted: Sequence[str]) -> Table[dict[str, Column]]:
+    there = shown.named()
+    return Table(columns={key: there[key] for key in wanted if key in there}, kinds=shown.kinds)
 
 
 def _markdown(shown: Table[dict[str, Column]]) -> str:

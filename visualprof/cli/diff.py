@@ -12,20 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli.view import (
-    answer_of,
-    file_of,
-    files_of,
     model_at,
     parameters,
     print_answer,
     subject_of,
     travel_light,
 )
-from visualprof.errors import BadParameter, MissingData
+from visualprof.errors import BadParameter
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer
-    from visualprof.views.diff.compare import Named
 
 FAILED = 3
 VIEWS = ("overview", "operator", "kernel", "modules", "runtime", "memory", "distributed", "graph", "evaluation")
@@ -41,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--worker", default="", metavar="W", help="of runs with several (default: the first)")
     param = "a parameter: group=shape compares operators by name and input shapes"
     parser.add_argument("--param", action="append", default=[], metavar="K=V", help=param)
-    formats = ["table", "json", "markdown"]
+    formats = ["table", "json", "markdown", "html"]
     parser.add_argument("--format", choices=formats, default="table", help="of the output (default %(default)s)")
     when = f"exit {FAILED} where this is so, repeatable: 'step.total>3%%', 'memory.peak>256MiB'; see docs/diff.md"
     parser.add_argument("--fail-on", action="append", default=[], metavar="EXPR", help=when)
@@ -58,12 +54,21 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter(f"--view {chosen}: there is no such view to compare", f"views: {', '.join(VIEWS)}")
     if chosen == "graph":
         return _models(args)
+    if args.format == "html" and (chosen == "evaluation" or args.step or args.param):
+        raise BadParameter("--format html is of two profiles as a whole", "leave out --step and --param, or use json")
     answers = {chosen: _compared(args, chosen)}
     for limit in limits:
         if limit.view not in answers:
             answers[limit.view] = _compared(args, limit.view)
     found = [limit.judged(answers[limit.view]) for limit in limits]
-    _print(answers[chosen], [told for failed, told in found if failed], args.format)
+    if args.format == "html":
+        from visualprof.cli.report import page_of
+
+        pair = Path(args.new), Path(args.base)
+        sys.stdout.buffer.write(page_of(*pair, worker=args.worker, base_worker=args.worker))
+        sys.stdout.buffer.flush()
+    else:
+        _print(answers[chosen], [told for failed, told in found if failed], args.format)
     for _, told in found:
         print(f"--fail-on {told}", file=sys.stderr)
     return FAILED if any(failed for failed, _ in found) else 0
@@ -80,14 +85,8 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
 
         reports: list[Any] = [subject_of("reports", path) for path in (args.base, args.new)]
         return compare_reports(args.base, reports[0], args.new, reports[1])
+    from visualprof.cli._sides import side_of
     from visualprof.views.diff.compare import compare
-
-    return compare(view, _side(args, args.base, view), _side(args, args.new, view))
-
-
-def _side(args: argparse.Namespace, path: str, view: str) -> Named:
-    from visualprof.reader.source import Source
-    from visualprof.views.diff.compare import Named
     from visualprof.views.diff.side import SIDE
 
     texts = parameters(args.param)
@@ -96,18 +95,14 @@ def _side(args: argparse.Namespace, path: str, view: str) -> Named:
     params = SIDE.parse({"view": view, "step": args.step, **texts})
     if view != "operator":
         params = replace(params, group="name")
-    file = file_of(files_of(path), args.worker, "", path)
-    side: Any = answer_of(SIDE, params, file)
-    if side is None:
-        raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
-    return Named(path, side, Source(file.path).fingerprint())
+    return compare(view, *(side_of(path, args.worker, params) for path in (args.base, args.new)))
 
 
 def _models(args: argparse.Namespace) -> int:
     from visualprof.views.measure.graph_compare import compare
 
-    if args.fail_on or args.format == "markdown":
-        raise BadParameter("--view graph has neither limits nor Markdown", "use --format json")
+    if args.fail_on or args.format in ("markdown", "html"):
+        raise BadParameter("--view graph has no limits, no Markdown and no page", "use --format json")
     args.table = ""
     print_answer(compare(model_at(args.base), model_at(args.new)).differences, args)
     return 0

@@ -1,4 +1,4 @@
-"""Writes a run as one HTML file that opens anywhere: no server, no network."""
+"""Writes a run as one HTML file that opens anywhere: no server, no network. Its gist as Markdown or PDF."""
 
 from __future__ import annotations
 
@@ -6,41 +6,86 @@ import argparse
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from visualprof.cli._paths import require
-from visualprof.errors import BadParameter, NotFound, VisualprofError
+from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.listing import Listing
 
 _PAUSE_S = 0.05
+_SUFFIXES = {"html": ".html", "markdown": ".md", "pdf": ".pdf"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
     parser.add_argument("--compare", default="", metavar="BASE", help="another profile or run: with what changed since")
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default: %(default)s")
+    parser.add_argument("-o", "--output", default="", metavar="FILE", help="default: report.html, .md or .pdf")
+    told = "html (default), markdown, or pdf: its first page, printed by Chromium or Chrome"
+    parser.add_argument("--format", choices=list(_SUFFIXES), default="html", help=told)
     parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
     parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the file and says how large it is."""
-    base = Path(args.compare) if args.compare else None
-    page = page_of(Path(args.path), base, worker=args.worker, span=args.span)
+    output = Path(args.output or f"report{_SUFFIXES[args.format]}")
+    if args.format == "markdown":
+        page = _markdown(args).encode("utf-8", "replace")
+    else:
+        base = Path(args.compare) if args.compare else None
+        page = page_of(Path(args.path), base, worker=args.worker, span=args.span)
     try:
-        Path(args.output).write_bytes(page)
+        if args.format == "pdf":
+            from visualprof.cli._printed import printed
+
+            page = printed(page, output.absolute().parent)
+        output.write_bytes(page)
     except OSError as error:
-        raise BadParameter(f"cannot write {args.output}: {error.strerror}", "name another file: -o FILE") from error
-    print(f"{args.output}: {len(page) / 1e6:.2f} MB")
+        raise BadParameter(f"cannot write {output}: {error.strerror}", "name another file: -o FILE") from error
+    print(f"{output}: {-(-len(page) // 1000):,} kB")
     return 0
 
 
-def page_of(path: Path, base: Path | None = None, *, worker: str = "", span: str = "", newest: bool = False) -> bytes:
+def _markdown(args: argparse.Namespace) -> str:
+    """The run and what changed since the base, with at most ten rows of each table."""
+    from visualprof.cli import _told
+    from visualprof.cli._sides import side_of
+    from visualprof.cli.view import answer_of, file_of, files_of, travel_light
+    from visualprof.views import view
+    from visualprof.views.diff.compare import compare
+    from visualprof.views.diff.side import SideParams
+
+    travel_light()
+    require([args.path, *filter(None, [args.compare])], create=False)
+    file = file_of(files_of(args.path), args.worker, args.span, args.path)
+    answers: dict[str, Any] = {}
+    for name in ("overview", *_told.TOP):
+        chosen = view(name)
+        if (answer := answer_of(chosen, chosen.parse({}), file)) is not None:
+            answers[name] = answer
+    if "overview" not in answers:
+        raise MissingData(f"{file.path.name} has nothing that could be told", "it records no work")
+    change = None
+    if args.compare:
+        sides = side_of(args.compare, "", SideParams()), side_of(args.path, args.worker, SideParams())
+        change = compare("overview", *sides)
+    return _told.run_markdown(args.path, answers.pop("overview"), answers, change)
+
+
+def page_of(
+    path: Path,
+    base: Path | None = None,
+    *,
+    worker: str = "",
+    span: str = "",
+    base_worker: str = "",
+    newest: bool = False,
+) -> bytes:
     """The report of a profile, or of a run's folder: what the page's button saves.
 
     base: what it is compared with. newest: of several runs take that one.
@@ -61,7 +106,8 @@ def page_of(path: Path, base: Path | None = None, *, worker: str = "", span: str
         logdir.rescan()
         listing = logdir.listing()
         query = {"run": _run_at(listing, path, newest), "worker": worker, "span": span}
-        return _asked(logdir, query | ({"base": _run_at(listing, base)} if base else {}))
+        compared = {"base": _run_at(listing, base), "base_worker": base_worker} if base else {}
+        return _asked(logdir, query | compared)
     finally:
         logdir.close()
 

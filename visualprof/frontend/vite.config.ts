@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
+const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
 
 /** Headings of tables of their own: those of the first page's tables come with it. */
 const LATE_COLUMNS = /^in_(?!environment$|steps$|stages$|events$|stage_events$|evidence$|device_steps$|headline$)/;

@@ -10,7 +10,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, at, columns_of
-from visualprof.views.measure.call_paths import Paths, forward_of, is_place, owners, places, spent, texts_of
+from visualprof.views.measure.call_paths import Paths, belongs, forward_of, is_place, places, spent, texts_of
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.memory import changes_of_use
 from visualprof.views.measure.steps import in_step
@@ -69,7 +69,7 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
     inside = in_step(trace, params.step)
     own = spent(trace, tree, params.step)
     operators = np.flatnonzero(is_operator(trace) & inside).astype(np.int32)
-    by = owners(trace, tree, operators)
+    by = belongs(trace, tree, operators)
     mine = (by.path >= 0) & ~by.backward
     counted = np.bincount(by.path[mine], minlength=len(tree))
     times = (own.device, own.host, own.backward_device, own.backward_host, counted)
@@ -123,7 +123,7 @@ def _allocated(trace: Trace, tree: Paths, inside: Mask) -> Ints | None:
     if not len(at):
         return None
     at = at[inside[allocs.event[at]]]
-    by = owners(trace, tree, allocs.event[at])
+    by = belongs(trace, tree, allocs.event[at])
     mine = (by.path >= 0) & ~by.backward
     return tree.total(np.bincount(by.path[mine], allocs.bytes[at[mine]], len(tree)).astype(np.int64))[0]
 

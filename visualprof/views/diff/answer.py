@@ -70,7 +70,10 @@ class DiffRows(Columns, kw_only=True):
 
 
 class DiffSizes(Columns):
-    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak by an operator."""
+    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak, allocated: by an operator.
+
+    allocated: in a step.
+    """
 
     name: kinds.Names
     what: kinds.Words

@@ -20,6 +20,7 @@ from visualprof.views.diff.side import Held, Side
 from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
 from visualprof.views.measure.steps import PARTS
 
+OF_OPERATORS = ("held_at_peak", "allocated")  # where one has none, it has nothing of it
 Status = Literal["added", "removed", "replaced", "changed", "same"]
 
 
@@ -86,17 +87,18 @@ def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
     if base.memory is None and new.memory is None:
         return None
     held = [dict(_sizes(side.memory)) if side.memory else dict[tuple[str, int, str], int]() for side in (base, new)]
+    recorded = base.memory is not None and new.memory is not None
     rows: list[tuple[Any, ...]] = []
     for key in dict.fromkeys((*held[0], *held[1])):
         before, after = held[0].get(key), held[1].get(key)
         what, device, name = key
-        if what != "held_at_peak" and (before is None or after is None):
+        if (before is None or after is None) and (what not in OF_OPERATORS or not recorded):
             rows.append((name, what, device, before, after, None, None, None))  # not recorded is not nothing
             continue
         a, b = before or 0, after or 0
         large = abs(b - a) > LEAST_CHANGE * a
         rows.append((name, what, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
-    rows.sort(key=lambda row: (row[1] == "held_at_peak", -abs(row[5] or 0)))
+    rows.sort(key=lambda row: (row[1] in OF_OPERATORS, -abs(row[5] or 0)))
     return Table(columns=from_rows(DiffSizes, rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -17,12 +17,13 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View, view
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.call_paths import BACKWARD, backward_times, owners, places, texts_of
+from visualprof.views.measure.call_paths import BACKWARD, backward_times, belongs, places, texts_of
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import EVER, covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
+from visualprof.views.measure.memory import owners, owners_of
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names
@@ -160,7 +161,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
         steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
-        memory=_held(trace, params.step) if params.view == "memory" else None,
+        memory=_held(trace, windows, params.step) if params.view == "memory" else None,
     )
 
 
@@ -288,7 +289,7 @@ def _modules(trace: Trace, windows: Windows) -> _Spent:
         at, called = back.rows, called._replace(ns=np.maximum(dur - inner, 0))
         later = np.ones(len(at), bool)
     else:
-        own = owners(trace, tree, np.where(joined.issue >= 0, joined.issue, joined.op))
+        own = belongs(trace, tree, np.where(joined.issue >= 0, joined.issue, joined.op))
         at, by, later, spent = joined.work, own.path, own.backward, events.dur[joined.work]
     known = by >= 0
     ran = _plain(trace, windows, at[known], spent[known], on_device)
@@ -304,8 +305,8 @@ def _nothing(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
 
 
-def _held(trace: Trace, step: str) -> Table[Held] | None:
-    """Peaks of each device, and which operators hold most at the peak of the one with most."""
+def _held(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
+    """Peaks of each device; of the one with most, what operators hold at its peak and allocate in a step."""
     memory = view("memory")
     if not memory.needs(trace):
         return None
@@ -319,7 +320,20 @@ def _held(trace: Trace, step: str) -> Table[Held] | None:
     if answer.peak.operators:  # unset without a curve
         held = answer.peak.operators.columns
         rows += [(n, "held_at_peak", answer.device, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
+    rows += ((name, "allocated", answer.device, size) for name, size in _allocated(trace, windows, answer.device))
     return Table(columns=from_rows(Held, rows))
+
+
+def _allocated(trace: Trace, windows: Windows, device: int) -> Iterator[tuple[str, int]]:
+    """What operators allocate themselves, bytes in the mean step."""
+    allocs = trace.allocs
+    row = owners_of(trace, owners(trace))
+    place = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0) & (row >= 0))
+    place = place[_steps_of(trace, windows, row[place]) >= 0]
+    name = trace.events.name[row[place]]
+    operators = group(name)
+    mean = np.rint(operators.sum(allocs.bytes[place]) / len(windows)).astype(np.int64)
+    return zip(names(trace, name[operators.first]), mean.tolist(), strict=True)
 
 
 def _launched_by(trace: Trace, rows: Ids) -> Rows:

@@ -19,10 +19,11 @@ LEAST_STEPS = 5  # on each side; with fewer nothing can be told
 LEAST_CHANGE = 0.03  # what clocks alone may do between two runs of one program
 LEAST_SHARE = 0.0005  # of the step
 CHANCE = 0.01  # of the step's interval
-FALSE_DISCOVERIES = 0.05  # among the rows that are called changed
+FALSE_DISCOVERIES = 0.02  # among the rows that are called changed
 CLIPPED_AT = 2.5  # standard deviations, as the median deviation tells them
 FEW = 5.0
 MOST_ALIKE = 0.9
+LEAST_FREE = 2.5  # steps of a run that count as independent, however alike: fewer make intervals of no use
 MOST_DETECTABLE = 3.0  # logarithm: what is seen from 20 times on is not seen
 COMMON_ROWS = 40  # the largest, whose median is what all of them share
 FEWEST_COMMON = 8  # with fewer the median may be the very row that changed
@@ -64,12 +65,12 @@ def of_step(base: Floats, new: Floats) -> StepChange | None:
     whole = float((a * a).sum() + (b * b).sum())
     alike = float((a[1:] * a[:-1]).sum() + (b[1:] * b[:-1]).sum()) / whole if whole else 0.0
     alike = min(max(alike + 4 / (len(x) + len(y)), 0.0), MOST_ALIKE)
-    part = (1 - alike) / (1 + alike)
-    of_a, of_b = (float((v * v).sum()) / (len(v) - 1) / (len(v) * part) for v in (a, b))
+    free = [max(len(v) * (1 - alike) / (1 + alike), LEAST_FREE) for v in (a, b)]
+    of_a, of_b = (float((v * v).sum()) / (len(v) - 1) / n for v, n in zip((a, b), free, strict=True))
     change, error = float(y.mean() - x.mean()), sqrt(of_a + of_b)
     freedom = 1.0
     if error:
-        freedom = (of_a + of_b) ** 2 / sum(v * v / max(len(n) * part - 1, 0.5) for v, n in ((of_a, x), (of_b, y)))
+        freedom = (of_a + of_b) ** 2 / (of_a**2 / (free[0] - 1) + of_b**2 / (free[1] - 1))
     half = quantile(round(max(freedom, 1.0), 3), CHANCE) * error
     low, high = np.expm1([change - half, change + half]).tolist()
     sure = low > 0 or high < 0
@@ -103,6 +104,8 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     change = y.mean(axis=1) - x.mean(axis=1)
     dependent = _dependent(x, y)
     (of_x, free_x), (of_y, free_y) = _of_mean(x, dependent), _of_mean(y, dependent)
+    between = _between(change, np.sqrt(of_x + of_y), logs & ~on_device[tested])
+    of_x, of_y = of_x + between / 2, of_y + between / 2
     error = np.sqrt(of_x + of_y)
     squares = of_x**2 / free_x + of_y**2 / free_y
     freedom = np.where(squares > 0, (of_x + of_y) ** 2 / np.where(squares > 0, squares, 1), 1.0)
@@ -143,7 +146,8 @@ def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix, most: float) -> tup
 def _beyond_outliers(x: Matrix, y: Matrix) -> Mask:
     """Do the means differ by more than two errors with all outliers? Else a few steps may make the whole difference."""
     error = np.sqrt(x.var(axis=1) / x.shape[1] + y.var(axis=1) / y.shape[1])
-    return np.abs(y.mean(axis=1) - x.mean(axis=1)) > 2 * error
+    (x_low, x_high), (y_low, y_high) = (np.quantile(values, (0.15, 0.85), axis=1) for values in (x, y))
+    return (np.abs(y.mean(axis=1) - x.mean(axis=1)) > 2 * error) | (x_high < y_low) | (y_high < x_low)
 
 
 def _dependent(x: Matrix, y: Matrix) -> float:
@@ -179,6 +183,17 @@ def _of_mean(values: Matrix, dependent: float) -> tuple[Floats, float]:
     free = max(n / dependent, 1.5)
     seen = 1 - (n / free - 1) / (n - 1)  # of the spread: neighbours that are alike differ less
     return values.var(axis=1, ddof=1) / free / max(seen, 0.2), free - 1
+
+
+def _between(change: Floats, error: Floats, rows: Mask) -> Floats:
+    """What rows of the host differ by from one recording to the next beyond what their steps tell, as a variance.
+
+    Where memory lies and what else runs makes some rows of a whole recording slower: the scatter of all tells how much.
+    """
+    if np.count_nonzero(rows) < FEWEST_COMMON:
+        return np.zeros(len(rows))
+    scatter = 1.4826 * float(np.median(np.abs(change[rows])))
+    return np.where(rows, max(scatter**2 - float(np.median(error[rows])) ** 2, 0.0), 0.0)
 
 
 def _chance(change: float, error: float, freedom: float) -> float:

@@ -205,7 +205,7 @@ class Owners(msgspec.Struct, frozen=True):
     backward: Mask
 
 
-def owners(trace: Trace, tree: Paths, rows: Rows) -> Owners:
+def belongs(trace: Trace, tree: Paths, rows: Rows) -> Owners:
     """Where rows belong: to the innermost call around them, or, inside a backward operator, to that of its forward.
 
     What runs from a queue belongs to the call that put it there.
@@ -234,7 +234,7 @@ def inside_of(trace: Trace, module: str, rows: Ids) -> Mask:
     if module not in names:
         raise BadParameter(f"there is no module {module!r}", "see `visualprof view modules`")
     held = np.array([*(name == module or name.startswith(f"{module}/") for name in names), False])
-    return held[owners(trace, tree, rows).path]
+    return held[belongs(trace, tree, rows).path]
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -265,7 +265,7 @@ def spent(trace: Trace, tree: Paths, step: str = "") -> Spent:
     work = joined.work if not step else joined.work[inside[joined.work]]
     asked = np.where(joined.issue >= 0, joined.issue, joined.op)
     asked = asked if not step else asked[inside[joined.work]]
-    by = owners(trace, tree, asked)
+    by = belongs(trace, tree, asked)
     known = by.path >= 0
 
     def device(mine: Mask) -> Ints:

@@ -5,6 +5,7 @@ import { router } from "../router";
 import { leave } from "../state/address";
 import { language } from "../state/preferences";
 import { Held } from "./held";
+import "./print.css";
 
 declare global {
   var visualprof_report: ArrayBuffer;
@@ -17,7 +18,8 @@ leave("/trace", held.first);
 
 async function begin(): Promise<void> {
   await speak(language.value, true);
-  if (!/^#\/./.test(location.hash)) await router.replace({ path: "/overview", query: held.shown });
+  const asked = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
+  if (!("run" in asked.query)) await router.replace({ path: asked.path, query: { ...held.shown, ...asked.query } });
   await import("../main");
 }
 void begin();
