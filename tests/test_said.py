@@ -21,7 +21,7 @@ PACKAGE = ROOT / "visualprof"
 TABLES = PACKAGE / "frontend" / "src" / "locales" / "said"
 #: Said to agents, to a terminal or to nobody.
 ELSEWHERE = re.compile(
-    r"(reader/native|remote/agent/(link|machine)|remote/queue/store/migrations)/|remote/agent/[a-z_]+\.py"
+    r"(reader/native|remote/agent/(link|machine)|remote/queue/store/migrations)/|remote/agent/[a-z_]+\.py|remote/agent/work/followed\.py"
     r"|accounts/notices/(letters|mail)\.py|server/(serve|remote_service|api/openapi|api/agent_link)\.py"
     r"|views/measure/(collectives|counter_tracks|intervals)\.py|reader/trace/codec\.py"
 )

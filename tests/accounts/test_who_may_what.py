@@ -354,6 +354,35 @@ def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member
     assert forged.status_code == 401
 
 
+def test_a_run_that_an_agent_follows_is_of_its_owner(asked: Asked) -> None:
+    team, (ann, bob) = asked.team, (asked.team.browser(name) for name in ("ann", "bob"))
+    beat = heartbeat(team.site.folder.parent / "far", 0)
+    body = {"folder": "0" * 32, "clock_ns": time.time_ns(), "run": "job", "files": [], "grown": []}
+    text = (team.site.folder.parent / "far" / ".live" / f"{beat.worker}.json").read_text()
+    for browser, place in ((ann, "annes"), (bob, "bobs")):  # the same folder, said by another's machine, is another one
+        (_, token), client = machine(browser, place), team.site.app.test_client()
+        said = {**body, "live": {f"{beat.worker}.json": text}}
+        told = client.post("/api/v1/agent/runs", json=said, headers={"Authorization": f"Bearer {token}"})
+        assert told.status_code == 200, told.get_json()
+    team.site.logdir.rescan()
+    for name, seen in (
+        ("ann", {"annes/job"}),
+        ("bob", {"bobs/job"}),
+        ("eve", set()),
+        ("root", {"annes/job", "bobs/job"}),
+    ):
+        live = team.browser(name).ask("GET", "live").get_json()["runs"]
+        assert {one["run"] for one in live if one["recordable"]} == seen
+        assert team_runs(team.browser(name)) >= seen
+    assert bob.ask("POST", "live/record", json={"run": "annes/job"}).status_code == 404
+    assert ann.ask("POST", "live/record", json={"run": "annes/job"}).status_code == 201
+    assert ann.ask("PUT", "runs/access", json={"run": "annes/job", "visibility": "public"}).status_code == 200
+    assert bob.ask("POST", "live/record", json={"run": "annes/job"}).status_code == 403
+    nobody = team.site.app.test_client().post("/api/v1/agent/runs", json=body)
+    page = ann.ask("POST", "agent/runs", json=body)
+    assert (nobody.status_code, page.status_code) == (401, 403)
+
+
 def test_a_known_file_opens_nothing(asked: Asked) -> None:
     bob, blob = asked.team.browser("bob"), asked.team.blob
     request = {

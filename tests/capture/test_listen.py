@@ -126,6 +126,14 @@ def test_without_an_answer_nobody_records(rank: Asked, tmp_path: Path) -> None:
     assert session.state() is session.State.IDLE
 
 
+def test_a_rank_that_was_faster_and_is_done_has_recorded_with_it(rank: Asked, tmp_path: Path) -> None:
+    rank.consider(wanted(), 8)
+    put(tmp_path / "run", Ack("a1", "done", 7, first=10, file="x.gz"), worker=OTHER)
+    drive(rank, 9, 12)
+    until(lambda: rank.settle() or not rank.written)
+    assert (said(tmp_path).state, said(tmp_path).first) == ("done", 10)
+
+
 def test_nobody_records_where_one_refuses(rank: Asked, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     other(tmp_path, 5, "refused")
@@ -217,12 +225,32 @@ def test_requests_that_make_no_sense_or_are_old_are_said(
     path.write_text("{}")
     until(heard("is no request that can be understood"), each=stepping)
     old = Request("a1", "page", 1, Wish().options, [found.worker], [], [], 0, 1)
-    live.write(path, old)
+    aside = path.with_name("aside")
+    live.write(aside, old)
+    os.utime(aside, (time.time() - 60, time.time() - 60))  # by the clock of the disk
+    aside.replace(path)
     until(heard("a request of page came too late"), each=stepping)
     live.write(path, replace(old, id="a2", workers=["somebody_1"], expires_ns=1 << 62))
     live.write(path, replace(old, id="a3", expires_ns=1 << 62))
     until(lambda: live.answer(tmp_path / "run", replace(old, id="a3"), found.worker), each=stepping)
     assert live.answer(tmp_path / "run", replace(old, id="a2"), found.worker) is None
+
+
+def test_where_it_is_is_said_when_no_step_ends(
+    listening: Callable[[], list[Beat]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(listening, each=stepping)
+    assert listening()[0].at == ""
+    monkeypatch.setattr(live, "SILENT_NS", 5 * 10**8)
+
+    def evaluate() -> Beat:
+        return until(lambda: next((beat for beat in listening() if beat.at), None))
+
+    found = evaluate()
+    assert ", test_listen.py:" in found.at
+    asked = live.ask(tmp_path / "run", Wish(), "command")
+    (turn,) = live.turns(tmp_path / "run", asked, found.t_ns)
+    assert (turn.state, turn.why) == ("hung", f"it is in {found.at}")
 
 
 def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[Beat]], tmp_path: Path) -> None:
@@ -263,6 +291,23 @@ def test_a_log_directory_that_cannot_be_written_is_said_first(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(CaptureError, match="cannot write into"):
         capture.listen(tmp_path / "file")
+
+
+def test_a_folder_that_fails_at_first_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visualprof.capture import beside
+
+    really, failures = os.lstat, [OSError(116, "Stale file handle")] * 2
+
+    def stale(path: Any) -> os.stat_result:
+        if str(path).endswith(live.REQUEST) and failures:
+            raise failures.pop()
+        return really(path)
+
+    monkeypatch.setattr(beside.os, "lstat", stale)
+    listener = capture.listen(tmp_path, run="run", framework="torch", monitor=False)
+    with pytest.warns(CaptureWarning, match="Stale"):
+        until(lambda: live.beats(tmp_path / "run"), each=stepping)
+    listener.stop()
 
 
 def test_a_run_that_cannot_be_written_stops_no_training(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, answer
 from tests.remote.child_runs import megengine_python
+from visualprof.capture import live
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.logdir.layout import place
 from visualprof.reader.trace import Category
@@ -255,3 +258,127 @@ p.files()
     assert {p.name for p in first.parent.iterdir()} == {first.name, second.name, "monitor.jsonl"}
     metas: list[Any] = [read_trace(p).meta for p in (first, second)]
     assert [(m.rank, m.world_size) for m in metas] == [(0, 2), (1, 2)]
+
+
+def test_a_model_of_paddle_is_recorded_by_its_callback(tmp_path: Path) -> None:
+    program = """
+from visualprof.capture.callbacks.paddle import StepProfiler
+class Ones(paddle.io.Dataset):
+    def __len__(self): return 32
+    def __getitem__(self, i): return paddle.ones([16]).numpy(), paddle.ones([4]).numpy()
+model = paddle.Model(net)
+model.prepare(optimizer, paddle.nn.MSELoss())
+recorded = StepProfiler(sys.argv[1], steps=3, monitor=False)
+model.fit(Ones(), epochs=1, batch_size=4, shuffle=False, verbose=0, callbacks=[recorded])
+print(json.dumps([str(path) for path in recorded._profile.files()]))
+"""
+    (path,) = json.loads(ran(paddle_python(), PADDLE + program, tmp_path / "log", cwd=tmp_path))
+    assert steps(Path(path)) == ["2", "3", "4"]
+    trace = read_trace(Path(path))
+    assert calls(trace, "matmul dygraph", Category.OP) + calls(trace, "linear dygraph", Category.OP) >= 6
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_ranks_of_paddle_record_the_same_steps_when_asked(tmp_path: Path) -> None:
+    python, folder = paddle_python(), tmp_path / "log"
+    (tmp_path / "train.py").write_text(f"""
+import time, paddle
+from visualprof import capture
+paddle.distributed.init_parallel_env()
+net, x = paddle.DataParallel(paddle.nn.Linear(16, 4)), paddle.ones([4, 16])
+optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+capture.listen({str(folder)!r}, run="job", monitor=False)
+while True:
+    net(x).sum().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    time.sleep(0.01)
+""")
+    command = [python, "-W", "ignore", "-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
+    command += ["--backend", "gloo", "--log_dir", str(tmp_path / "out"), str(tmp_path / "train.py")]
+    launcher = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
+    try:
+        run = folder / "job"
+        until(lambda: len([beat for beat in live.beats(run) if beat.step > 5]) == 2)
+        asked = live.ask(run, live.Wish(3), "command")
+        until(lambda: live.is_over(run, asked))
+        turns = live.turns(run, asked)
+        assert [turn.state for turn in turns] == ["done", "done"], turns
+        first, second = ({*steps(run / turn.file)} for turn in turns)
+        assert first == second
+        assert len(first) == 3
+    finally:
+        for beat in live.beats(folder / "job"):
+            os.kill(beat.pid, signal.SIGKILL)
+        launcher.kill()
+        launcher.wait()
+
+
+def until(found: Callable[[], object]) -> None:
+    end = time.monotonic() + 90
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+LOOPS = {
+    "lightning": """
+import lightning.pytorch as pl
+from visualprof.capture.callbacks.lightning import StepProfiler
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def training_step(self, batch, _):
+        return self.net(batch[0]).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+recorded = StepProfiler(sys.argv[1], steps=3, monitor=False)
+trainer = pl.Trainer(max_epochs=1, callbacks=[recorded], logger=False, enable_checkpointing=False,
+                     enable_progress_bar=False, enable_model_summary=False, accelerator="cpu")
+trainer.fit(Module(), data)
+""",
+    "transformers": """
+from transformers import Trainer, TrainingArguments
+from visualprof.capture.callbacks.transformers import StepProfiler
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def forward(self, x, labels=None):
+        return {"loss": self.net(x).sum()}
+rows = [{"x": torch.ones(8), "labels": 0} for _ in range(32)]
+recorded = StepProfiler(sys.argv[1], steps=3, monitor=False)
+arguments = TrainingArguments(sys.argv[1] + "-out", per_device_train_batch_size=4, num_train_epochs=1, report_to=[],
+                              save_strategy="no", use_cpu=True, remove_unused_columns=False, disable_tqdm=True)
+Trainer(Model(), arguments, train_dataset=rows, callbacks=[recorded]).train()
+""",
+    "keras": """
+import os
+os.environ["KERAS_BACKEND"] = "torch"
+import keras
+from visualprof.capture.callbacks.keras import StepProfiler
+model = keras.Sequential([keras.layers.Dense(4)])
+model.compile("sgd", "mse")
+recorded = StepProfiler(sys.argv[1], steps=3, monitor=False)
+model.fit(torch.ones(32, 8).numpy(), torch.ones(32, 4).numpy(), batch_size=4, verbose=0, callbacks=[recorded])
+""",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_loops_of_others_are_recorded_by_their_callbacks(tmp_path: Path, loop: str) -> None:
+    python = os.environ.get("VISUALPROF_LOOPS_PYTHON") or sys.executable
+    env = {**os.environ, "KERAS_BACKEND": "torch"}
+    if subprocess.run([python, "-c", f"import torch, {loop}"], env=env, capture_output=True, check=False).returncode:
+        pytest.skip(f"needs {loop}; name a Python that has it in VISUALPROF_LOOPS_PYTHON")
+    program = """
+import sys, torch
+net = torch.nn.Linear(8, 4)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(32, 8)), batch_size=4)
+"""
+    program += LOOPS[loop] + "print(*recorded._profile.files())"
+    path = Path(ran(python, program, tmp_path / "log", cwd=tmp_path))
+    assert steps(path) == ["2", "3", "4"]
+    trace = read_trace(path)
+    assert sum(calls(trace, f"aten::{name}", Category.OP) for name in ("addmm", "linear", "matmul")) >= 3

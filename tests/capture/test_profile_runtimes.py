@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, ROOT
 from visualprof.capture import SYNC, CaptureError, CaptureWarning, profile
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category
@@ -153,3 +155,22 @@ class TestOpenVino:
             compiled([np.ones((1, 3, 16, 16), "float32")])
         with pytest.warns(CaptureWarning, match="no model ran that was compiled with PERF_COUNT"):
             assert p.files() == []
+
+    def test_a_process_that_trains_does_not_pay_for_counters_unless_it_listens_for_them(self, tmp_path: Path) -> None:
+        pytest.importorskip("torch")
+        program = """
+import sys, numpy, openvino, openvino.opset13 as ops
+from visualprof import capture
+x = ops.parameter([1, 3], numpy.float32, name="x")
+model = openvino.Model([ops.relu(x)], [x], "m")
+counts = lambda: print(openvino.Core().compile_model(model, "CPU").get_property("PERF_COUNT"))
+capture.listen(sys.argv[1])
+counts()
+import torch
+counts()
+capture.listen(sys.argv[1], framework="openvino")
+counts()
+"""
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+        assert [word.upper() in ("YES", "TRUE") for word in done.stdout.split()] == [True, False, True]

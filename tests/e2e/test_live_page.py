@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,8 +40,8 @@ class Ranks:
         step = 1234
         while not self._end.wait(0.1):
             step += 1
-            for rank in (0, 1):
-                heartbeat(self.run, rank, ago_s=40.0 if rank in self.silent else 0.0, step=step)
+            for rank in {0, 1} - self.silent:
+                heartbeat(self.run, rank, step=step)
 
 
 @pytest.fixture
@@ -93,6 +95,8 @@ def test_what_is_wrong_is_said_by_rank(serve: Callable[..., Dashboard], visit: V
     page = visit(serve(), "overview", run="job")
     asked = record(page, ranks.run)
     ranks.silent.add(1)
+    time.sleep(0.3)
+    heartbeat(ranks.run, 1, ago_s=40.0)
     strip = page.locator(".strip")
     expect(strip.locator("li.trouble")).to_contain_text("rank 1nothing heard for 4")
     expect(strip.locator(".recording li.silent")).to_contain_text("rank 1")
@@ -197,6 +201,59 @@ def test_two_real_ranks_are_recorded_by_a_click(serve: Callable[..., Dashboard],
         expect(page.locator("[data-place=step_times]")).to_contain_text("median")
         processes[1].kill()
         expect(page.locator(".strip li.trouble")).to_contain_text("ended", timeout=3 * PATIENCE_S * 1000)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+ALONE = """
+import sys, time, torch
+from visualprof import capture
+capture.watch(sys.argv[1], run="job")
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.rand(4, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+    capture.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_of_another_machine_is_recorded_by_a_click(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    visit.tolerate("status of 409")  # as above
+    kept, there = tmp_path / "runs" / ".visualprof", tmp_path / "there"
+    kept.mkdir(parents=True)
+    (kept / "agent-token").write_text("vp_r_of-these-tests")
+    dashboard = serve()
+    agent = [sys.executable, "-m", "visualprof", "agent", "--server", dashboard.url, "--name", "gpu box"]
+    agent += ["--sandbox", "off", "--state", str(tmp_path / "state"), "--watch-runs", str(there)]
+    environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": "vp_r_of-these-tests"}
+    environment["VISUALPROF_RUNTIMES"] = str(tmp_path / "runtimes")
+    commands = agent, [sys.executable, "-c", ALONE, str(there)]
+    processes = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
+    try:
+        page = visit(dashboard, "overview", run="gpu-box/job")
+        strip = page.locator(".strip")
+        expect(strip).to_contain_text("a step", timeout=6 * PATIENCE_S * 1000)
+        page.get_by_role("button", name="Record 5 steps").click()
+        expect(strip).to_contain_text("5 steps were recorded", timeout=3 * PATIENCE_S * 1000)
+        expect(page.locator(".headline")).to_be_visible(timeout=3 * PATIENCE_S * 1000)  # it opened by itself
+        expect(page.locator("[data-place=step_times]")).to_contain_text("median")
+        (here,) = (tmp_path / "runs" / "gpu-box" / "job").glob("*.step*.gz")
+        assert here.read_bytes() == (there / "job" / here.name).read_bytes()
+        processes[0].kill()
+        processes[0].wait()
+        expect(strip).to_contain_text("nothing heard", timeout=3 * PATIENCE_S * 1000)
+        processes[0] = subprocess.Popen(agent, cwd=ROOT, env=environment)
+        processes[1].kill()
+        processes[1].wait()
+        expect(strip).to_contain_text("ended", timeout=3 * PATIENCE_S * 1000)
     finally:
         for process in processes:
             process.kill()

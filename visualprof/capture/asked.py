@@ -45,6 +45,7 @@ class Asked:
         self.ack = Ack("", "", 0)
         self.marks: deque[tuple[int, int]] = deque()
         self.written: deque[tuple[Recording, Ack]] = deque()
+        self._unsaid = False
 
     @property
     def state(self) -> str:
@@ -93,7 +94,8 @@ class Asked:
     def _start_or_wait(self, asked: Request, count: int) -> None:
         """At a start: records, or waits for the next one where somebody is not ready for this one."""
         acks = {name: live.answer(self._place.folder, asked, name) for name in asked.workers}
-        out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL]
+        here = asked.starts[self._turn]  # who has recorded from it already was faster
+        out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL and ack.first != here]
         missing = [name for name, ack in acks.items() if not ack or ack.step > asked.read_by[self._turn]]
         if out:
             self.give_up("late", f"{', '.join(out)} cannot record with it", count)
@@ -145,7 +147,9 @@ class Asked:
         self.settle()
 
     def settle(self) -> None:
-        """Says which files are there; on any thread."""
+        """Says which files are there, and what could not be said before; on any thread."""
+        if self._unsaid:
+            self._say()
         for _ in range(len(self.written)):
             recording, ack = self.written.popleft()
             if recording.wait(0):
@@ -161,7 +165,15 @@ class Asked:
 
     def _answer(self, state: str, why: str = "") -> None:
         self.ack = replace(self.ack, state=state, why=why[:1000], t_ns=time.time_ns())
+        self._say()
+
+    def _say(self) -> None:
+        said = self.ack
         try:
-            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", self.ack)
+            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", said)
         except OSError as error:
-            warn(f"an answer was not written: {error}")
+            if not self._unsaid:
+                self._unsaid = True
+                warn(f"an answer could not be written, and is again: {error}")
+        else:
+            self._unsaid = said is not self.ack

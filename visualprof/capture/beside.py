@@ -1,9 +1,10 @@
-"""The thread beside the one that trains: heartbeat, requests, times of steps, ten times a second."""
+"""The thread beside the one that trains: heartbeat, requests, times of steps, five times a second."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from array import array
@@ -16,11 +17,13 @@ from visualprof.capture import files, live
 from visualprof.capture.asked import Asked, Place
 from visualprof.capture.files import warn
 from visualprof.capture.live import Beat, Request, Wish
+from visualprof.capture.notes import read_now
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
 
 RING = 1 << 16  # ends of steps that the thread beside may be behind
 POLL_S = live.POLL_NS / 1e9
 STOP_S = 5.0
+_LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(__file__)), "<frozen")
 
 
 class Steps:
@@ -87,10 +90,12 @@ class Beside:
         self._steps, self._place, self._asked, self._watcher = steps, place, asked, watcher
         self._path = place.folder / live.FOLDER / f"{place.worker.name}.json"
         self._started = files.started(place.worker.pid)
+        self._trains = 0
         self._seen = 0
         self._last_ns = 0
         self._recent: deque[int] = deque(maxlen=128)
-        self._version = _version(place)  # what was asked before is for others
+        self._request = str(self._path.with_name(live.REQUEST))
+        self._version = _version(self._request)  # what was asked before is for others
         self._last_id = ""
         self._beaten = 0, ""
         self._said: set[str] = set()
@@ -100,6 +105,7 @@ class Beside:
     def start(self) -> None:
         """Begins, on the thread that trains, when a step has ended."""
         self._restart(self._steps.count)
+        self._trains = threading.get_ident()
         self._thread.start()
 
     def stop(self) -> bool:
@@ -120,7 +126,6 @@ class Beside:
     def _look(self, state: str = "") -> None:
         """A round; a folder that cannot be written now is tried again with the next one."""
         try:
-            self._take()
             self._tell_and_hear(state)
         except OSError as error:
             self._say(f"the live state was not written: {error}")
@@ -129,7 +134,12 @@ class Beside:
         self._asked.settle()
         now = time.time_ns()
         said = state or self._asked.state
-        if said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled:
+        due = said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled
+        if (
+            due or self._steps.count - self._seen > RING // 4
+        ):  # each round would cost a training of 1 ms steps 1 us of each
+            self._take()
+        if due:
             self._beaten = now, said
             beat = self._beat(said, now)
             live.write(self._path, beat)
@@ -138,7 +148,7 @@ class Beside:
             if not state:
                 self._ask(beat)
         if not state:
-            self._look_for_request(now)
+            self._look_for_request()
 
     def _restart(self, count: int) -> None:
         self._seen = count
@@ -174,26 +184,30 @@ class Beside:
     def _beat(self, state: str, now: int) -> Beat:
         worker, place, recent = self._place.worker, self._place, sorted(self._recent)
         clock_ns = time.perf_counter_ns()
+        still = clock_ns - self._last_ns > live.SILENT_NS
         return Beat(
             worker=worker.name, rank=worker.rank, world_size=worker.world_size, host=worker.host, pid=worker.pid,
             where=live.where(), started=self._started, framework=place.framework, can=place.can,
             problem=place.problem[:1000], step=self._seen, step_ns=recent[len(recent) // 2] if recent else None,
             fastest_ns=recent[len(recent) // 20] if recent else None, stepped_ns=now - (clock_ns - self._last_ns),
             watches=self._watcher is not None, state=state, t_ns=now, monotonic_ns=clock_ns,
+            at=_function(self._trains) if still else "",
         )  # fmt: skip
 
-    def _look_for_request(self, now: int) -> None:
+    def _look_for_request(self) -> None:
         """Wakes the thread that trains where somebody asks this worker."""
-        version = _version(self._place)
+        version = _version(self._request)
         if version == self._version:
             return
+        asked = read_now(self._path.with_name(live.REQUEST), Request) if version else None  # an error: again
+        asked = asked if asked and live.is_sound(asked) else None
+        age_ns = os.lstat(self._path).st_mtime_ns - version[0] if asked else 0  # by the disk's clock
         self._version = version
-        asked = live.request(self._place.folder)
         if not version or (asked and asked.id == self._last_id):
             return
         if not asked:
             self._say(f"{self._path.with_name(live.REQUEST)} is no request that can be understood")
-        elif asked.expires_ns < now:
+        elif age_ns > asked.expires_ns - asked.t_ns:
             self._say(f"a request of {asked.by} came too late and is not answered")
         elif self._place.worker.name in asked.workers:
             self._last_id, self.incoming = asked.id, asked
@@ -220,10 +234,18 @@ class Beside:
                 warn(text)
 
 
-def _version(place: Place) -> tuple[int, ...]:
+def _function(thread: int) -> str:
+    """The function of the user's code that a thread is in, `evaluate, train.py:42`; "" where it is in none."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    while frame and (frame.f_code.co_filename.startswith(_LIBRARIES) or "-packages" in frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_name}, {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+
+
+def _version(request: str) -> tuple[int, ...]:
     """Differs when the request may differ; empty without one."""
     try:
-        status = os.lstat(place.folder / live.FOLDER / live.REQUEST)
+        status = os.lstat(request)
     except FileNotFoundError:
         return ()
     return status.st_mtime_ns, status.st_ino, status.st_size

@@ -18,9 +18,10 @@ Ended = Callable[[Any], object]
 
 Undo = Callable[[], None]
 _watchers: dict[str, list[Ended]] = {}
+_named: set[str] = set()
 
 
-def watch(framework: str, ended: Ended) -> Undo:
+def watch(framework: str, ended: Ended, named: bool = False) -> Undo:
     """Calls `ended` after each step of an optimizer, or each run of a session, until it is undone.
 
     Of several optimizers the first one counts, until it is gone: two of one training would make two steps of one.
@@ -28,7 +29,10 @@ def watch(framework: str, ended: Ended) -> Undo:
     Args:
         framework: that is imported.
         ended: takes the optimizer or the session.
+        named: somebody said that this framework is what to record.
     """
+    if named:
+        _named.add(framework)
     if framework not in _watchers:
         _watchers[framework] = []
         _HOOKS[framework](functools.partial(_tell, framework))
@@ -107,10 +111,15 @@ def _onnxruntime(ended: Ended) -> None:
 def _openvino(ended: Ended) -> None:
     openvino: Any = importlib.import_module("openvino")
     recorder = importlib.import_module("visualprof.capture.recorders.openvino")
-    openvino.Core.compile_model = recorder.with_counters(openvino.Core.compile_model)
+
+    def wanted() -> bool:  # a script that trains, and runs a model besides, should not pay for its counters
+        return "openvino" in _named or not _TRAINING & sys.modules.keys()
+
+    openvino.Core.compile_model = recorder.with_counters(openvino.Core.compile_model, wanted)
     _after(openvino.CompiledModel, "__call__", ended)
 
 
+_TRAINING = {"torch", "megengine", "paddle"}
 _HOOKS: dict[str, Callable[[Ended], None]] = {
     "torch": _torch, "paddle": _paddle, "megengine": _megengine, "onnxruntime": _onnxruntime, "openvino": _openvino,
 }  # fmt: skip

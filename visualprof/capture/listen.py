@@ -28,6 +28,7 @@ from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
 from visualprof.capture.recorders import INFERENCE, TRAINING, framework_of, recorder_of
 from visualprof.capture.topics import Topics
 
+AGAIN = 100  # steps until a folder that failed is tried again
 _listener: Listener | None = None
 _ends: list[object] = []  # what ends it in a process of multiprocessing
 
@@ -76,6 +77,7 @@ class Listener:
         self._beside: Beside | None = None
         self._acting = threading.Lock()
         self._driver = ""
+        self._failed = False
         self._hooked_ns = 0
         self._undo: list[hooks.Undo] = []
 
@@ -122,7 +124,8 @@ class Listener:
             self._beside.signalled = True
 
     def _imported(self, framework: str) -> None:
-        self._undo.append(hooks.watch(framework, functools.partial(self._hooked, framework)))
+        ended = functools.partial(self._hooked, framework)
+        self._undo.append(hooks.watch(framework, ended, named=framework == self._options.framework))
 
     def _hooked(self, framework: str, subject: Any) -> None:
         """The first one only counts when a second one follows: the script may call `step` itself after it."""
@@ -162,7 +165,7 @@ class Listener:
         if not self._beside:
             self._begin()
         if not self._beside or not self._asked:
-            return count + 1
+            return count + (AGAIN if self._failed else 1)
         self._asked.step(count)
         if self._beside.incoming:
             asked, self._beside.incoming = self._beside.incoming, None
@@ -173,11 +176,17 @@ class Listener:
         """Which worker of which run this is, is known when a step has ended: by then the ranks know each other."""
         try:
             place = _place(self._options, self._driver)
+            asked = Asked(self._options, place)
+            beside = Beside(self._steps, place, asked, self._watcher)
         except CaptureBusy:  # the script records by itself: once that is over
             return
-        self._asked = Asked(self._options, place)
-        self._beside = Beside(self._steps, place, self._asked, self._watcher)
-        self._beside.start()
+        except OSError as error:  # of a folder that is shared it may pass
+            if not self._failed:
+                self._failed = True
+                warn(f"the live state was not written: {error}")
+            return
+        self._asked, self._beside = asked, beside
+        beside.start()
 
 
 def _place(options: Options, driver: str) -> Place:

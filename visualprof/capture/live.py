@@ -27,20 +27,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import secrets
-import stat
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
 
 from visualprof.capture import files
+from visualprof.capture.notes import age_ns, read, read_now, write
 from visualprof.capture.options import CaptureBusy, CaptureError
 
 FOLDER = ".live"
@@ -48,17 +46,14 @@ REQUEST = "request.json"
 SERIES = "visualprof_steps"  # key of the line before a series, with the version of its form, 1
 ASKED, NOTICED, OVER = -1, -2, -3  # marks in it
 MOST_STEPS = 1 << 20
-MOST_BYTES = 1 << 16
 MOST_FILES = 10_000
 MOST_RECORDED = 100  # steps that may be asked for at a time
 SWITCHES = ("memory", "shapes", "stacks")  # what a request may choose
 BEAT_NS = 10**9
-POLL_NS = 10**8
+POLL_NS = 2 * 10**8
 SILENT_NS = 10 * 10**9
 STARTS = 4
 FINAL = frozenset({"done", "late", "refused", "failed", "ended"})
-T = TypeVar("T")
-_HALF = re.compile("[\ud800-\udfff]")  # half a character, as JSON can write it and nothing else
 _PATH = re.compile(r"^\.|[/\\\0]")
 
 
@@ -70,6 +65,7 @@ class Beat:
     ticks. can: of `SWITCHES`. problem: why nothing can be recorded. step: the one that runs, as many as ended.
     step_ns, fastest_ns: of the last 128 the median, and the one that a twentieth is faster than. stepped_ns: epoch
     of the end of the last one. watches: it keeps a series. state: listening, armed, recording, writing or ended.
+    at: in which function of the script its thread is, `evaluate, train.py:42`, once no step has ended for 10 s.
     """
 
     worker: str
@@ -90,6 +86,7 @@ class Beat:
     state: str
     t_ns: int
     monotonic_ns: int
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,15 +167,68 @@ def folders(logdir: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A heartbeat as it was read then. behind_ns: how far the clock of its machine is behind, as far as that shows."""
+
+    beat: Beat
+    then_ns: int
+    behind_ns: int = 0
+
+    def next(self, beat: Beat, now_ns: int) -> _Seen:
+        """One that was read soon after this one and is another was written in between."""
+        behind = self.behind_ns
+        if beat.t_ns > self.beat.t_ns and now_ns - self.then_ns < SILENT_NS:
+            behind = min(now_ns - beat.t_ns, behind or now_ns)
+        return _Seen(beat, now_ns, behind)
+
+    def by_our_clock(self) -> Beat:
+        """Clocks that differ by less than a heartbeat may be late are the same."""
+        beat, behind = self.beat, self.behind_ns
+        if abs(behind) < SILENT_NS / 2:
+            return beat
+        return dataclasses.replace(beat, t_ns=beat.t_ns + behind, stepped_ns=beat.stepped_ns + behind)
+
+
+_seen: dict[Path, dict[str, _Seen]] = {}  # by run
+
+
 def beats(run: Path) -> list[Beat]:
-    """All processes that listened in a run, by rank and name; what is no heartbeat is left out."""
-    if not _is_folder(run / FOLDER):
+    """All processes that listened in a run, by rank and name; what is no heartbeat is left out.
+
+    Their times are by the clock of this machine, as soon as a second look shows that another one's differs. What
+    cannot be read now, as happens where folders are shared, is as it was.
+    """
+    if run.joinpath(FOLDER).is_symlink():
         return []
-    with os.scandir(run / FOLDER) as entries:
-        names = [e.name for e in islice(entries, MOST_FILES) if e.name.endswith(".json")]
-    own = [name for name in names if not name.startswith((".", "ack.")) and name != REQUEST]
-    found = [beat for name in own if (beat := read(run / FOLDER / name, Beat)) and f"{beat.worker}.json" == name]
-    return sorted(found, key=lambda beat: (beat.rank, beat.worker))
+    if len(_seen) > MOST_FILES:
+        _seen.clear()
+    known, now_ns = _seen.get(run, {}), time.time_ns()
+    found: dict[str, _Seen] = {}
+    for name in _names(run / FOLDER, known):
+        try:
+            beat = read_now(run / FOLDER / name, Beat)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            found |= {name: known[name]} if name in known else {}
+            continue
+        if beat and f"{beat.worker}.json" == name:
+            ahead = min(0, now_ns - beat.t_ns)  # nothing was written later than now
+            found[name] = known[name].next(beat, now_ns) if name in known else _Seen(beat, now_ns, ahead)
+    _seen[run] = found
+    return sorted((one.by_our_clock() for one in found.values()), key=lambda beat: (beat.rank, beat.worker))
+
+
+def _names(folder: Path, known: Iterable[str]) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [e.name for e in islice(entries, MOST_FILES) if e.name.endswith(".json")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return list(known)
+    return [name for name in names if not name.startswith((".", "ack.")) and name != REQUEST]
 
 
 def health(beat: Beat, now_ns: int) -> tuple[str, int]:
@@ -186,7 +236,7 @@ def health(beat: Beat, now_ns: int) -> tuple[str, int]:
 
     Returns:
         Its state and 0; ended: it said so, or no such process lives; silent: no heartbeat for 10 s; hung: it lives, but
-        no step ended for 10 s and 20 steps (it may evaluate, or wait for another rank).
+        no step ended for 10 s and 20 steps (it may evaluate, or wait for another rank: `Beat.at`).
     """
     silent = now_ns - beat.t_ns
     still = now_ns - beat.stepped_ns
@@ -237,7 +287,7 @@ def _turn(run: Path, asked: Request, worker: str, beat: Beat | None, now_ns: int
     if state in ("asked", "armed") and now_ns > asked.expires_ns:
         return Turn(worker, "late", _OVERDUE.get(seen, "it did not come to its step in time"), since_ns=since)
     if seen in ("silent", "hung") and state in ("asked", "armed"):
-        return Turn(worker, seen, since_ns=since)
+        return Turn(worker, seen, f"it is in {beat.at}" if beat and beat.at and seen == "hung" else "", since_ns=since)
     return Turn(worker, state)
 
 
@@ -310,6 +360,15 @@ def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int
     return starts, [start - max(1, steps * 4**turn // 4) for turn, start in enumerate(starts)]
 
 
+def renewed(asked: Request, known: Sequence[Beat]) -> Request:
+    """A request that nobody has read yet, with first steps for who reads it only now."""
+    workers = [beat for beat in known if beat.worker in asked.workers]
+    if not asked.starts or not any(beat.fastest_ns for beat in workers):
+        return asked
+    starts, read_by = agreed(workers)
+    return dataclasses.replace(asked, starts=starts, read_by=read_by)
+
+
 def margin(fastest_ns: int) -> int:
     """Steps from a heartbeat to the first one that can be agreed on.
 
@@ -323,7 +382,7 @@ def _alone(run: Path) -> Generator[None]:
     """One asks at a time; what somebody left who died while he asked is no lock after ten seconds."""
     lock = run / FOLDER / ".asking"
     with contextlib.suppress(OSError):
-        if time.time() - lock.lstat().st_mtime > SILENT_NS / 1e9:
+        if lock.exists() and age_ns(lock) > SILENT_NS:
             lock.unlink()
     try:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
@@ -334,59 +393,8 @@ def _alone(run: Path) -> Generator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
-
-
-def write(path: Path, said: Any) -> None:
-    """Writes one of these files beside its place and renames it; links are replaced, not followed."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as out:
-            out.write(json.dumps(dataclasses.asdict(said)).encode())
-        os.replace(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def read(path: Path, kind: type[T]) -> T | None:
-    """One of these files, whoever wrote it; None for what is not there, is too large or is not of this form."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            raw = file.read(MOST_BYTES + 1)
-        said = json.loads(raw) if len(raw) <= MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    return _made(kind, said)
-
-
-def _made(kind: type[T], said: Any) -> T | None:
-    wanted: list[Any] = list(dataclasses.fields(kind))  # pyright: ignore[reportArgumentType]
-    if not isinstance(said, dict) or not all(f.name in said and _FITS[f.type](said[f.name]) for f in wanted):
-        return None
-    return kind(**{f.name: said[f.name] for f in wanted})
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int and -1 <= value < 1 << 63
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= 1000 and not _HALF.search(value)
-
-
-_FITS: dict[Any, Callable[[Any], bool]] = {
-    "int": _is_int,
-    "int | None": lambda v: v is None or _is_int(v),
-    "str": _is_text,
-    "bool": lambda v: isinstance(v, bool),
-    "list[int]": lambda v: isinstance(v, list) and all(map(_is_int, v)),  # pyright: ignore[reportUnknownArgumentType]
-    "list[str]": lambda v: isinstance(v, list) and all(map(_is_text, v)),  # pyright: ignore[reportUnknownArgumentType]
-    "dict[str, bool]": lambda v: isinstance(v, dict) and all(type(b) is bool for b in v.values()),  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-}
+        with contextlib.suppress(OSError):
+            lock.unlink()
 
 
 def _is_folder(path: Path) -> bool:

@@ -102,7 +102,7 @@ class Band:
 def limit_ns(durations: Sequence[int] | deque[int]) -> float:
     """The upper end of the band of these steps."""
     middle = median(durations)
-    deviation = 1.4826 * median(abs(duration - middle) for duration in durations)
+    deviation = 1.4826 * median([abs(duration - middle) for duration in durations])
     return middle + max(6 * deviation, 0.2 * middle)
 
 

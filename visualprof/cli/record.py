@@ -16,10 +16,11 @@ from visualprof.cli._watch import plain
 from visualprof.errors import BadParameter, NotFound
 
 ASK_S = 0.2
+LOOK_S = 2.5
 _ODD = {
     "asked": "has not answered yet",
     "silent": "not heard of for {s} s: it stands still, or its machine cannot be reached",
-    "hung": "no step ended for {s} s: it waits for something, or hangs",
+    "hung": "it evaluates, saves, waits for another rank, or hangs",
     "ended": "the process ended",
 }
 
@@ -58,9 +59,11 @@ def _live(logdir: Path, name: str) -> tuple[Path, list[Beat]]:
         NotFound: none does.
         BadParameter: processes of several runs do.
     """
-    found = {folder: live.beats(folder) for folder in live.folders(logdir) if name in ("", folder.name)}
+    found, alive = _look(logdir, name)
+    if not alive and any(found.values()):  # where clocks differ, only the next heartbeat shows who lives
+        time.sleep(LOOK_S)
+        found, alive = _look(logdir, name)
     now = time.time_ns()
-    alive = [f for f, beats in found.items() if any(live.health(b, now)[0] not in ("ended", "silent") for b in beats)]
     if not alive:
         gone = [f"{b.worker} {_odd(b, now)}" for beats in found.values() for b in beats]
         what = f": {plain('; '.join(gone[:4]))}" if gone else ""
@@ -71,9 +74,23 @@ def _live(logdir: Path, name: str) -> tuple[Path, list[Beat]]:
     return alive[0], found[alive[0]]
 
 
+def _look(logdir: Path, name: str) -> tuple[dict[Path, list[Beat]], list[Path]]:
+    """The runs in which somebody listens or did, and those in which somebody lives."""
+    found = {folder: live.beats(folder) for folder in live.folders(logdir) if name in ("", folder.name)}
+    now = time.time_ns()
+    lives = {f: any(live.health(beat, now)[0] not in ("ended", "silent") for beat in found[f]) for f in found}
+    return found, [folder for folder in found if lives[folder]]
+
+
 def _odd(beat: Beat, now: int) -> str:
     state, since_ns = live.health(beat, now)
+    if state == "hung":
+        return _still(since_ns, f"it is in {beat.at}" if beat.at else "")
     return _ODD.get(state, "it has no rank").format(s=since_ns // 10**9)
+
+
+def _still(since_ns: int, why: str) -> str:
+    return f"no step ended for {since_ns // 10**9} s: {why or _ODD['hung']}"
 
 
 def _absent(beats: list[Beat]) -> set[int]:
@@ -104,5 +121,7 @@ def _wait(folder: Path, asked: Request) -> int:
 def _said(turn: Turn, folder: Path) -> str:
     if turn.state == "done":
         return plain(folder / turn.file)
+    if turn.state == "hung":
+        return plain(_still(turn.since_ns, turn.why))
     why = turn.why or _ODD.get(turn.state, "").format(s=turn.since_ns // 10**9)
     return f"{plain(turn.state)}{f': {plain(why)}' if why else ''}"

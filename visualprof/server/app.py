@@ -15,6 +15,7 @@ from visualprof.reader.logdir.models import ModelReader, open_models
 from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
+from visualprof.server.api.agent_runs import AgentRuns
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
@@ -103,6 +104,7 @@ def create_app(
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),
+        AgentRuns(remote, logdir.roots[0]),
     )
     for resource in resources:
         app.register_blueprint(resource.blueprint())

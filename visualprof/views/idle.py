@@ -18,11 +18,12 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.gaps import CAUSES, Gaps, Lane, gaps, lanes
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.intervals import covered, length, merge, subtract, union
 from visualprof.views.measure.launch import is_device_work, is_operator
+from visualprof.views.measure.own_time import own_time, sum_by_name
 from visualprof.views.measure.steps import Windows, step_windows
-from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.timing import ordered
 
 LONGEST = 200  # gaps that are listed
 KINDS = {
@@ -191,7 +192,7 @@ def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[st
     start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
     before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
     for kind, members in KINDS.items():
-        mine = np.isin(category, members)
+        mine = one_of(category, members)
         spans = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
         spent[f"{kind}_ns"] = length(subtract(spans, before))
         before = merge(before, spans)
@@ -235,32 +236,21 @@ def _host_waits(trace: Trace, own: Gaps) -> tuple[Ints, Ints, Ids]:
 
 def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
     """Own time of what stood on the launching threads within some intervals."""
-    events = trace.events
-    rows, spent, outside = list[Ints](), list[Ints](), 0
-    for members in group(events.track[call]).members() if len(call) else ():
-        track = trace.tracks[int(events.track[call[members[0]]])]
-        spans = union(start[members], end[members])
-        mine = np.arange(track.first, track.first + track.count)
-        own = covered(spans, events.ts[mine], events.end[mine])
-        inner = np.flatnonzero(events.parent[mine] >= 0)
-        inside = np.bincount(events.parent[mine[inner]] - track.first, own[inner], len(mine)).astype(np.int64)
-        roots = mine[events.parent[mine] < 0]
-        outside += length(subtract(spans, union(events.ts[roots], events.end[roots])))
-        self_ns = np.maximum(own - inside, 0)
-        rows.append(mine[self_ns > 0])
-        spent.append(self_ns[self_ns > 0])
-    row, ns = (np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (rows, spent))
-    groups = group(events.name[row], events.category[row])
-    total = np.append(groups.sum(ns), [outside] if outside else [])
+    tracks = trace.events.track[call]
+    found = (
+        [own_time(trace, (int(tracks[of[0]]),), union(start[of], end[of])) for of in group(tracks).members()]
+        if len(call)
+        else []
+    )
+    total, outside = sum_by_name(trace, found), sum(one.outside for one in found)
+    extra = [outside] if outside else []
+    spent = np.append(total.ns, extra)
     columns: dict[str, Column] = {
-        "name": [*names(trace, events.name[row][groups.first]), *([""] if outside else [])],
-        "category": [
-            *(Category(int(c)).name.lower() for c in events.category[row][groups.first]),
-            *([None] if outside else []),
-        ],
-        "self_ns": total,
-        "share": total / max(int(total.sum()), 1),
-        "calls": np.append(groups.count.astype(np.float64), [np.nan] if outside else []),
+        "name": [*total.name, *([""] if outside else [])],
+        "category": [*total.category, *([None] if outside else [])],
+        "self_ns": spent,
+        "share": spent / max(int(spent.sum()), 1),
+        "calls": np.append(total.calls.astype(np.float64), [np.nan] if outside else []),
     }
     return HostColumns(**ordered(columns, "self_ns"))
 

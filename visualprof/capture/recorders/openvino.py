@@ -32,7 +32,7 @@ class Recorder(Shape):
         if isinstance(options.model, _OPENVINO.CompiledModel) and not _counts(options.model):
             raise CaptureError(
                 "the model was compiled without performance counters",
-                f'compile it with {{"{COUNTERS}": True}}, or inside `with profile(...)`',
+                f'compile it with {{"{COUNTERS}": True}}, inside `with profile(...)`, or name framework="openvino"',
             )
         self._named = options.show_operator_name
         self._runs: list[list[Any]] = []
@@ -104,11 +104,12 @@ def _counts(model: Any) -> bool:
     return str(model.get_property(COUNTERS)).upper() in ("YES", "TRUE")
 
 
-def with_counters(compile_model: Callable[..., Any]) -> Callable[..., Any]:
-    """`Core.compile_model` whose models count."""
+def with_counters(compile_model: Callable[..., Any], wanted: Callable[[], bool] = lambda: True) -> Callable[..., Any]:
+    """`Core.compile_model` whose models count where that is wanted when they are compiled."""
 
     def call(core: Any, model: Any, device_name: Any = None, config: Any = None, **keywords: Any) -> Any:
-        return compile_model(core, model, device_name, {COUNTERS: True, **(config or {})}, **keywords)
+        counters = {COUNTERS: True} if wanted() else {}
+        return compile_model(core, model, device_name, {**counters, **(config or {})}, **keywords)
 
     return call
 

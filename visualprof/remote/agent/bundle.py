@@ -44,7 +44,7 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "visualprof/__init__.py", _ROOT.encode())
         remote = files("visualprof.remote")
-        for name in ("__init__.py", "protocol.py", "traced_module.py"):
+        for name in ("__init__.py", "protocol.py", "recordings.py", "traced_module.py"):
             _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())
         for package in packages:
             _add_folder(archive, package.replace(".", "/"), files(package))

@@ -86,10 +86,15 @@ def link(file: Path, target: Path) -> None:
 
 def digest(path: Path) -> str:
     """The sha256 of a file, in hex."""
-    sha256 = hashlib.sha256()
     with open_plain(path) as file:
-        while block := file.read(BLOCK):
-            sha256.update(block)
+        return digest_of(file)
+
+
+def digest_of(file: BinaryIO) -> str:
+    """The sha256 of what follows in a file, in hex."""
+    sha256 = hashlib.sha256()
+    while block := file.read(BLOCK):
+        sha256.update(block)
     return sha256.hexdigest()
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from visualprof.remote.agent.machine.probe import Interpreter
 
 TOKEN = "VISUALPROF_AGENT_TOKEN"
+WATCH = "VISUALPROF_WATCH_RUNS"
 GIB = 1 << 30
 MOST_PRICE = 1e9
 
@@ -49,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sandbox = "bubblewrap around models (%(default)s)"
     parser.add_argument("--sandbox", choices=("auto", "off", "require"), default="auto", help=sandbox)
     parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="of a task (90 %% of the machine's)")
+    watch = "log directory of this machine: runs that are live in it show in the dashboard, and can be recorded there"
+    parser.add_argument("--watch-runs", default=os.environ.get(WATCH), metavar="DIR", help=f"{watch} ({WATCH})")
     parser.add_argument("--once", action="store_true", help="end after one task")
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
@@ -113,6 +116,7 @@ def _serve(args: argparse.Namespace) -> int:
         memory_bytes=round(args.memory * GIB),
         once=args.once,
         exit_with_parent=args.exit_with_parent,
+        watch_runs=Path(args.watch_runs).expanduser().absolute() if args.watch_runs else None,
     )
     if not settings.token:
         raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from visualprof.remote.agent.faults import AgentError, StopRequested
@@ -20,6 +21,7 @@ from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
+from visualprof.remote.agent.work.followed import Followed
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask, work_folder
 from visualprof.remote.protocol import Intervals, Lease, build
 
@@ -27,6 +29,7 @@ BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
 BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel does not wait long
 BEAT_GAP_S = 1.0
 LOOK_S = 2.0
+FOLLOW_S, FOLLOW_AGAIN_S = 1.0, 5.0
 PARENT_S = 0.5
 ANSWER_S = 15.0  # beyond what a poll waits
 LEAVE_S = 15.0
@@ -70,7 +73,7 @@ class AgentDaemon:
         )
         if self._registration.join(self._context.machine.capabilities):
             self._recover(entries)
-            for loop in (self._beats, self._leases, self._looks):
+            for loop in (self._beats, self._leases, self._looks, *self._follows()):
                 threading.Thread(target=self._guarded, args=(loop,), daemon=True).start()
             self._wait()
         if self._fatal:
@@ -156,6 +159,29 @@ class AgentDaemon:
                 if task.lease.task in answer.get(key, ()):
                     task.end(why)
         registration.intervals = build(Intervals, answer.get("intervals", {}))
+
+    # --- runs of others ---
+
+    def _follows(self) -> list[Callable[[], None]]:
+        """Tells of the runs of a folder, and sends their recordings: neither waits for the other."""
+        if not self._settings.watch_runs:
+            return []
+        followed = Followed(self._settings.watch_runs, self._registration, self._say, self._over)
+        return [partial(self._repeats, followed.round), partial(self._repeats, followed.send)]
+
+    def _repeats(self, turn: Callable[[], None]) -> None:
+        while not self._over.is_set():
+            began, pause = time.monotonic(), FOLLOW_S
+            try:
+                turn()
+                self._registration.reached()
+            except Unreachable as error:
+                self._registration.unreachable(error)
+                pause = max(FOLLOW_AGAIN_S, error.retry_after_s)
+            except Answered as error:
+                self._registration.refused(error, self._context.machine.capabilities)
+                pause = FOLLOW_AGAIN_S
+            self._over.wait(max(pause, time.monotonic() - began))
 
     # --- tasks ---
 

@@ -41,7 +41,8 @@ class Settings:
     """The command line, and what a test replaces.
 
     price_per_hour: of this machine, None unknown. memory_bytes: of a task, 0 most of the machine's. once: end after
-    one task. code: the child's archive. nvml: makes the readings of the GPUs. look: finds out what the machine has.
+    one task. watch_runs: folder of runs that are followed. code: the child's archive. nvml: makes the readings of the
+    GPUs. look: finds out what the machine has.
     """
 
     server: str
@@ -56,6 +57,7 @@ class Settings:
     memory_bytes: int = 0
     once: bool = False
     exit_with_parent: bool = False
+    watch_runs: Path | None = None
     code: Callable[[], bytes] = bundle.child_archive
     nvml: Callable[[], Nvml] = Nvml
     look: Callable[[list[Interpreter], list[str], int, Nvml, Say], Machine] = probe_all

@@ -118,13 +118,12 @@ class AgentLink(Resource):
         return made
 
     def _admit(self) -> None:
-        if any(name in request.headers for name in _BROWSER) or request.cookies:
-            raise Forbidden("this address is for agents", "a browser uses the Run page")
+        refuse_browsers()
         self._remote.refuse_read_only()
         if request.path.endswith("/register"):
             g.local = _registers(self._remote, self._machines is not None)
         else:
-            g.sender = _sender(self._remote)
+            g.sender = sender_of(self._remote)
 
     @change("POST", "/agent/register", needs="agent")
     def register(self, body: RegistrationBody) -> Registered:
@@ -165,7 +164,7 @@ class AgentLink(Resource):
     @change("POST", "/agent/heartbeat", needs="agent")
     def heartbeat(self, body: Heartbeat) -> Beaten:
         """Keep leases alive, and hear of those that are over."""
-        agent, queue = _sending()
+        agent, queue = sending()
         queue.agents.seen(agent, body.capabilities, body.clock_ns)
         cancel, stale = queue.leases.beat(agent, body.tasks)
         return Beaten(cancel, stale, self._remote.intervals)
@@ -173,7 +172,7 @@ class AgentLink(Resource):
     @change("POST", "/agent/lease", needs="agent")
     def lease(self, body: Wish) -> Lease | Response:
         """Ask for a task, and wait for one."""
-        agent, queue = _sending()
+        agent, queue = sending()
         queue.agents.seen(agent)
         wait_s = min(body.wait_s, self._remote.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
@@ -183,14 +182,14 @@ class AgentLink(Resource):
     @change("POST", "/agent/tasks/<task>/log", needs="agent")
     def log(self, task: str, query: LogQuery) -> Size:
         """Append to a task's log."""
-        agent, queue = _sending()
+        agent, queue = sending()
         held = queue.leases.holder(agent, task, query.lease)
         return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
 
     @change("POST", "/agent/tasks/<task>/points", needs="agent")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """Report a point."""
-        agent, queue = _sending()
+        agent, queue = sending()
         text = read(MAX_POINT)
         try:
             batch = batch_of(text)
@@ -203,13 +202,13 @@ class AgentLink(Resource):
     @change("POST", "/agent/tasks/<task>/files", needs="agent")
     def files(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """What a task needs, with new addresses."""
-        agent, queue = _sending()
+        agent, queue = sending()
         return {"files": queue.leases.files(queue.leases.holder(agent, task, query.lease))}
 
     @change("POST", "/agent/tasks/<task>/uploads", needs="agent")
     def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
         """Announce files of the result; answers where they go."""
-        agent, queue = _sending()
+        agent, queue = sending()
         return {"files": queue.results.announce(queue.leases.holder(agent, task, query.lease), body.files)}
 
     @change("POST", "/agent/tasks/<task>/finish", needs="agent")
@@ -217,7 +216,7 @@ class AgentLink(Resource):
         """Report how a task ended."""
         if body.state not in ("succeeded", "failed", "cancelled"):
             raise BadParameter(f"a task does not end in state {body.state}")
-        agent, queue = _sending()
+        agent, queue = sending()
         queue.finisher.finish(agent, task, query.lease, body)
         return {}
 
@@ -256,6 +255,15 @@ class AgentFiles(Resource):
         return Size(queue.store.append(key, _start(limit), request.stream.read, limit))
 
 
+def refuse_browsers() -> None:
+    """Before an agent's request.
+
+    Raises: Forbidden.
+    """
+    if any(name in request.headers for name in _BROWSER) or request.cookies:
+        raise Forbidden("this address is for agents", "a browser uses the Run page")
+
+
 def refuse_agents() -> None:
     """Before a browser's request: a token of an agent opens nothing there.
 
@@ -286,7 +294,7 @@ def _registers(remote: Remote, accounts: bool) -> bool | None:
     return None
 
 
-def _sender(remote: Remote) -> tuple[Agent, Queue]:
+def sender_of(remote: Remote) -> tuple[Agent, Queue]:
     """The agent that sends, and the queue.
 
     Raises: Untrusted.
@@ -297,7 +305,8 @@ def _sender(remote: Remote) -> tuple[Agent, Queue]:
     return queue.agents.trusted(token), queue
 
 
-def _sending() -> tuple[Agent, Queue]:
+def sending() -> tuple[Agent, Queue]:
+    """Who sends the request, once it is admitted."""
     return g.sender
 
 

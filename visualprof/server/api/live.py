@@ -41,7 +41,8 @@ class LiveProcess(msgspec.Struct):
     """A process that listens. step: the one that runs. step_ns: median of the last steps, null before the first.
 
     state: silent: nothing was heard of it for a while; hung: it lives, but ends no step. since_ns: for how long it is
-    so. problem: why nothing of it can be recorded. watches: it keeps the times of its steps.
+    so. problem: why nothing of it can be recorded. watches: it keeps the times of its steps. at: in which function of
+    its script it is, where no step has ended for a while.
     """
 
     worker: str
@@ -57,6 +58,7 @@ class LiveProcess(msgspec.Struct):
     seen_ns: int
     watches: bool
     problem: str | None
+    at: str | None
 
 
 class LiveTurn(msgspec.Struct):
@@ -251,6 +253,7 @@ def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
         seen_ns=beat.t_ns,
         watches=beat.watches,
         problem=beat.problem or None,
+        at=beat.at or None,
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Trace
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.launch import calls
 
 Cause = Literal["host_wait", "kernel_wait", "dependency", "other", "unknown"]
@@ -57,9 +57,7 @@ class Gaps(msgspec.Struct, frozen=True):
 
     def spans(self, *causes: Cause) -> Ints:
         """Those of some causes, (m, 2) ns; all without any."""
-        chosen = (
-            np.isin(self.cause, [CAUSES.index(one) for one in causes]) if causes else np.ones(len(self.start), bool)
-        )
+        chosen = one_of(self.cause, [CAUSES.index(one) for one in causes]) if causes else np.ones(len(self.start), bool)
         return np.stack((self.start, self.end), axis=1)[chosen]
 
 

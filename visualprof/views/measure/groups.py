@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -105,3 +106,11 @@ def _from_zero(key: Rows | Mask) -> tuple[Ints, int]:
         return of, len(values)
     at = (key - key.dtype.type(low)).astype(np.int64)  # in their own type: addresses take all of 64 bits
     return at, high - low + 1
+
+
+def one_of(key: Rows, wanted: Sequence[int] | Rows) -> Mask:
+    """Of each key (n,) of at least -1: is it one of some others? `np.isin` loads masked arrays, 9 ms, and sorts."""
+    chosen = np.asarray(wanted, np.int64)
+    table = np.zeros(int(max(key.max(initial=0), chosen.max(initial=0))) + 2, bool)  # the last one is that of -1
+    table[chosen] = True
+    return table[key]

@@ -28,6 +28,7 @@ export type ModulesAnswer = Schemas["ModulesAnswer"];
 export type FlameAnswer = Schemas["FlameAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
+export type WhatIfAnswer = Schemas["WhatIfAnswer"];
 export type MemoryAnswer = Schemas["MemoryAnswer"];
 export type MemoryDevice = Schemas["MemoryDevice"];
 export type MemoryPeak = Schemas["MemoryPeak"];

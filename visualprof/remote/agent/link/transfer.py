@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from visualprof.remote.agent.child_files import BLOCK, digest, is_plain, listed, open_plain
 from visualprof.remote.agent.faults import LeaseLost, StopRequested
@@ -34,6 +34,10 @@ class ResultFile:
     path: Path
     size_bytes: int
     sha256: str
+
+    def open(self) -> BinaryIO:
+        """Its bytes. Raises: OSError: it is gone, or a link now."""
+        return open_plain(self.path)
 
 
 def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threading.Event) -> None:
@@ -98,22 +102,28 @@ def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading
 
     Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
     """
-
-    def once() -> None:
-        files = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in result]
-        whole = False
-        while not whole:
-            answer = client.post(lease.path("uploads"), {"files": files})
-            wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
-            named = [file for file in result if file.name in wanted]
-            whole = all(_send_rest(client, file, wanted[file.name], stop) for file in named)
-
     try:
-        retried(once, stop)
+        retried(lambda: send_all(client, lease.path("uploads"), result, stop, {}), stop)
     except Answered as error:
         raise _upload_failure(error) from None
     except (KeyError, TypeError):
         raise TaskFailure("upload_failed", "the server's answer about the uploads was not understood") from None
+
+
+def send_all(
+    client: Client, path: str, files: Sequence[ResultFile], stop: threading.Event, body: dict[str, Any]
+) -> None:
+    """Announces files there and sends what the server does not have of them. body: what is announced besides.
+
+    Raises: Answered, Unreachable, StopRequested, OSError. TaskFailure: the answer has no sense.
+    """
+    announced = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in files]
+    whole = False
+    while not whole:
+        answer = client.post(path, {**body, "files": announced})
+        wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
+        named = [file for file in files if file.name in wanted]
+        whole = all(_send_rest(client, file, wanted[file.name], stop) for file in named)
 
 
 def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: threading.Event) -> bool:
@@ -127,7 +137,7 @@ def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: t
     for start, end, url, headers in parts:
         headers |= {"Content-Type": "application/octet-stream"}
         try:
-            client.put(url, _blocks(file.path, start, end, stop), end - start, headers)
+            client.put(url, _blocks(file, start, end, stop), end - start, headers)
         except Answered as error:
             if error.status == 403 or (error.status == 409 and "size" in error.body):
                 raise Unreachable(str(error)) from None
@@ -149,11 +159,11 @@ def _parts(file: ResultFile, wanted: dict[str, Any]) -> list[tuple[int, int, str
     return [(start, end, url, {"Content-Range": f"bytes {start}-{end - 1}/{size}"}) for start, end in pieces]
 
 
-def _blocks(path: Path, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:
+def _blocks(file: ResultFile, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:
     """The bytes from `start` to `end` of a file, never more, even when it grows."""
-    with open_plain(path) as file:
-        file.seek(start)
-        while start < end and (block := file.read(min(BLOCK, end - start))):
+    with file.open() as source:
+        source.seek(start)
+        while start < end and (block := source.read(min(BLOCK, end - start))):
             if stop.is_set():
                 raise StopRequested
             start += len(block)

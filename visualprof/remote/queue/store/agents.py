@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
-from visualprof.remote.queue.store.tables import agents, bookings, grants, tasks
+from visualprof.remote.queue.store.tables import agents, bookings, grants, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
 
 TOKEN = "vp_a_"
@@ -111,6 +111,15 @@ class Agents:
             told = values if join else {**values, "public": public}
             connection.execute(update(agents).where(agents.c.id == earlier.id).values(told))
             return known
+
+    def give(self, agent: Agent, folder: str) -> None:
+        """A new folder of the log directory is of a machine's owner, where it has one, and as public as the machine."""
+        values = {"owner": agent.owner, "visibility": "public" if agent.public else "private", "project": None}
+        with self._database.write() as connection:
+            connection.execute(delete(runs).where(runs.c.folder == folder))  # of one that was there before
+            if agent.owner is not None:
+                values |= {"folder": folder, "revision": changed(connection, "runs")}
+                connection.execute(insert(runs).values(values))
 
     def known(self, known: tuple[str, str]) -> bool:
         """Are these the id and the token of an agent?"""

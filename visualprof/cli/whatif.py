@@ -1,0 +1,29 @@
+"""Replays the steps of a profile with something that takes another time: what would a change bring?"""
+
+from __future__ import annotations
+
+import argparse
+
+from visualprof.cli import view
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
+    parser.add_argument(
+        "--change",
+        action="append",
+        required=True,
+        metavar="EXPR",
+        help="repeatable: kernel[name~gemm]*0.5, operator[aten::cat]*0.3, collective*0.5, gpu*0.6, dataloader=0, "
+        "launch=0, sync=remove, copies=async",
+    )
+    parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
+    parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
+    view.add_output_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the forecast."""
+    args.view, args.param = "whatif", [f"change={';'.join(args.change)}"]
+    return view.run(args)

@@ -1,0 +1,338 @@
+"""Runs of other machines, which an agent tells of: folders of the log directory that follow those there.
+
+`<log directory>/<machine>/<run>/` has what the agent sent of its folder: `.live`, series, recordings. So the page,
+`visualprof record` and the views know nothing of machines. What is asked here for such a run is handed to its agent.
+`<machine>/.agent` says whose it is, and which runs were made there: one that somebody removed is not made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import re
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.capture import live, notes
+from visualprof.errors import NotFound
+from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
+from visualprof.remote.queue.check.names import check_name
+from visualprof.remote.queue.refusals import Conflict, Oversize, Unfit, disk
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.tasks.told import Announced
+from visualprof.remote.recordings import (
+    GROWING,
+    MOST_BYTES,
+    MOST_FILE,
+    MOST_FILES,
+    MOST_GROWN,
+    MOST_HEAD,
+    MOST_SAID,
+    MOST_SIZE,
+    RECORDING,
+)  # fmt: skip
+from visualprof.server.remote_service import Queue
+
+OWN = ".agent"
+MOST_RUNS = 10_000  # of a machine
+SKEW_NS = 2 * 10**9  # clocks that differ less are taken for the same
+_SAID = re.compile(r"(ack\.)?[0-9A-Za-z_-]{1,150}\.json")
+T = TypeVar("T", live.Beat, live.Request, live.Ack)
+
+
+class OfRun(msgspec.Struct):
+    """Which run an agent speaks of. folder: by which it calls the one that it follows; clock_ns: of its machine."""
+
+    folder: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    clock_ns: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    run: Annotated[str, Meta(min_length=1, max_length=400)]
+
+
+class Kept(msgspec.Struct):
+    """A recording that is there."""
+
+    name: str
+    size_bytes: int
+
+
+class Grown(msgspec.Struct):
+    """A growing file. head: its first line, which tells it from another of its name; data: from `offset` on."""
+
+    name: str
+    size_bytes: int
+    offset: Annotated[int, Meta(ge=0)]
+    head: Annotated[bytes, Meta(max_length=MOST_HEAD)]
+    data: Annotated[bytes, Meta(max_length=MOST_GROWN)]
+
+
+class SaidOfRun(OfRun, kw_only=True):
+    """What is new in a run. live: the files of its `.live`, by name."""
+
+    live: dict[str, Annotated[str, Meta(max_length=MOST_SAID)]]
+    files: Annotated[list[Kept], Meta(max_length=MOST_FILES)]
+    grown: Annotated[list[Grown], Meta(max_length=MOST_FILES)]
+
+
+class AskedOfRun(msgspec.Struct):
+    """What an agent is to do. want: recordings to be sent; have: bytes of growing files; request: for its `.live`."""
+
+    want: list[str]
+    have: dict[str, int]
+    request: str | None = None
+
+
+class AnnouncedFiles(OfRun, kw_only=True):
+    """Recordings that are going to be sent."""
+
+    files: Annotated[list[Announced], Meta(max_length=MOST_FILES)]
+
+
+class ArrivedFile(OfRun, kw_only=True):
+    """A recording that was sent."""
+
+    file: Announced
+    modified_ns: Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class _Marker(msgspec.Struct):
+    folder: str
+    owner: str | None
+    runs: list[str]
+
+
+class Followed:
+    """The runs of other machines in the first log directory."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._places: dict[tuple[str, str | None], Path] = {}
+
+    def hear(self, agent: Agent, queue: Queue, said: SaidOfRun) -> AskedOfRun:
+        """Takes what is new in a run; what its agent is to do now.
+
+        Raises: Unfit: a name is none. DiskFull. Conflict.
+        """
+        with disk(str(self._root.path)):
+            run = self._run(agent, queue, said)
+            if run is None:
+                return AskedOfRun([], {grown.name: grown.size_bytes for grown in said.grown})
+            here = run / LIVE
+            here.mkdir(exist_ok=True)
+            self._refuse_links(here)
+            ahead = said.clock_ns - time.time_ns()
+            ahead = ahead if abs(ahead) > SKEW_NS else 0
+            listed = {file.name: file.size_bytes for file in said.files if RECORDING.fullmatch(file.name)}
+            want = [name for name, size in listed.items() if size <= MOST_FILE and _size(run / name) != size]
+            for name, text in said.live.items():
+                _take(run, name, text, -ahead, want)
+            have = {grown.name: _grow(run / grown.name, grown) for grown in said.grown if GROWING.fullmatch(grown.name)}
+            _trim(run, listed)
+            asked = _handed(run, notes.made(said.live.get(live.REQUEST, ""), live.Request), ahead)
+        return AskedOfRun(want, have, asked)
+
+    def announce(self, agent: Agent, queue: Queue, body: AnnouncedFiles) -> list[dict[str, Any]]:
+        """Where recordings go that are not there.
+
+        Raises: Unfit, Oversize, DiskFull, OverQuota. NotFound: the run was removed.
+        """
+        run = self._there(agent, queue, body)
+        for file in body.files:
+            _check(file)
+        missing = [file for file in body.files if _size(run / file.name) != file.size_bytes]
+        made: list[dict[str, Any]] = []
+        for file in missing:
+            arrival, new = queue.arrivals.announce(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
+            way = queue.store.announce(arrival.key, file.size_bytes, new)
+            made.append({"name": file.name, "url": way.url, "have": way.have, "parts": way.parts})
+        return made
+
+    def finish(self, agent: Agent, queue: Queue, body: ArrivedFile) -> None:
+        """Verifies a recording that was sent, and puts it into its run.
+
+        Raises: Unfit: it is not there, or differs. NotFound: the run was removed. DiskFull.
+        """
+        run, file = self._there(agent, queue, body), body.file
+        _check(file)
+        if _size(run / file.name) == file.size_bytes:
+            return
+        arrival, _ = queue.arrivals.announce(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
+        if (size := queue.store.arrived(arrival.key, file.size_bytes)) < file.size_bytes:
+            raise Unfit(f"{file.name} has {size} of {file.size_bytes} bytes", "upload the rest")
+        part = run / f".{uuid.uuid4().hex}.part"
+        with disk(str(self._root.path)):
+            try:
+                right = queue.store.bring(arrival.key, file.size_bytes, part) == file.sha256
+                if right:
+                    os.utime(part, ns=(body.modified_ns, body.modified_ns))
+                    part.replace(run / file.name)
+            finally:
+                part.unlink(missing_ok=True)
+        queue.store.delete(f"incoming/{arrival.id}")
+        queue.arrivals.end(arrival.id)
+        if not right:
+            raise Unfit(f"{file.name} differs from its sha256", "upload it again")
+
+    def _there(self, agent: Agent, queue: Queue, body: OfRun) -> Path:
+        run = self._run(agent, queue, body)
+        if run is None:
+            raise NotFound("this run was removed from the server")
+        return run
+
+    def _run(self, agent: Agent, queue: Queue, body: OfRun) -> Path | None:
+        """The folder of a run, which is made; None where it was made once, and somebody removed it."""
+        check_name(body.run)
+        with self._lock:
+            place, marker = self._place(agent, body.folder)
+            run = place / body.run
+            if body.run in marker.runs:
+                return self._refuse_links(run) if run.exists() else None
+            if len(marker.runs) >= MOST_RUNS:
+                raise Oversize(f"{MOST_RUNS:,} runs of this machine were shown", f"move {place} elsewhere")
+            queue.agents.give(agent, f"{place.name}/{body.run}")  # before anybody can see it
+            run.mkdir(parents=True, exist_ok=True)
+            self._refuse_links(run)
+            marker.runs.append(body.run)
+            _write(place / OWN, msgspec.json.encode(marker))
+        return run
+
+    def _place(self, agent: Agent, folder: str) -> tuple[Path, _Marker]:
+        """The folder of a machine, by the one that it follows: agents that share that one have the same owner."""
+        whose = folder, agent.owner
+        known = self._places.get(whose)
+        for place in [known] if known else sorted(path.parent for path in self._root.path.glob(f"*/{OWN}")):
+            marker = _marker(place)
+            if marker and (marker.folder, marker.owner) == whose:
+                self._places[whose] = place
+                return place, marker
+        name = re.sub(r"[^\w-]+", "-", agent.name, flags=re.ASCII).strip("-")[:60] or "machine"
+        names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+        place = next(path for path in map(self._root.path.joinpath, names) if not os.path.lexists(path))
+        place.mkdir(parents=True)
+        marker = _Marker(folder, agent.owner, [])
+        _write(place / OWN, msgspec.json.encode(marker))
+        self._places[whose] = place
+        return place, marker
+
+    def _refuse_links(self, folder: Path) -> Path:
+        if not is_own_folder(self._root, str(folder)):
+            raise Conflict(f"{folder.name} is a link, or no folder", "remove it from the log directory")
+        return folder
+
+
+def _check(file: Announced) -> None:
+    if not RECORDING.fullmatch(file.name) or not re.fullmatch("[0-9a-f]{64}", file.sha256):
+        raise Unfit(f"{file.name[:100]!r} is no recording", "docs/remote.md describes what is sent")
+    if not 0 <= file.size_bytes <= MOST_FILE:
+        raise Oversize(f"a recording has at most {MOST_FILE >> 30} GiB")
+
+
+def _size(path: Path) -> int:
+    """-1 where there is no such file."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return -1
+
+
+def _marker(place: Path) -> _Marker | None:
+    try:
+        if place.is_symlink() or (place / OWN).is_symlink():
+            return None
+        return msgspec.json.decode((place / OWN).read_bytes(), type=_Marker)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> None:
+    """One file of `.live`, by the clock of this machine. A request counts where it is the newest."""
+    path = run / LIVE / name
+    if not _SAID.fullmatch(name):
+        return
+    if name == live.REQUEST:
+        asked, known = notes.made(text, live.Request), live.request(run)
+        if (
+            asked
+            and live.is_sound(asked)
+            and not (known and (known.id == asked.id or known.t_ns > asked.t_ns + shift_ns))
+        ):
+            live.write(path, _shifted(asked, shift_ns))
+    elif name.startswith("ack."):
+        ack = notes.made(text, live.Ack)
+        if ack and (said := _delivered(run, _shifted(ack, shift_ns), want)) != live.read(path, live.Ack):
+            live.write(path, said)
+    else:
+        beat = notes.made(text, live.Beat)
+        if beat and f"{beat.worker}.json" == name:
+            live.write(path, _shifted(beat, shift_ns))
+
+
+def _delivered(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
+    """An answer is final when its file is here."""
+    if ack.state != "done" or (RECORDING.fullmatch(ack.file) and _size(run / ack.file) >= 0):
+        return ack
+    if ack.file in want:
+        return dataclasses.replace(ack, state="writing")
+    return dataclasses.replace(ack, state="failed", file="", why="its file stays on its machine: its agent says why")
+
+
+def _shifted(said: T, by_ns: int) -> T:
+    times = ("t_ns", "stepped_ns", "expires_ns")
+    moved = {name: max(0, getattr(said, name) + by_ns) for name in times if hasattr(said, name)}
+    return dataclasses.replace(said, **moved) if by_ns else said
+
+
+def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None:
+    """What was asked for here and its processes do not know, with steps to begin at that are not over."""
+    asked = live.request(run)
+    if not asked or (theirs and theirs.id == asked.id) or asked.expires_ns < time.time_ns():
+        return None
+    fresh = live.renewed(asked, live.beats(run))
+    if fresh != asked:
+        live.write(run / LIVE / live.REQUEST, fresh)
+    return msgspec.json.encode(_shifted(fresh, ahead_ns)).decode()
+
+
+def _grow(path: Path, grown: Grown) -> int:
+    """Adds to a file, or begins another one of its name; how many bytes of it are there now."""
+    size, same = 0, False
+    with (
+        contextlib.suppress(OSError),
+        os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file,
+    ):
+        size, same = os.fstat(file.fileno()).st_size, file.readline(MOST_HEAD) == grown.head
+    size = size if same and size <= grown.size_bytes else 0
+    if grown.offset == size and grown.data and size + len(grown.data) <= MOST_SIZE:
+        if size:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)), "ab") as out:
+                out.write(grown.data)
+        else:
+            _write(path, grown.data)
+        size += len(grown.data)
+    return size
+
+
+def _trim(run: Path, listed: dict[str, int]) -> None:
+    """Of too many recordings those go that the machine does not name any more."""
+    there = {path: _size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
+    if len(there) > MOST_FILES or sum(there.values()) > MOST_BYTES:
+        for path in there:
+            if path.name not in listed:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,159 @@
+"""Changes of what something takes: `kernel[name~gemm]*0.5`, `dataloader=0`, `sync=remove`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from visualprof.errors import BadParameter
+from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.groups import distinct, one_of
+from visualprof.views.measure.intervals import covered, union
+from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator
+from visualprof.views.measure.replay.build import COPY
+from visualprof.views.measure.replay.graph import KINDS, Graph
+
+DEVICE = {
+    "kernel": (Category.KERNEL, Category.COMM), "collective": (Category.COMM,),
+    "copies": (Category.MEMCPY, Category.MEMSET), "gpu": DEVICE_WORK,
+}  # fmt: skip
+MOST = 5  # suggested of a kind
+NAMED = ("kernel", "collective", "copies", "operator")
+WORDS = {"sync": "remove", "copies": "async"}
+EXAMPLES = (
+    "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, collective*0.5, gpu*0.6, dataloader=0, launch=0, "
+    "sync=remove, copies=async"
+)
+_CHANGE = re.compile(
+    r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>[^\]]+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
+)
+
+
+class Change(NamedTuple):
+    """One change. what: of which it is. name: exact, or a part of it in any case; "" for all. factor: of its time.
+
+    removed: waiting for it ends.
+    """
+
+    text: str
+    what: str
+    name: str = ""
+    part: bool = False
+    factor: float = 1.0
+    removed: bool = False
+
+    def holds(self, name: str) -> bool:
+        """Is something of this name meant?"""
+        return not self.name or (self.name.casefold() in name.casefold() if self.part else self.name == name)
+
+
+def parse(text: str) -> list[Change]:
+    """The changes of a text, between semicolons.
+
+    Raises: BadParameter: one is none.
+    """
+    return [_parsed(part.strip()) for part in text.split(";") if part.strip()]
+
+
+def _parsed(text: str) -> Change:
+    match = _CHANGE.fullmatch(text)
+    what, word = (match["what"], match["word"]) if match else ("", None)
+    known = match is not None and what in {*DEVICE, *WORDS, "operator", "dataloader", "launch"}
+    named = match is not None and match["name"] is not None
+    timed = known and what != "sync" and (word is None or word == "0")
+    if not match or not (timed or (known and word and word == WORDS.get(what))) or (named and what not in NAMED):
+        raise BadParameter(f"{text[:80]!r} is no change", f"for example: {EXAMPLES}")
+    factor = 1.0 if not timed else float(match["factor"] or 0)
+    if factor > 1000:
+        raise BadParameter(f"{text[:80]!r}: a thousand times is the most", f"for example: {EXAMPLES}")
+    return Change(text, what, match["name"] or "", bool(match["part"]), factor, not timed)
+
+
+def changed(trace: Trace, graph: Graph, changes: list[Change]) -> tuple[Floats, Floats]:
+    """The times of the moments' work and of the waits after some changes, one after the other.
+
+    Raises: BadParameter: the recording has nothing that one of them is about.
+    """
+    dur, ns = graph.moments.dur.astype(np.float64), np.array(graph.waits.ns)
+    for change in changes:
+        if not _apply(trace, graph, change, dur, ns):
+            raise BadParameter(f"{change.text}: the recording has nothing of that", "names are those of the tables")
+    return dur, ns
+
+
+def suggestions(trace: Trace, graph: Graph) -> list[str]:
+    """Changes of what a recording has: of whole kinds, and half the time of the longest kernels and operators."""
+    events, kinds = trace.events, set(distinct(trace.events.category).tolist())
+    blocking = graph.waits.dst[graph.waits.kind == KINDS.index("return")]
+    callers = distinct(events.name[graph.moments.event[blocking]])
+    copying = {COPY.match(trace.strings[int(name)]) is not None for name in callers}
+    work = calls(trace)[0]
+    has = {
+        "dataloader=0": Category.DATALOADER in kinds,
+        "sync=remove": False in copying,
+        "copies=async": True in copying,
+        "launch=0": bool((graph.waits.kind == KINDS.index("launch")).any()),
+        "collective*0.5": bool((events.category[work] == Category.COMM).any()),
+        "gpu*0.5": len(work) > 0,
+    }
+    kernel = work[events.category[work] == Category.KERNEL]
+    longest = [("kernel", kernel), ("operator", np.flatnonzero(is_operator(trace)))]
+    named = [f"{what}[{name}]*0.5" for what, rows in longest for name in _longest(trace, rows)]
+    return [*(text for text, there in has.items() if there), *named]
+
+
+def _longest(trace: Trace, rows: Rows) -> list[str]:
+    """The names whose events take the most time; those with a bracket or a semicolon cannot be written down."""
+    name = trace.events.name[rows]
+    spent = np.bincount(name, np.maximum(trace.events.dur[rows], 0), len(trace.strings))
+    order = np.argsort(-spent, kind="stable")[:MOST]
+    texts = [trace.strings[int(i)] for i in order if spent[i] > 0]
+    return [text for text in texts if "]" not in text and ";" not in text]
+
+
+def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) -> bool:
+    """Does the recording have what it is about?"""
+    moments, waits = graph.moments, graph.waits
+    if change.removed:
+        back = np.flatnonzero(waits.kind == KINDS.index("return"))
+        names = trace.events.name[moments.event[waits.dst[back]]]
+        copies = np.array([COPY.match(trace.strings[int(name)]) is not None for name in names], bool)
+        back = back[copies == (change.what == "copies")]
+        ns[back] = -np.inf
+        return len(back) > 0
+    work, host = _meant(trace, change)
+    mine = np.flatnonzero((moments.line < 0) & work[moments.event])
+    dur[mine] *= change.factor
+    if change.what == "launch":
+        ns[waits.kind == KINDS.index("launch")] *= change.factor
+    for line, tracks in enumerate(graph.tracks):
+        rows = np.flatnonzero(host & one_of(trace.events.track, tracks))
+        edges = np.flatnonzero((waits.kind <= KINDS.index("call")) & (moments.line[waits.dst] == line))
+        spans = union(trace.events.ts[rows], trace.events.end[rows])
+        spent = covered(spans, moments.at[waits.src[edges]], moments.at[waits.dst[edges]])
+        ns[edges] = np.maximum(ns[edges] - (1 - change.factor) * spent, 0)
+    return bool(len(mine) or host.any())
+
+
+def _meant(trace: Trace, change: Change) -> tuple[Mask, Mask]:
+    """Of each event: is it device work, or time of a thread, that the change is about?"""
+    events = trace.events
+    nothing = np.zeros(len(events), bool)
+    named = np.array([change.holds(name) for name in trace.strings], bool)[events.name]
+    threads = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    if change.what in DEVICE:
+        return named & events.of(*DEVICE[change.what]) & trace.track_mask(TrackKind.STREAM), nothing
+    if change.what == "dataloader":
+        return nothing, threads & (events.category == Category.DATALOADER)
+    work, call, _ = calls(trace)
+    if change.what == "launch":
+        host = np.array(nothing)
+        host[call[call >= 0]] = True
+        return nothing, host
+    meant = named & is_operator(trace)
+    owned = np.array(nothing)
+    owned[work[nearest_ancestor(events.parent, meant, call) >= 0]] = True
+    return owned, meant
