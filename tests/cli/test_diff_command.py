@@ -100,7 +100,7 @@ def test_what_is_no_limit(limit: str) -> None:
             "neither before.json nor after.json has data",
         ),
         (("before.json", "after.json"), ("--fail-on", "kernel[name~nccl].total>1%"), "neither run has that"),
-        (("before.json", "after.json"), ("--view", "modules"), "there is no view of modules"),
+        (("before.json", "after.json"), ("--view", "layers"), "there is no such view to compare"),
         (("before.json", "after.json"), ("--step", "99"), "there is no step '99'"),
         (("before.json", "after.json"), ("--view", "graph", "--fail-on", "step.total>1%"), "no limits"),
         (("before.json", "after.json"), ("--step", "1", "--format", "html"), "two profiles as a whole"),

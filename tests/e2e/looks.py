@@ -26,7 +26,7 @@ _WORDS = """() => {
 }"""
 _SECTIONS = (
     "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|"
-    "kernel|trace|timeline|column|metric|finding|compare"
+    "kernel|trace|timeline|column|metric|finding|compare|flame"
 )
 
 

@@ -82,7 +82,9 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
     settled(page)
     assert page.title() == "Overview · cnn"
     expect(page.get_by_text(re.compile(r"^Report of \w+ \d+, \d+$"))).to_be_visible()
-    expect(page.get_by_role("navigation", name="Pages")).to_have_text("OverviewOperatorKernelIdleTimelineMemory")
+    expect(page.get_by_role("navigation", name="Pages")).to_have_text(
+        "OverviewOperatorKernelCall treeIdleTimelineMemory"
+    )
     page.get_by_role("link", name="Operator", exact=True).click()
     operators = table(page, "Operators")
     settled(page)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer
 
 EXAMPLE = "for example: --fail-on 'step.total>3%' or 'memory.peak>256MiB', 'kernel[name~nccl].total>10%'"
-ROWS = ("operator", "kernel", "runtime", "distributed")
+ROWS = ("operator", "kernel", "modules", "runtime", "distributed")
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 RATE = {"": 1.0}
 FIGURES: dict[str, dict[str, dict[str, float]]] = {  # of what, with the units of a change that is no share

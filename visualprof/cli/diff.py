@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer
 
 FAILED = 3
-VIEWS = ("overview", "operator", "kernel", "runtime", "memory", "distributed", "graph", "evaluation")
+VIEWS = ("overview", "operator", "kernel", "modules", "runtime", "memory", "distributed", "graph", "evaluation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     limits = [limit for text in args.fail_on for limit in _limits.parse(text)]
     chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
     if chosen not in VIEWS:
-        what = "there is no view of modules" if chosen == "modules" else "there is no such view to compare"
-        raise BadParameter(f"--view {chosen}: {what}", f"views: {', '.join(VIEWS)}")
+        raise BadParameter(f"--view {chosen}: there is no such view to compare", f"views: {', '.join(VIEWS)}")
     if chosen == "graph":
         return _models(args)
     if args.format == "html" and (chosen == "evaluation" or args.step or args.param):

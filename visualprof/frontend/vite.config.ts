@@ -17,15 +17,19 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice"]);
+const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice"]);
+
+/** Headings of tables of their own: those of the first page's tables come with it. */
+const LATE_COLUMNS = /^in_(?!environment$|steps$|stages$|events$|stage_events$|evidence$|device_steps$|headline$)/;
 
 const split_locales: Plugin = {
   name: "split-locales",
   async load(id) {
     const [, file, half] = /^(.*\.json)\?(early|late)$/.exec(id) ?? [];
     if (!file) return null;
-    const sections = Object.entries(JSON.parse(await readFile(file, "utf8")) as object);
-    const words = Object.fromEntries(sections.filter(([name]) => LATE.has(name) === (half === "late")));
+    const { column, ...others } = JSON.parse(await readFile(file, "utf8")) as Record<string, object>;
+    const of_half = (all: object, late: (name: string) => boolean) => Object.fromEntries(Object.entries(all).filter(([name]) => late(name) === (half === "late")));
+    const words = { ...of_half(others, (name) => LATE.has(name)), column: of_half(column ?? {}, (name) => LATE_COLUMNS.test(name)) };
     return { code: `export default ${JSON.stringify(words)}`, moduleType: "js" };
   },
 };

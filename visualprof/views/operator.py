@@ -13,6 +13,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.call_paths import inside_of
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts
@@ -30,10 +31,14 @@ TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 
 @dataclass(frozen=True)
 class OperatorParams(Params):
-    """group: one row a name, a name and its input shapes, or those and the call stack. operator: only that name."""
+    """group: one row a name, a name and its input shapes, or those and the call stack. operator: only that name.
+
+    module: only what ran in the module of that path or in those inside it, and the backward of that.
+    """
 
     group: Literal["name", "shape", "stack"] = "name"
     operator: str = ""
+    module: str = ""
 
 
 class OperatorColumns(Columns, kw_only=True):
@@ -93,6 +98,8 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     keep = in_step(trace, params.step)[times.rows]
     if params.operator:
         keep &= names_with(trace, trace.events.name[times.rows], lambda name: name == params.operator)
+    if params.module:
+        keep &= inside_of(trace, params.module, times.rows)
     at = np.flatnonzero(keep)
     columns = _columns(trace, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"

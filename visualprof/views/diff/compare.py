@@ -14,6 +14,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Table, at, from_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
 from visualprof.views.diff.match import Matched, match
+from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.side import Held, Side
 from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
@@ -49,7 +50,7 @@ def compare(view: str, base: Named, new: Named) -> DiffAnswer:
         raise MissingData(f"neither {base.path} nor {new.path} has data for the view {view!r}", "compare another view")
     parts = _parts(base.side, new.side)
     step = _step(base.side, new.side, parts)
-    matched = match(base.side, new.side)
+    matched = (match_modules if view == "modules" else match)(base.side, new.side)
     before, after = (
         _times(side, of, len(matched.rows)) for side, of in ((base.side, matched.base), (new.side, matched.new))
     )
@@ -169,7 +170,7 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
     columns: dict[str, Column] = {"name": [row.name for row in rows], "key": [row.key for row in rows]}
     if any(row.part for row in rows):
         columns["part"] = [row.part for row in rows]
-    if any(row.replaced for row in rows):
+    if any(row.base for row in rows):
         columns |= {"base_name": [row.base for row in rows], "new_name": [row.new for row in rows]}
     columns |= {
         "base_calls": calls[0],

@@ -59,12 +59,16 @@ def match(base: Side, new: Side) -> Matched:
     pieces = [_pieces(side, across) for side in sides]
     calls = [_by_piece(side, own) for side, own in zip(sides, pieces, strict=True)]
     named = {} if across else _replaced(*calls)
+    return placed(sides, [[named.get(piece, Row(piece.part, piece.name)) for piece in own] for own in pieces])
+
+
+def placed(sides: Sequence[Side], rows: Sequence[Sequence[Row]]) -> Matched:
+    """The distinct ones of the rows of the pieces of either side."""
     places: dict[Row, int] = {}
     on_device: dict[int, bool] = {}
     of: list[Ints] = []
-    for side, own in zip(sides, pieces, strict=True):
-        rows = [named.get(piece, Row(piece.part, piece.name)) for piece in own]
-        of.append(np.array([places.setdefault(row, len(places)) for row in rows], np.int64))
+    for side, own in zip(sides, rows, strict=True):
+        of.append(np.array([places.setdefault(row, len(places)) for row in own], np.int64))
         on_device |= zip(of[-1].tolist(), side.pieces.columns.on_device, strict=True)
     return Matched(list(places), of[0], of[1], [on_device[i] for i in range(len(places))])
 

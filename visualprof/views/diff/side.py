@@ -17,6 +17,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View, view
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.measure.call_paths import BACKWARD, backward_times, belongs, places, texts_of
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
@@ -32,7 +33,7 @@ _TYPE = pattern(r"(?:c10::)?(\w+)")
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
-Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed"]
+Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed", "modules"]
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,37 @@ def _collectives(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, calls.event, calls.latency(), on_device)._replace(name=calls.name, texts=calls.names)
 
 
+def _modules(trace: Trace, windows: Windows) -> _Spent:
+    """Modules without those inside: what they launched, and apart from that what the backward of what they ran did.
+
+    Where nothing runs on a device that is the host time of both.
+    """
+    events, tree, joined = trace.events, places(trace), launches(trace)
+    rows = np.flatnonzero(tree.wanted).astype(np.int32)
+    on_device = len(joined.work) > 0
+    called = _plain(trace, windows, rows, np.zeros(len(rows), np.int64), on_device)._replace(name=tree.of[rows] * 2)
+    if not on_device:
+        place = np.full(len(events) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        above = place[nearest_ancestor(events.parent, tree.wanted, events.parent[rows])]
+        dur = events.dur[rows]
+        inner = np.bincount(above[above >= 0], dur[above >= 0], len(rows)).astype(np.int64)
+        back = backward_times(trace)
+        by, spent = tree.around(trace, back.forward), back.ns
+        at, called = back.rows, called._replace(ns=np.maximum(dur - inner, 0))
+        later = np.ones(len(at), bool)
+    else:
+        own = belongs(trace, tree, np.where(joined.issue >= 0, joined.issue, joined.op))
+        at, by, later, spent = joined.work, own.path, own.backward, events.dur[joined.work]
+    known = by >= 0
+    ran = _plain(trace, windows, at[known], spent[known], on_device)
+    ran = ran._replace(name=(by * 2 + later)[known], calls=later[known].astype(np.int64))
+    texts = texts_of(tree, trace.strings)
+    columns = (np.concatenate(pair) for pair in zip(called[:-1], ran[:-1], strict=True))
+    both = tuple(text for own in texts for text in (own, f"{own}/{BACKWARD}"))
+    return _Spent._make([*columns, both])
+
+
 def _nothing(trace: Trace, windows: Windows) -> _Spent:
     """Of memory there are sizes, no times."""
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
@@ -359,6 +391,7 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
 
 _ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
     "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
+    "modules": _modules,
 }  # fmt: skip
 
 SIDE = View("diff_side", 0, needs, SideParams, compute)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import entries_of, processes
@@ -220,7 +219,7 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     )
 
 
-def with_inner(own: Sequence[Ints], parent: Rows, level: NDArray[np.uint16]) -> list[Ints]:
+def with_inner(own: Sequence[Ints], parent: Rows, level: Rows) -> list[Ints]:
     """Own values plus those of everything inside, the deepest level first."""
     totals = [np.array(values) for values in own]
     some = [total for total in totals if total.any()]

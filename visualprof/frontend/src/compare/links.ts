@@ -8,6 +8,12 @@ const ON_DEVICE = new Set(["kernel", "memcpy", "memset", "communication"]);
 /** Input shapes behind a name. */
 const SHAPES = / \[.*$/;
 
+/** A module by its path, as the profiler calls it; torch numbers those of a class. */
+function event_name(path: string): string {
+  const name = path.replace(/\/\(backward\)$/, "").split("/").pop() ?? "";
+  return /_\d+$/.test(name) ? `nn.Module: ${name}` : name;
+}
+
 const text = (row: RowOf, column: string) => (typeof row(column) === "string" ? String(row(column)) : "");
 /** Of several names, those with most calls first. */
 const first = (names: string) => names.split(" + ")[0] ?? names;
@@ -25,7 +31,8 @@ function swapped(to: RouteLocationRaw): RouteLocationRaw {
 /** Of a row of the view's comparison. */
 export function row_links(view: string, row: RowOf): RowLink[] {
   const gone = text(row, "status") === "removed";
-  const name = first(text(row, gone ? "base_name" : "new_name") || text(row, "name")).replace(SHAPES, "");
+  const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");
+  const name = view === "modules" ? event_name(names) : first(names).replace(SHAPES, "");
   const there = (gone ? base_span.value : span.value)?.views ?? [];
   if (!name) return [];
   const on_device = view === "kernel" || ON_DEVICE.has(text(row, "part"));

@@ -1,0 +1,173 @@
+// Draws frames on a canvas: what is in sight, at most once a frame of the screen.
+import { category_color, INK } from "../../charts/palette";
+import { Frames, pen_of } from "../../canvas/frames";
+import { hex, mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { visible } from "../../lib/text";
+import type { Base, Found, Layout, Tree } from "./tree";
+
+export const ROW_PX = 19;
+const FONT = "11.5px system-ui, sans-serif";
+const LEAST_TEXT_PX = 26;
+const LEAST_PX = 0.4;
+const MOVE_MS = 160;
+/** A change of half is as strong a colour as any. */
+const STRONG = 0.5;
+const NOISE = 0.03;
+
+export interface Picture {
+  tree: Tree;
+  layout: Layout;
+  base: Base | null;
+  kind: (name: string) => string;
+  found: Found | null;
+  theme: ThemeName;
+  /** The root at the top. */
+  down: boolean;
+}
+
+/** Names of one kind in slightly different shades. */
+function shade(name: string): number {
+  let sum = 0;
+  for (let i = 0; i < name.length; i += 1) sum = (sum * 31 + name.charCodeAt(i)) | 0;
+  return (sum & 0xff) / 255;
+}
+
+export class Painter extends Frames {
+  picture: Picture | null = null;
+  hovered = -1;
+  chosen = -1;
+  private from: readonly [number, number] = [0, 1];
+  private to: readonly [number, number] = [0, 1];
+  private began = -Infinity;
+  private fills: string[] = [];
+
+  constructor(private readonly canvas: HTMLCanvasElement, private readonly still: boolean) {
+    super();
+  }
+
+  show(picture: Picture): void {
+    this.picture = picture;
+    this.fills = picture.tree.name.map((name, frame) => this.fill(picture, name, frame));
+    this.invalidate();
+  }
+
+  /** Brings a part of the width into sight. */
+  look(left: number, right: number, at_once = false): void {
+    this.from = this.range();
+    this.to = [left, right];
+    this.began = at_once || this.still ? -Infinity : performance.now();
+    this.invalidate();
+  }
+
+  stop(): void {
+    this.cancel();
+  }
+
+  get height(): number {
+    return (this.picture?.layout.rows.length ?? 0) * ROW_PX;
+  }
+
+  /** The part of the width that is in sight. */
+  range(): readonly [number, number] {
+    const done = Math.min(1, (performance.now() - this.began) / MOVE_MS);
+    const part = 1 - (1 - done) ** 3;
+    return [this.from[0] + (this.to[0] - this.from[0]) * part, this.from[1] + (this.to[1] - this.from[1]) * part];
+  }
+
+  /** The frame at a point in CSS pixels, -1 for none. */
+  at(x: number, y: number): number {
+    const { picture } = this;
+    if (!picture || this.canvas.clientWidth === 0) return -1;
+    const [left, right] = this.range();
+    const place = left + (x / this.canvas.clientWidth) * (right - left);
+    const line = Math.floor(y / ROW_PX);
+    const row = picture.layout.rows[picture.down ? line : picture.layout.rows.length - 1 - line] ?? [];
+    const frame = row[this.first_from(row, place) - 1] ?? row[0];
+    if (frame === undefined) return -1;
+    const start = picture.layout.x[frame] ?? 0;
+    return place >= start && place < start + (picture.layout.width[frame] ?? 0) ? frame : -1;
+  }
+
+  /** The place of the first frame of a row that begins behind a place. */
+  private first_from(row: readonly number[], place: number): number {
+    let [low, high] = [0, row.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.picture?.layout.x[row[middle] ?? 0] ?? 0) <= place) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  private fill({ tree, base, kind, theme, found }: Picture, name: string, frame: number): string {
+    const ground = rgb(INK[theme].surface);
+    const faded = found !== null && !found.frames.has(frame);
+    let color: Rgb;
+    if (base) {
+      const [before, now] = [base[frame] ?? 0, tree.total[frame] ?? 0];
+      const change = now > 0 || before > 0 ? (now - before) / Math.max(now, before) : 0;
+      const strength = Math.abs(change) < NOISE ? 0 : Math.min(1, Math.abs(change) / STRONG);
+      color = mixed(rgb(theme === "light" ? "#e9edf2" : "#323a46"), rgb(change > 0 ? category_color("worse", theme) : category_color("kernel", theme)), strength * (theme === "light" ? 0.6 : 0.75));
+    } else {
+      color = mixed(rgb(category_color(kind(name), theme)), ground, (theme === "light" ? 0.5 : 0.42) + shade(name) * 0.2);
+    }
+    return hex(faded ? mixed(color, ground, 0.75) : color);
+  }
+
+  protected draw(): void {
+    const { picture, canvas } = this;
+    if (!picture) return;
+    const ratio = Math.min(window.devicePixelRatio || 1, 16_000 / Math.max(1, this.height));
+    const wide = canvas.clientWidth;
+    const pen = pen_of(canvas, Math.round(wide * ratio), Math.round(this.height * ratio));
+    if (!pen) return;
+    const [left, right] = this.range();
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, wide, this.height);
+    pen.font = FONT;
+    pen.textBaseline = "middle";
+    picture.layout.rows.forEach((row, depth) => this.draw_row(pen, row, (picture.down ? depth : picture.layout.rows.length - 1 - depth) * ROW_PX, left, wide / (right - left), wide));
+    if (performance.now() - this.began < MOVE_MS) this.invalidate();
+  }
+
+  private draw_row(pen: CanvasRenderingContext2D, row: readonly number[], y: number, left: number, scale: number, wide: number): void {
+    const { picture } = this;
+    if (!picture) return;
+    const ink = INK[picture.theme];
+    for (let place = Math.max(0, this.first_from(row, left) - 1); place < row.length; place += 1) {
+      const frame = row[place] ?? 0;
+      const from = ((picture.layout.x[frame] ?? 0) - left) * scale;
+      if (from > wide) break;
+      const until = Math.min(wide, from + (picture.layout.width[frame] ?? 0) * scale);
+      const start = Math.max(0, from);
+      const room = until - start;
+      if (room < LEAST_PX) continue;
+      pen.fillStyle = this.fills[frame] ?? ink.line;
+      pen.fillRect(start, y, Math.max(room - (room > 3 ? 1 : 0), LEAST_PX), ROW_PX - 1);
+      if (frame === this.hovered || frame === this.chosen) {
+        pen.strokeStyle = ink.text;
+        pen.lineWidth = frame === this.chosen ? 2 : 1;
+        pen.strokeRect(start + 1, y + 1, Math.max(room - 3, 1), ROW_PX - 3);
+      }
+      if (room > LEAST_TEXT_PX) {
+        pen.fillStyle = picture.found && !picture.found.frames.has(frame) ? ink.muted : ink.text;
+        pen.fillText(fitted(pen, visible(picture.tree.name[frame] ?? ""), room - 9), start + 4, y + ROW_PX / 2);
+      }
+    }
+  }
+}
+
+const widths = new Map<string, number>();
+
+/** The text, or as much of its beginning as fits. */
+function fitted(pen: CanvasRenderingContext2D, text: string, room: number): string {
+  let width = widths.get(text);
+  if (width === undefined) {
+    if (widths.size > 20_000) widths.clear();
+    width = pen.measureText(text).width;
+    widths.set(text, width);
+  }
+  if (width <= room) return text;
+  const signs = Math.floor(((room - 8) / width) * text.length);
+  return signs > 1 ? `${text.slice(0, signs)}…` : "";
+}

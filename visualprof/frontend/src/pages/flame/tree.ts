@@ -1,0 +1,139 @@
+// The frames of a flame graph as columns, with those of a base beside them, and where each is drawn.
+import type { Columns } from "../../api";
+
+export interface Tree {
+  name: readonly string[];
+  parent: readonly number[];
+  depth: readonly number[];
+  calls: readonly number[];
+  self: readonly number[];
+  total: readonly number[];
+  event: readonly number[];
+  inner: readonly (readonly number[])[];
+  roots: readonly number[];
+  whole: number;
+}
+
+/** Of each frame of another tree the time of the one under the same names, per step where both have steps. */
+export type Base = readonly number[];
+
+export interface Layout {
+  /** Of each frame its left edge and its width, of 1. */
+  x: Float64Array;
+  width: Float64Array;
+  /** Frames of each depth, from left to right. */
+  rows: readonly (readonly number[])[];
+}
+
+const numbers = (columns: Columns, name: string) => (columns[name] ?? []) as number[];
+
+export function tree_of(columns: Columns): Tree {
+  const [parent, total] = [numbers(columns, "parent"), numbers(columns, "total_ns")];
+  const inner: number[][] = parent.map(() => []);
+  const roots: number[] = [];
+  parent.forEach((above, frame) => (inner[above] ?? roots).push(frame));
+  return {
+    name: (columns["name"] ?? []) as string[],
+    parent,
+    depth: numbers(columns, "depth"),
+    calls: numbers(columns, "calls"),
+    self: numbers(columns, "self_ns"),
+    total,
+    event: numbers(columns, "event"),
+    inner,
+    roots,
+    whole: roots.reduce((sum, frame) => sum + (total[frame] ?? 0), 0),
+  };
+}
+
+/** What stays of a name when a line is added before it, or a module of its class. */
+const lasting = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /, ": ");
+
+/**
+ * Of each frame the time of the one that the base has in its place. Frames that only the base has are nowhere: with the two in
+ * each other's place they are. scale: times of the base by it.
+ */
+export function base_of(tree: Tree, base: Tree, scale: number): Base {
+  const found = new Array<number>(tree.name.length).fill(0);
+  const pair = (frame: number, other: number): void => {
+    found[frame] = (base.total[other] ?? 0) * scale;
+    follow(tree.inner[frame] ?? [], base.inner[other] ?? []);
+  };
+  const follow = (frames: readonly number[], others: readonly number[]): void => {
+    let [mine, theirs] = [by_call(tree, frames), by_call(base, others)];
+    for (const key of [(name: string) => name, lasting]) {
+      const named = new Map<string, number[]>();
+      for (const other of theirs) named.set(key(base.name[other] ?? ""), [...(named.get(key(base.name[other] ?? "")) ?? []), other]);
+      const taken = new Set<number>();
+      mine = mine.filter((frame) => {
+        const other = named.get(key(tree.name[frame] ?? ""))?.shift();
+        if (other === undefined) return true;
+        taken.add(other);
+        pair(frame, other);
+        return false;
+      });
+      theirs = theirs.filter((other) => !taken.has(other));
+    }
+    // What one run calls through one more frame.
+    const [frame, other] = [mine.length === 1 ? mine[0] : undefined, theirs.length === 1 ? theirs[0] : undefined];
+    if (frame !== undefined && theirs.length > 0 && same_inside(tree, frame, base, theirs)) {
+      follow(tree.inner[frame] ?? [], theirs);
+      found[frame] = (tree.inner[frame] ?? []).reduce((sum, one) => sum + (found[one] ?? 0), 0);
+    } else if (other !== undefined && mine.length > 0 && same_inside(base, other, tree, mine)) follow(mine, base.inner[other] ?? []);
+  };
+  follow(tree.roots, base.roots);
+  return found;
+}
+
+/** Does a frame call any of some frames of the other tree? */
+function same_inside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
+  const inside = new Set((tree.inner[frame] ?? []).map((one) => lasting(tree.name[one] ?? "")));
+  return frames.some((one) => inside.has(lasting(other.name[one] ?? "")));
+}
+
+/** Frames of one caller in the order of their first calls; folded ones last. */
+function by_call(tree: Tree, frames: readonly number[]): number[] {
+  const when = (frame: number) => ((tree.event[frame] ?? -1) < 0 ? Infinity : (tree.event[frame] ?? 0));
+  return [...frames].sort((a, b) => (when(a) === when(b) ? a - b : when(a) - when(b)));
+}
+
+/** heavy: the longest of one caller first; else in the order of their first calls. */
+export function layout_of(tree: Tree, heavy: boolean): Layout {
+  const x = new Float64Array(tree.name.length);
+  const width = new Float64Array(tree.name.length);
+  const rows: number[][] = [];
+  const place = (frames: readonly number[], from: number, row: number): void => {
+    // The server's order is by time.
+    const order = heavy ? frames : by_call(tree, frames);
+    let left = from;
+    for (const frame of order) {
+      x[frame] = left;
+      width[frame] = (tree.total[frame] ?? 0) / (tree.whole || 1);
+      (rows[row] ??= []).push(frame);
+      place(tree.inner[frame] ?? [], left, row + 1);
+      left += width[frame] ?? 0;
+    }
+  };
+  place(tree.roots, 0, 0);
+  return { x, width, rows };
+}
+
+export function path_of(tree: Tree, frame: number): number[] {
+  const path: number[] = [];
+  for (let at = frame; at >= 0; at = tree.parent[at] ?? -1) path.unshift(at);
+  return path;
+}
+
+export interface Found {
+  frames: ReadonlySet<number>;
+  /** Of all time, what lies in them. */
+  share: number;
+}
+
+export function search(tree: Tree, text: string): Found {
+  const needle = text.toLowerCase();
+  const frames = new Set(tree.name.flatMap((name, frame) => (name.toLowerCase().includes(needle) ? [frame] : [])));
+  let time = 0;
+  for (const frame of frames) if (!path_of(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
+  return { frames, share: time / (tree.whole || 1) };
+}

@@ -1,0 +1,146 @@
+"""Flame graph: Python frames, modules or operators by what they lie in, as wide as their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Ints, Trace
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.call_paths import BACKWARD, Paths, frames, is_place, labels, operators, places, spent
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.launch import is_operator, with_inner
+
+MOST = 5000  # frames; on a wide screen one that is left out has no pixel of its own
+OTHERS = "(others)"
+Tree = Literal["python", "module", "operator"]
+TREES: dict[Tree, Callable[[Trace], Paths]] = {"python": frames, "module": places, "operator": operators}
+
+
+@dataclass(frozen=True)
+class FlameParams(Params):
+    """tree: what lies in what; auto: the first of them that the file has. weight: time of the host, or of devices."""
+
+    tree: Literal["auto", "python", "module", "operator"] = "auto"
+    weight: Literal["host", "device"] = "host"
+
+
+class FlameColumns(Columns):
+    """Frames, the longest first, so that each follows the one around it; folded ones come last.
+
+    parent: row of the one around, -1 for none. event: the first call, -1 for folded ones.
+    """
+
+    name: kinds.Names
+    parent: kinds.Identifiers
+    depth: kinds.Counts
+    calls: kinds.Counts
+    self_ns: kinds.Durations
+    total_ns: kinds.Durations
+    event: kinds.Identifiers
+
+
+class FlameAnswer(Table[FlameColumns]):
+    """Frames. trees: those that the file has. steps: that the times are of, 0 where none are marked.
+
+    frames: all of them; small ones are folded into one with their neighbours. outside_ns: device time of no frame.
+    """
+
+    tree: Tree
+    trees: list[Tree]
+    weight: kinds.Word
+    total_ns: kinds.Duration
+    outside_ns: kinds.Duration
+    steps: kinds.Count
+    frames: kinds.Count
+    folded: kinds.Count
+
+
+def needs(trace: Trace) -> bool:
+    """At least one operator, module, named range or Python frame on the host."""
+    return bool(_trees(trace))
+
+
+def _trees(trace: Trace) -> list[Tree]:
+    there = {
+        "python": bool((trace.events.category == Category.PYTHON).any()),
+        "module": bool(is_place(trace).any()),
+        "operator": bool(is_operator(trace).any()),
+    }
+    return [tree for tree in TREES if there[tree]]
+
+
+def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
+    """Calls by path. Device time is that of what a call launched; of backward work a frame below that of the forward.
+
+    Source: docs/views.md#flame.
+    """
+    trees = _trees(trace)
+    chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree
+    tree = TREES[chosen](trace)
+    own = spent(trace, tree, params.step)
+    on_device = params.weight == "device"
+    back = np.flatnonzero(own.backward_device) if on_device else np.zeros(0, np.int64)
+    self_ns = np.concatenate((own.device if on_device else own.host, own.backward_device[back]))
+    parent = np.concatenate((tree.parent, back)).astype(np.int64)
+    depth = _depth(tree)
+    depth = np.concatenate((depth, depth[back] + 1))
+    numbers: dict[str, Ints] = {
+        "parent": parent,
+        "depth": depth,
+        "calls": np.concatenate((own.calls, own.calls[back])),
+        "self_ns": self_ns,
+        "total_ns": with_inner([self_ns], parent, depth)[0],
+        "event": np.concatenate((tree.first, tree.first[back])).astype(np.int64),
+    }
+    columns, folded = _folded([*labels(tree, trace.strings), *[BACKWARD] * len(back)], numbers)
+    return FlameAnswer(
+        columns=columns,
+        tree=chosen,
+        trees=trees,
+        weight=params.weight,
+        total_ns=int(self_ns.sum()),
+        outside_ns=own.outside_ns if on_device else 0,
+        steps=1 if params.step else len(trace.steps),
+        frames=int((numbers["total_ns"] > 0).sum()),
+        folded=folded,
+    )
+
+
+def _depth(tree: Paths) -> Ints:
+    """How many frames stand around each."""
+    depth = np.zeros(len(tree), np.int64)
+    at = tree.parent
+    while len(outer := np.flatnonzero(at >= 0)):
+        depth[outer] += 1
+        at = np.append(tree.parent, np.int32(-1))[at]
+    return depth
+
+
+def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, int]:
+    """The frames with most time; of the others those under one caller are one frame. How many these are."""
+    total, parent = numbers["total_ns"], numbers["parent"]
+    place = np.full(len(total) + 1, -1)
+    rows = np.argsort(-total, kind="stable")[:MOST]  # what stands around a frame has at least its time
+    rows = rows[total[rows] > 0]
+    place[rows] = np.arange(len(rows))
+    small = (total > 0) & (place[:-1] < 0)
+    edge = np.flatnonzero(small & ((parent < 0) | (place[parent] >= 0)))  # their callers are shown
+    under = group(place[parent[edge]])
+    first = edge[under.first]
+    others = {name: column[first] for name, column in numbers.items()}
+    for name in ("calls", "total_ns"):
+        others[name] = under.sum(numbers[name][edge])
+    others |= {"self_ns": others["total_ns"], "event": np.full(len(first), -1)}
+    columns = {name: np.concatenate((column[rows], others[name])) for name, column in numbers.items()}
+    columns["parent"] = place[columns["parent"]]
+    shown: list[int] = rows.tolist()
+    return FlameColumns(name=[*(names[i] for i in shown), *[OTHERS] * len(first)], **columns), int(small.sum())
+
+
+VIEW = View("flame", 35, needs, FlameParams, compute)

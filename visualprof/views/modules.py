@@ -1,0 +1,145 @@
+"""Modules: the tree of nn.Module, Layer, Module and of named ranges, with what each costs forward and backward."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Columns, Table, at, columns_of
+from visualprof.views.measure.call_paths import Paths, belongs, forward_of, is_place, places, spent, texts_of
+from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.memory import changes_of_use
+from visualprof.views.measure.steps import in_step
+
+
+class ModuleColumns(Columns, kw_only=True):
+    """Modules in the order of their calls, each before those inside. name: path. parent: row of the one around, or -1.
+
+    Self times are without the modules inside. backward: of what ran in the module, wherever that happened; absent where
+    the file does not link the two.
+    allocated_bytes: in its calls. event: the first call.
+    """
+
+    name: kinds.Names
+    kind: kinds.Words
+    parent: kinds.Identifiers
+    calls: kinds.Counts
+    operators: kinds.Counts
+    device_self_ns: kinds.Durations
+    device_total_ns: kinds.Durations
+    backward_device_self_ns: kinds.Durations | None = None
+    backward_device_ns: kinds.Durations | None = None
+    host_self_ns: kinds.Durations
+    host_total_ns: kinds.Durations
+    backward_host_self_ns: kinds.Durations | None = None
+    backward_host_ns: kinds.Durations | None = None
+    allocated_bytes: kinds.Sizes | None = None
+    flops: kinds.Operations | None = None
+    event: kinds.Identifiers
+
+
+class Outside(msgspec.Struct):
+    """What is in no module. operators: those that stand in no other."""
+
+    operators: kinds.Count
+    host_ns: kinds.Duration
+    device_ns: kinds.Duration
+
+
+class ModulesAnswer(Table[ModuleColumns]):
+    """Modules. only_ranges: torch was not asked for its modules. linked: the file links forward and backward."""
+
+    only_ranges: bool
+    linked: bool
+    outside: Outside
+
+
+def needs(trace: Trace) -> bool:
+    """At least one module or named range on the host."""
+    return bool(is_place(trace).any())
+
+
+def compute(trace: Trace, params: Params) -> ModulesAnswer:
+    """The tree of modules. Source: docs/views.md#modules."""
+    tree = places(trace)
+    inside = in_step(trace, params.step)
+    own = spent(trace, tree, params.step)
+    operators = np.flatnonzero(is_operator(trace) & inside).astype(np.int32)
+    by = belongs(trace, tree, operators)
+    mine = (by.path >= 0) & ~by.backward
+    counted = np.bincount(by.path[mine], minlength=len(tree))
+    times = (own.device, own.host, own.backward_device, own.backward_host, counted)
+    device, host, backward_device, backward_host, ran = tree.total(*times)
+    linked = bool((forward_of(trace) >= 0).any())
+    columns = ModuleColumns(
+        name=texts_of(tree, trace.strings),
+        kind=[Category(c).name.lower() for c in trace.events.category[tree.first].tolist()],
+        parent=tree.parent,
+        calls=own.calls,
+        operators=ran,
+        device_self_ns=own.device,
+        device_total_ns=device,
+        backward_device_self_ns=own.backward_device if linked else None,
+        backward_device_ns=backward_device if linked else None,
+        host_self_ns=own.host,
+        host_total_ns=host,
+        backward_host_self_ns=own.backward_host if linked else None,
+        backward_host_ns=backward_host if linked else None,
+        allocated_bytes=_allocated(trace, tree, inside),
+        flops=_flops(trace, tree, operators, by.path, mine),
+        event=tree.first,
+    )
+    outer = operators[by.path < 0]
+    outer = outer[nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[outer]) < 0]
+    modules = bool((trace.events.category == Category.MODULE).any())
+    return ModulesAnswer(
+        columns=_used(columns, (own.calls > 0) | (device + host + backward_device + backward_host > 0)),
+        only_ranges=not modules and trace.meta.framework == "pytorch",
+        linked=linked,
+        outside=Outside(len(outer), int(trace.events.dur[outer].sum()), own.outside_ns),
+    )
+
+
+def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
+    """The rows with any work."""
+    place = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)
+    rows = np.flatnonzero(used)
+    kept = {name: at(column, rows) for name, column in columns_of(columns).items()}
+    kept["parent"] = place[np.asarray(kept["parent"])]
+    return ModuleColumns(**kept)
+
+
+def _allocated(trace: Trace, tree: Paths, inside: Mask) -> Ints | None:
+    """Bytes allocated in the calls of each path and of those inside: on devices, where the file tells of any."""
+    allocs = trace.allocs
+    wanted = (allocs.bytes > 0) & (allocs.event >= 0)
+    wanted &= (allocs.device >= 0) == bool((allocs.device >= 0).any())
+    wanted[1:] &= ~changes_of_use(trace)[:-1]
+    at = np.flatnonzero(wanted)
+    if not len(at):
+        return None
+    at = at[inside[allocs.event[at]]]
+    by = belongs(trace, tree, allocs.event[at])
+    mine = (by.path >= 0) & ~by.backward
+    return tree.total(np.bincount(by.path[mine], allocs.bytes[at[mine]], len(tree)).astype(np.int64))[0]
+
+
+def _flops(trace: Trace, tree: Paths, operators: Ids, path: Ids, mine: Mask) -> Floats | None:
+    """Operations of each path and of those inside, as recorded; NaN where none are. The outermost operator counts."""
+    if "flops" not in trace.args:
+        return None
+    known = np.zeros(len(trace.events), bool)
+    counted = trace.arg("flops", operators, np.nan).astype(np.float64)
+    known[operators[~np.isnan(counted)]] = True
+    outer = nearest_ancestor(trace.events.parent, known, trace.events.parent[operators]) < 0
+    mine = mine & outer & ~np.isnan(counted)
+    own = np.bincount(path[mine], counted[mine], len(tree)).astype(np.int64)
+    total, some = tree.total(own, np.bincount(path[mine], minlength=len(tree)))
+    return np.where(some > 0, total, np.nan)
+
+
+VIEW = View("modules", 34, needs, Params, compute)
