@@ -31,6 +31,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "agents": {},
     "run": {"job": "sample"},
 }
+COMPARED = {"run": "pytorch-loader/two-workers", "base": "pytorch-loader/no-workers"}  # on the overview
 DRAWN = ("trace", "graph")  # on canvas
 POLLING = ("evaluation", "agents", "run")
 
@@ -77,6 +78,10 @@ def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path) -> None:
             else:
                 settled(page)
             shoot(page, folder / f"{name}{suffix}.png", quiet=name not in POLLING)
+    for suffix, (language, theme) in LOOKS.items():
+        page = visits(dashboard, "overview", language=language, theme=theme, **COMPARED)
+        page.locator(".change").wait_for()
+        shoot(page, folder / f"compare{suffix}.png")
 
 
 def main(folder: Path) -> None:

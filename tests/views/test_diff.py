@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -12,6 +12,7 @@ from benchmarks.noise import BUSY, QUIET, called, tried
 from tests.conftest import FIXTURES, SAMPLES, Write, json_of, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
+from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.families import kernel_family, operator_family
 from visualprof.views.diff.side import SIDE, compute
@@ -305,3 +306,10 @@ def test_the_input_is_that_of_the_first_product_whichever_takes_longer(write: Wr
     assert not {"inputs", "batch"} & {note["id"] for note in alike}
     larger = diffed(base, write(products(300, 200, 4), "larger.json"))["notes"]
     assert {"id": "batch", "base": "2", "new": "4", "ratio": None} in larger
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_has_words_for_every_note(language: str) -> None:
+    locale = SAMPLES.parent / "frontend" / "src" / "locales" / f"{language}.json"
+    words: dict[str, Any] = json.loads(locale.read_text("utf-8"))["compare"]["note"]
+    assert set(words) == set(get_args(get_type_hints(DiffNote)["id"]))

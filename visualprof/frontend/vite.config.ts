@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
+const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
 
 const split_locales: Plugin = {
   name: "split-locales",

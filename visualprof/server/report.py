@@ -28,7 +28,7 @@ from visualprof.views.measure.tiles import TILE_BUCKETS
 MOST_BYTES = 3_000_000
 _ROWS = (1000, 200, 40)  # of a table: fewer where names are long
 _EVENTS = 300  # of the timeline with all that is known of them
-_TILES = 1500
+_TILES = 1500  # of slices
 _SCREEN_LEVELS = 5  # of the whole: down to 256 << 4 buckets
 _NAMES = 65_536  # the API's limit
 _TOPS = ("5", "20", "1000")  # besides 10 (top-control.vue)
@@ -276,7 +276,7 @@ class _Held:
         used: set[int] = set()
         count = taken = 0
         for level, tiles in _levels(meta, low, high):
-            count += len(tiles)
+            count += sum(tile.key.startswith("g") for tile in tiles)
             if count > _TILES and taken:
                 break
             bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]

@@ -1,4 +1,4 @@
-"""Counters of a timeline: those that the file has, and what its memory events and kernels come to over time."""
+"""Counters of a timeline: those of the file, and what its memory, kernels, launches and copies come to over time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
+from visualprof.views.measure.gaps import lanes
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered
+from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.memory import curve, devices_of
 from visualprof.views.measure.once import once
+from visualprof.views.measure.queues import queue
 from visualprof.views.measure.steps import kernels
 
 PARTS = 1000  # of the recording, each with its utilization
@@ -31,7 +34,7 @@ class CounterTrack:
 def counter_tracks(trace: Trace) -> dict[int, CounterTrack]:
     """Every counter with samples by its number: that of its track, behind the last track where no file has it."""
     found = dict(_recorded(trace))
-    derived = [*_memory(trace), *_utilization(trace)]
+    derived = [*_memory(trace), *_utilization(trace), *_queues(trace), *_copies(trace)]
     return found | {len(trace.tracks) + i: counter for i, counter in enumerate(derived)}
 
 
@@ -61,3 +64,27 @@ def _utilization(trace: Trace) -> Iterator[CounterTrack]:
     for device, mine in kernels(trace).items():
         share = 100 * covered(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
         yield CounterTrack(f"{trace.meta.device_type}:{device} utilization %", "", edges[:-1], share)
+
+
+def _queues(trace: Trace) -> Iterator[CounterTrack]:
+    """Launches that wait for each stream."""
+    for lane in lanes(trace):
+        if lane.track >= 0 and len((waiting := queue(trace, lane)).ts):
+            name, process = f"{lane.stream(trace)} launches waiting", trace.tracks[lane.track].process
+            yield CounterTrack(name, process, waiting.ts, waiting.length.astype(np.float64))
+
+
+def _copies(trace: Trace) -> Iterator[CounterTrack]:
+    """What copies and fills move at a time, by direction; each as if at one pace from its start to its end."""
+    events = trace.events
+    rows = np.flatnonzero(is_device_work(trace) & events.of(Category.MEMCPY, Category.MEMSET) & (events.dur > 0))
+    moved = trace.arg("bytes", rows, 0).astype(np.float64)
+    rows, moved = rows[moved > 0], moved[moved > 0]
+    names: list[str] = [trace.strings[int(i)].partition(" (")[0] for i in events.name[rows]]
+    for name in sorted(set(names)):
+        mine = np.array([one == name for one in names], bool)
+        pace = moved[mine] / events.dur[rows[mine]]  # bytes/ns: GB/s
+        ts = np.concatenate((events.ts[rows[mine]], events.end[rows[mine]]))
+        order = np.argsort(ts, kind="stable")
+        level = np.cumsum(np.concatenate((pace, -pace))[order])
+        yield CounterTrack(f"{name} GB/s", "", ts[order], level.clip(0))

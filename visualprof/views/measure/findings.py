@@ -204,7 +204,7 @@ def _utilization(case: Case) -> Iterator[Finding]:
             extent = case.longest(subtract(case.spans, mine.spans), mine.rows)
             numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
             severity = HIGH if used < 0.3 else MEDIUM
-            yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", extent, idle, **numbers)
+            yield from _finding(case, "low_gpu_utilization", severity, "/idle", extent, idle, **numbers)
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
@@ -272,7 +272,7 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         kernel_mean = round(float(events.dur[work].mean()))
         numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
         extent = _densest(case.trace, calls[short])
-        yield from _finding(case, "many_small_kernels", MEDIUM, "/kernel?sort=calls", extent, gain, **numbers)
+        yield from _finding(case, "many_small_kernels", MEDIUM, "/idle", extent, gain, **numbers)
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:

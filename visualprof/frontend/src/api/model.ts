@@ -25,6 +25,7 @@ export type Environment = Schemas["Environment"];
 export type Finding = Schemas["Finding"];
 export type OperatorAnswer = Schemas["OperatorAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
+export type IdleAnswer = Schemas["IdleAnswer"];
 export type MemoryAnswer = Schemas["MemoryAnswer"];
 export type MemoryDevice = Schemas["MemoryDevice"];
 export type MemoryPeak = Schemas["MemoryPeak"];

@@ -3,15 +3,15 @@
 import type { ThemeName } from "../lib/color";
 
 const HUES: readonly (readonly [light: string, dark: string, names: string])[] = [
-  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median measured step_time"],
-  ["#e0872b", "#f0a04f", "infer_shape memcpy wait gradient max"],
+  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation work allocated parameter runs median measured step_time"],
+  ["#e0872b", "#f0a04f", "infer_shape memcpy wait host_wait delays gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
-  ["#8557c9", "#ab85e8", "node_creation communication comm transfer optimizer_state"],
-  ["#d1527a", "#ec7fa0", "runtime"],
+  ["#8557c9", "#ab85e8", "node_creation communication comm transfer dependency optimizer_state"],
+  ["#d1527a", "#ec7fa0", "runtime calls"],
   ["#1f9d8b", "#3cc2ae", "dataloader overlap activation min"],
   ["#6b9e34", "#8fc257", "cpu autograd"],
   ["#a0a8b5", "#6d7685", "other"],
-  ["#4a8fb8", "#74b4d9", "op"],
+  ["#4a8fb8", "#74b4d9", "op kernel_wait"],
   ["#a97c50", "#cba176", "annotation"],
   ["#5f7896", "#8ea8c7", "python"],
   ["#8b7bb5", "#b3a4d8", "sync"],
@@ -24,7 +24,7 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#3f7fd6", "#6ea6f2", "forward"],
   ["#d9783a", "#ef9a62", "backward"],
   ["#559c4b", "#7fc374", "optimizer better"],
-  ["#a0a8b5", "#7b8494", "reserved doubtful"],
+  ["#a0a8b5", "#7b8494", "reserved doubtful unknown"],
   ["#c94f6d", "#ec7f99", "input"],
   ["#1d2430", "#e3e8ef", "limit"],
 ];

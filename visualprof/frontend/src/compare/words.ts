@@ -2,7 +2,7 @@
 import type { DiffAnswer } from "../api/model";
 import { ratio, signed_text } from "../lib/format";
 import { visible } from "../lib/text";
-import { t, te, text_or, word } from "../locales";
+import { t, text_or, word } from "../locales";
 
 type Step = NonNullable<DiffAnswer["step"]>;
 type Note = DiffAnswer["notes"][number];
@@ -22,12 +22,11 @@ export function verdict(step: Step, marked: boolean): Verdict {
   return { tone: "", heading: t("compare.noise"), reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: ratio(detectable_ratio) }) };
 }
 
-/** What makes the two not alike; ids that this page has no words for stand for themselves. */
+/** What makes the two not alike. */
 export function note_text(note: Note): string {
   const said = (text: string) => (text === "yes" ? t("compare.so") : note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text));
   const [base, now] = [note.base, note.new].map((text) => (text === null || text === undefined ? t("compare.not_so") : said(text)));
-  if (te(`compare.note.${note.id}`)) return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
-  return `${note.id}: ${base} → ${now}`;
+  return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
 }
 
 /** The words of a row's cells. */

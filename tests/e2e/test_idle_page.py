@@ -1,0 +1,29 @@
+"""The Idle page: causes, what the host did, and the way from a gap to the timeline."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.looks import address, cell, raw_keys, row, table
+
+RUN = "pytorch-h200/cnn"
+
+
+@pytest.mark.parametrize(
+    ("language", "heading", "cause"), [("en", "Longest gaps", "Waiting for the host"), ("zh", "最长的空隙", "等待主机")]
+)
+def test_the_longest_gap_names_its_cause_and_leads_to_the_timeline(
+    samples: Dashboard, visit: Visits, language: str, heading: str, cause: str
+) -> None:
+    longest = samples.get("view/idle", run=RUN, worker="cnn", table="longest")["columns"]
+    page = visit(samples, "idle", language=language, run=RUN)
+    gaps = table(page, heading)
+    expect(cell(gaps, 0, "Cause" if language == "en" else "原因")).to_have_text(cause)
+    expect(gaps).to_contain_text(longest["host"][0])
+    assert raw_keys(page) == []
+    row(gaps, 0).get_by_role("link").click()
+    expect(page).to_have_url(re.compile("area="))
+    assert address(page)["area"] == f"{longest['start_ns'][0]}~{longest['end_ns'][0]}"

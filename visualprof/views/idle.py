@@ -1,0 +1,336 @@
+"""Why devices wait: idle time by cause, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from visualprof.reader.trace import Category, Ids, Ints, Rows, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views import Params, View
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.gaps import CAUSES, Gaps, Lane, gaps, lanes
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, length, merge, subtract, union
+from visualprof.views.measure.launch import is_device_work, is_operator
+from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.measure.timing import names, ordered
+
+LONGEST = 200  # gaps that are listed
+KINDS = {
+    "computation": (Category.KERNEL,),
+    "communication": (Category.COMM,),
+    "memory": (Category.MEMCPY, Category.MEMSET),
+}
+
+
+@dataclass(frozen=True)
+class IdleParams(Params):
+    """kernel_wait_ns: gaps shorter than this between queued work are the device's own pace."""
+
+    kernel_wait_ns: Annotated[int, msgspec.Meta(ge=0)] = 30_000
+
+
+class IdleColumns(Columns):
+    """Devices, and their streams where one has several. stream: None for the device: all of its streams together.
+
+    computation_ns, communication_ns, memory_ns: communication beside computation counts as that, copies beside both.
+    They and idle_ns make span_ns. The causes make idle_ns; `other_ns` is what no rule names.
+    """
+
+    device: kinds.Identifiers
+    stream: kinds.Names
+    span_ns: kinds.Durations
+    computation_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    memory_ns: kinds.Durations
+    idle_ns: kinds.Durations
+    idle_ratio: kinds.Ratios
+    host_wait_ns: kinds.Durations
+    kernel_wait_ns: kinds.Durations
+    dependency_ns: kinds.Durations
+    other_ns: kinds.Durations
+    unknown_ns: kinds.Durations
+    gaps: kinds.Counts
+    median_gap_ns: kinds.Durations
+    longest_gap_ns: kinds.Durations
+
+
+class IdleStepColumns(Columns):
+    """Each step on each device."""
+
+    step: kinds.Names
+    device: kinds.Identifiers
+    span_ns: kinds.Durations
+    idle_ns: kinds.Durations
+    idle_ratio: kinds.Ratios
+    host_wait_ns: kinds.Durations
+    kernel_wait_ns: kinds.Durations
+    dependency_ns: kinds.Durations
+    other_ns: kinds.Durations
+    unknown_ns: kinds.Durations
+
+
+class HostColumns(Columns):
+    """What the launching threads did while a device waited for them: own time of each name, without what is inside it.
+
+    name: "" for time outside of all events. share: of all such time.
+    """
+
+    name: kinds.Names
+    category: kinds.Words
+    self_ns: kinds.Durations
+    share: kinds.Ratios
+    calls: kinds.Counts
+
+
+class GapColumns(Columns):
+    """The longest gaps of whole devices. after, before: the work around it; operator: what launched that behind it.
+
+    host: what the launching thread did longest in it; within: the outermost range or operator around that.
+    start_ns, end_ns: since the first event. track: of the work behind it.
+    """
+
+    duration_ns: kinds.Durations
+    device: kinds.Identifiers
+    cause: kinds.Words
+    host: kinds.Names
+    within: kinds.Names
+    after: kinds.Names
+    before: kinds.Names
+    operator: kinds.Names
+    step: kinds.Names
+    start_ns: kinds.Durations
+    end_ns: kinds.Durations
+    track: kinds.Identifiers
+
+
+class IdleAnswer(Table[IdleColumns]):
+    """Idle time. host: during the gaps of whole devices whose cause is host_wait, until the launch began."""
+
+    steps: Table[IdleStepColumns]
+    host: Table[HostColumns]
+    longest: Table[GapColumns]
+
+
+def needs(trace: Trace) -> bool:
+    """Work on a device."""
+    return bool(is_device_work(trace).any())
+
+
+def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
+    """Idle time by device, stream and cause, in all steps or one.
+
+    Source: HTA's temporal breakdown and idle time breakdown, docs/views.md#idle.
+    """
+    windows = step_windows(trace)
+    since = int(windows.start[0]) if len(windows) else None
+    windows = windows.only(params.step) if params.step else windows
+    events, found = trace.events, list[tuple[Lane, Gaps]]()
+    ends: Ints = np.zeros(0, np.int64)
+    for lane in lanes(trace):
+        if lane.track < 0:
+            ends = np.sort(events.end[lane.work])
+        found.append((lane, gaps(trace, lane, ends, params.kernel_wait_ns, since)))
+    streams = Counter(lane.device for lane, _ in found if lane.track >= 0)
+    found = [(lane, own) for lane, own in found if lane.track < 0 or streams[lane.device] > 1]
+    step = (int(windows.start.min()), int(windows.end.max())) if params.step and len(windows) else None
+    rows = [_lane(trace, lane, own, *(step or _extent(trace, lane))) for lane, own in found]
+    devices = [(lane, own) for lane, own in found if lane.track < 0]
+    inside = [(lane, _within(own, *(step or _extent(trace, lane)))) for lane, own in devices]
+    waits = [_host_waits(trace, own) for _, own in inside]
+    return IdleAnswer(
+        columns=IdleColumns(**{key: [row[key] for row in rows] for key in IdleColumns.__struct_fields__}),
+        steps=Table(columns=_steps(trace, devices, windows)),
+        host=Table(columns=_host(trace, *(np.concatenate(parts) for parts in zip(*waits, strict=True)))),
+        longest=Table(columns=_longest(trace, inside)),
+    )
+
+
+def make_charts(result: IdleAnswer, params: IdleParams, top: int) -> dict[str, charts.Option]:
+    """`causes`: of each device and stream; `meanwhile`: what the host did."""
+    columns, host = result.columns, result.host.columns
+    several = len(set(columns.device)) > 1
+    where = [f"{device} · " if several else "" for device in columns.device]
+    lane = [
+        f"{at}{stream}" if stream else at[:-3] or "@t:idle.whole"
+        for at, stream in zip(where, columns.stream, strict=True)
+    ]
+    series = [(f"@t:idle.cause.{cause}", getattr(columns, f"{cause}_ns")) for cause in CAUSES]
+    known = [(name, values) for name, values in series if np.any(values)]
+    named = [name or "@t:idle.outside" for name in host.name]
+    return {
+        "causes": charts.bars(lane, known),
+        **({"meanwhile": charts.pie(zip(named, host.self_ns, strict=True), top=top)} if named else {}),
+    }
+
+
+def _extent(trace: Trace, lane: Lane) -> tuple[int, int]:
+    """From the start of the first work of a lane to the end of its last."""
+    return int(trace.events.ts[lane.work].min()), int(trace.events.end[lane.work].max())
+
+
+def _within(found: Gaps, low: int, high: int) -> Gaps:
+    """Gaps cut at the ends of an interval."""
+    start, end = np.clip(found.start, low, high), np.clip(found.end, low, high)
+    at = np.flatnonzero(end > start)
+    return replace(found.at(at), start=start[at], end=end[at])
+
+
+def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[str, int | float | str | None]:
+    """A row of IdleColumns, of the time between two moments."""
+    events, own = trace.events, _within(found, low, high)
+    start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
+    before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
+    for kind, members in KINDS.items():
+        mine = np.isin(category, members)
+        spans = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
+        spent[f"{kind}_ns"] = length(subtract(spans, before))
+        before = merge(before, spans)
+    idle = high - low - length(before)
+    lengths = own.end - own.start
+    causes = {f"{cause}_ns": int(lengths[own.cause == i].sum()) for i, cause in enumerate(CAUSES)}
+    causes["other_ns"] += idle - sum(causes.values())  # before the first and after the last work of a step
+    return {
+        "device": lane.device,
+        "stream": lane.stream(trace),
+        "span_ns": high - low,
+        **spent,
+        "idle_ns": idle,
+        "idle_ratio": idle / (high - low) if high > low else None,
+        **causes,
+        "gaps": len(lengths),
+        "median_gap_ns": float(np.median(lengths)) if len(lengths) else None,
+        "longest_gap_ns": int(lengths.max()) if len(lengths) else None,
+    }
+
+
+def _steps(trace: Trace, devices: list[tuple[Lane, Gaps]], windows: Windows) -> IdleStepColumns:
+    span, parts = windows.end - windows.start, list[dict[str, Ints]]()
+    for lane, own in devices:
+        ran = union(trace.events.ts[lane.work], trace.events.end[lane.work])
+        idle = span - covered(ran, windows.start, windows.end)
+        causes = {f"{cause}_ns": covered(own.spans(cause), windows.start, windows.end) for cause in CAUSES}
+        causes["other_ns"] = causes["other_ns"] + idle - sum(causes.values())
+        parts.append({"device": np.full(len(span), lane.device), "span_ns": span, "idle_ns": idle, **causes})
+    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    ratio = columns["idle_ns"] / np.maximum(columns["span_ns"], 1)
+    return IdleStepColumns(step=list(windows.names) * len(devices), idle_ratio=ratio, **columns)
+
+
+def _host_waits(trace: Trace, own: Gaps) -> tuple[Ints, Ints, Ids]:
+    """From the end of the work before to the launch of the work behind it: start, end, and the launch."""
+    at = np.flatnonzero(own.cause == CAUSES.index("host_wait"))
+    call = own.call[at]
+    return own.start[at], np.minimum(trace.events.ts[call], own.end[at]), call
+
+
+def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
+    """Own time of what stood on the launching threads within some intervals."""
+    events = trace.events
+    rows, spent, outside = list[Ints](), list[Ints](), 0
+    for members in group(events.track[call]).members() if len(call) else ():
+        track = trace.tracks[int(events.track[call[members[0]]])]
+        spans = union(start[members], end[members])
+        mine = np.arange(track.first, track.first + track.count)
+        own = covered(spans, events.ts[mine], events.end[mine])
+        inner = np.flatnonzero(events.parent[mine] >= 0)
+        inside = np.bincount(events.parent[mine[inner]] - track.first, own[inner], len(mine)).astype(np.int64)
+        roots = mine[events.parent[mine] < 0]
+        outside += length(subtract(spans, union(events.ts[roots], events.end[roots])))
+        self_ns = np.maximum(own - inside, 0)
+        rows.append(mine[self_ns > 0])
+        spent.append(self_ns[self_ns > 0])
+    row, ns = (np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in (rows, spent))
+    groups = group(events.name[row], events.category[row])
+    total = np.append(groups.sum(ns), [outside] if outside else [])
+    columns: dict[str, Column] = {
+        "name": [*names(trace, events.name[row][groups.first]), *([""] if outside else [])],
+        "category": [
+            *(Category(int(c)).name.lower() for c in events.category[row][groups.first]),
+            *([None] if outside else []),
+        ],
+        "self_ns": total,
+        "share": total / max(int(total.sum()), 1),
+        "calls": np.append(groups.count.astype(np.float64), [np.nan] if outside else []),
+    }
+    return HostColumns(**ordered(columns, "self_ns"))
+
+
+def _longest(trace: Trace, devices: list[tuple[Lane, Gaps]]) -> GapColumns:
+    events, first = trace.events, trace.span_ns[0]
+    kept = [own.at(np.argsort(own.start - own.end, kind="stable")[:LONGEST]) for _, own in devices]
+    device = np.repeat([lane.device for lane, _ in devices], [len(own.start) for own in kept])
+    found = Gaps(*(np.concatenate([getattr(own, name) for own in kept]) for name in Gaps.__struct_fields__))
+    order = np.argsort(found.start - found.end, kind="stable")[:LONGEST]
+    longest = found.at(order)
+    meanwhile = [
+        _meanwhile(trace, *gap)
+        for gap in zip(*(c.tolist() for c in (longest.start, longest.end, longest.call)), strict=True)
+    ]
+    return GapColumns(
+        device=device[order],
+        duration_ns=longest.end - longest.start,
+        cause=[CAUSES[int(i)] for i in longest.cause],
+        host=_names(trace, np.array([row for row, _ in meanwhile])),
+        within=_names(trace, np.array([row for _, row in meanwhile])),
+        after=_names(trace, longest.after),
+        before=_names(trace, longest.before),
+        operator=_names(trace, nearest_ancestor(events.parent, is_operator(trace), longest.call)),
+        step=[
+            trace.strings[int(trace.steps.name[i])] if i >= 0 else None for i in events.step[longest.before].tolist()
+        ],
+        start_ns=longest.start - first,
+        end_ns=longest.end - first,
+        track=events.track[longest.before],
+    )
+
+
+def _names(trace: Trace, rows: Rows) -> list[str | None]:
+    return [trace.strings[int(trace.events.name[row])] if row >= 0 else None for row in rows.tolist()]
+
+
+def _meanwhile(trace: Trace, start: int, end: int, call: int) -> tuple[int, int]:
+    """What the thread of a call did longest within a gap, until the call, and the outermost event but steps around it.
+
+    Rows of events, -1 for none.
+    """
+    if call < 0:
+        return -1, -1
+    events = trace.events
+    track = trace.tracks[int(events.track[call])]
+    end = min(end, int(events.ts[call]))
+    ts = events.ts[track.first : track.first + track.count]
+    first, last = (track.first + int(np.searchsorted(ts, at)) for at in (start, end))
+    above = list(_upwards(trace, first - 1 if first > track.first else -1))
+    rows = np.array([*above[::-1], *range(first, last)], np.int64)  # ascending
+    if not len(rows):
+        return -1, -1
+    spent = np.maximum(np.minimum(events.end[rows], end) - np.maximum(events.ts[rows], start), 0)
+    parent = events.parent[rows]
+    place = np.searchsorted(rows, parent)
+    inside = (parent >= 0) & (rows[np.minimum(place, len(rows) - 1)] == parent)
+    own = spent - np.bincount(place[inside], spent[inside], len(rows)).astype(np.int64)
+    longest = int(own.argmax())
+    if own[longest] <= 0:
+        return -1, -1
+    around = [row for row in _upwards(trace, int(rows[longest])) if events.category[row] != Category.STEP]
+    return int(rows[longest]), around[-1] if len(around) > 1 else -1
+
+
+def _upwards(trace: Trace, row: int) -> Iterator[int]:
+    """An event and all around it."""
+    while row >= 0:
+        yield row
+        row = int(trace.events.parent[row])
+
+
+VIEW = View("idle", 45, needs, IdleParams, compute, make_charts)

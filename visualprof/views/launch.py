@@ -1,0 +1,180 @@
+"""What launching costs: calls, launch delays and queues of streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Ints, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views import Params, View
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.gaps import Lane, lanes
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.launch import calls, is_operator
+from visualprof.views.measure.queues import FULL, Queue, queue
+from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.timing import ordered
+
+BINS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
+
+
+@dataclass(frozen=True)
+class LaunchParams(Params):
+    """slow_call_ns, late_ns: calls that take longer, and work that begins later after its call, are counted."""
+
+    slow_call_ns: Annotated[int, msgspec.Meta(ge=0)] = 50_000
+    late_ns: Annotated[int, msgspec.Meta(ge=0)] = 100_000
+
+
+class LaunchColumns(Columns):
+    """Launches by name and operator. name: of the work; of the call where it is several, a captured graph.
+
+    work: pieces of device work of a launch. call_ns, work_ns, launch_delay_ns: means; the delay is from the end of the
+    call to the start of its first work. short: launches whose work is shorter than the call. slow_calls, late: beyond
+    the parameters. queued: launches that waited on the stream, this one included; mean and largest.
+    """
+
+    name: kinds.Names
+    operator: kinds.Names
+    launches: kinds.Counts
+    work: kinds.Counts
+    call_ns: kinds.Durations
+    work_ns: kinds.Durations
+    launch_delay_ns: kinds.Durations
+    max_launch_delay_ns: kinds.Durations
+    short: kinds.Counts
+    slow_calls: kinds.Counts
+    late: kinds.Counts
+    queued: kinds.Counts
+    max_queued: kinds.Counts
+
+
+class QueueColumns(Columns):
+    """Streams. queued: mean over time from the first launch to the start of the last. full_ns: with 1,024 waiting."""
+
+    device: kinds.Identifiers
+    stream: kinds.Names
+    launches: kinds.Counts
+    queued: kinds.Counts
+    max_queued: kinds.Counts
+    full_ns: kinds.Durations
+
+
+class SpreadColumns(Columns):
+    """How many last from `from_ns` up to the next row's: delays, calls, and the work of a launch."""
+
+    from_ns: kinds.Durations
+    delays: kinds.Counts
+    calls: kinds.Counts
+    work: kinds.Counts
+
+
+class LaunchAnswer(Table[LaunchColumns]):
+    """Launches. call_ns, work_ns, launch_delay_ns: of all of them together."""
+
+    launches: kinds.Count
+    short: kinds.Count
+    call_ns: kinds.Duration
+    work_ns: kinds.Duration
+    launch_delay_ns: kinds.Duration
+    streams: Table[QueueColumns]
+    spread: Table[SpreadColumns]
+
+
+def needs(trace: Trace) -> bool:
+    """Device work whose launch is known."""
+    return bool((calls(trace)[1] >= 0).any())
+
+
+def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
+    """Launches by name and operator, the longest work first.
+
+    Source: HTA's launch statistics and queue length, docs/views.md#launch.
+    """
+    events = trace.events
+    streams = [(lane, queue(trace, lane)) for lane in lanes(trace) if lane.track >= 0]
+    inside = in_step(trace, params.step)
+    parts = [np.flatnonzero(inside[own.work]) for _, own in streams]
+    call, work, begun, depth, pieces, work_ns = (
+        np.concatenate([getattr(own, key)[at] for (_, own), at in zip(streams, parts, strict=True)])
+        for key in ("call", "work", "begun", "depth", "pieces", "work_ns")
+    )
+    call_ns, delay = np.maximum(events.dur[call], 0), np.maximum(begun - events.end[call], 0)
+    owner = nearest_ancestor(events.parent, is_operator(trace), call)
+    name = np.where(pieces == 1, events.name[work], events.name[call])
+    operator = np.where(owner >= 0, events.name[owner], 0)
+    groups = group(name, operator)
+    flags = {"short": work_ns < call_ns, "slow_calls": call_ns > params.slow_call_ns, "late": delay > params.late_ns}
+    means = {"work": pieces, "call_ns": call_ns, "work_ns": work_ns, "launch_delay_ns": delay, "queued": depth}
+    columns: dict[str, Column] = {
+        "name": [trace.strings[int(i)] for i in name[groups.first]],
+        "operator": [trace.strings[int(i)] or None for i in operator[groups.first]],
+        "launches": groups.count,
+        **{key: groups.sum(values) / groups.count for key, values in means.items()},
+        **{key: groups.sum(values) for key, values in flags.items()},
+        "max_launch_delay_ns": groups.max(delay),
+        "max_queued": groups.max(depth),
+        "total_ns": groups.sum(work_ns),
+    }
+    sorted_columns = ordered(columns, "total_ns")
+    return LaunchAnswer(
+        columns=LaunchColumns(**{key: sorted_columns[key] for key in LaunchColumns.__struct_fields__}),
+        launches=len(call),
+        short=int(flags["short"].sum()),
+        call_ns=int(call_ns.sum()),
+        work_ns=int(work_ns.sum()),
+        launch_delay_ns=int(delay.sum()),
+        streams=Table(columns=_streams(trace, streams)),
+        spread=Table(columns=_spread(delay, call_ns, work_ns)),
+    )
+
+
+def make_charts(result: LaunchAnswer, params: LaunchParams, top: int) -> dict[str, charts.Option]:
+    """`spread`: how many delays, calls and launched works are how long."""
+    spread = result.spread.columns
+    bars = [(f"@t:idle.spread.{key}", getattr(spread, key)) for key in ("delays", "calls", "work")]
+    return {"spread": charts.bars([_time(ns) for ns in spread.from_ns], bars, unit="count", stack=False)}
+
+
+def _streams(trace: Trace, streams: list[tuple[Lane, Queue]]) -> QueueColumns:
+    rows = [(lane, own) for lane, own in streams if len(own.call)]
+    spans = [np.diff(own.ts) for _, own in rows]
+    return QueueColumns(
+        device=[lane.device for lane, _ in rows],
+        stream=[lane.stream(trace) for lane, _ in rows],
+        launches=[len(own.call) for _, own in rows],
+        queued=[
+            float((own.length[:-1] * span).sum() / max(int(span.sum()), 1))
+            for (_, own), span in zip(rows, spans, strict=True)
+        ],
+        max_queued=[int(own.length.max()) for _, own in rows],
+        full_ns=[int(span[own.length[:-1] >= FULL].sum()) for (_, own), span in zip(rows, spans, strict=True)],
+    )
+
+
+def _spread(*lengths: Ints) -> SpreadColumns:
+    """Counts by length, three rows a decade, between the shortest and the longest."""
+    counts = [np.bincount(np.searchsorted(BINS, values, side="right"), minlength=len(BINS) + 1) for values in lengths]
+    some = np.flatnonzero(np.sum(counts, axis=0))
+    rows = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
+    starts = np.round(np.append(0, BINS)).astype(np.int64)
+    return SpreadColumns(
+        from_ns=starts[rows], **{k: c[rows] for k, c in zip(("delays", "calls", "work"), counts, strict=True)}
+    )
+
+
+def _time(ns: int) -> str:
+    """215443 as `215 µs`."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns} ns"
+
+
+VIEW = View("launch", 46, needs, LaunchParams, compute, make_charts)
