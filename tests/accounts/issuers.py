@@ -55,15 +55,25 @@ class Provider:
         self.codes[code] = asked
         return {"state": asked["state"], "code": code}
 
+    def leave(self, address: str, back: str) -> dict[str, Any]:
+        """Whose session a browser ends here: the checks are those of OpenID Connect RP-Initiated Logout 1.0."""
+        parts = urlsplit(address)
+        asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{self.url}/end"
+        assert (asked["client_id"], asked["post_logout_redirect_uri"]) == (CLIENT, back)
+        claims = jwt.decode(asked["id_token_hint"], self.key, algorithms=[self.alg]).claims
+        assert (claims["iss"], claims["aud"]) == (self.url, CLIENT)
+        return dict(claims)
+
     def answer(self, path: str, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         self.asked.append(path)
         if self.fails:
             return 500, {}
         if path == "/realms/lab/.well-known/openid-configuration":
-            names = {name: f"{self.url}/{name}" for name in ("auth", "token", "keys", "user")}
+            names = {name: f"{self.url}/{name}" for name in ("auth", "token", "keys", "user", "end")}
             return 200, {
                 "issuer": self.url, "authorization_endpoint": names["auth"], "token_endpoint": names["token"],
-                "jwks_uri": names["keys"], "userinfo_endpoint": names["user"],
+                "jwks_uri": names["keys"], "userinfo_endpoint": names["user"], "end_session_endpoint": names["end"],
                 "token_endpoint_auth_methods_supported": ["client_secret_basic"], **self.metadata,
             }  # fmt: skip
         if path == "/realms/lab/keys":

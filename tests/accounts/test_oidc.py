@@ -93,6 +93,38 @@ def test_somebody_logs_in_and_out(open_site: Site, there: Provider) -> None:
     assert open_site.roles() == {KIM: "member"}
 
 
+def test_logging_out_ends_the_session_at_the_issuer_too(open_site: Site, there: Provider) -> None:
+    browser = open_site.browser()
+    open_site.log_in(browser)
+    kept = browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org")
+    assert kept is not None
+    assert (kept.http_only, kept.secure) == (True, True)
+    leave = browser.ask("DELETE", "session", base_url=BASE).get_json()["leave"]
+    assert there.leave(leave, f"{BASE}/")["sub"] == "42"
+    assert browser.client.get_cookie("__Host-visualprof-issued", "dash.example.org") is None
+    assert browser.ask("GET", "runs", base_url=BASE).status_code == 401
+
+
+@pytest.mark.parametrize("why", ["password", "no endpoint", "down"])
+def test_logging_out_ends_the_session_here_whatever_the_issuer_says(
+    open_site: Site, there: Provider, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = open_site.browser()
+    there.metadata = {"end_session_endpoint": None} if why == "no endpoint" else {}
+    open_site.log_in(browser)
+    if why == "password":  # in the same browser, by somebody else
+        open_site.accounts.users.create(SHELL, "ann@example.org", "ann", "member", PASSWORD)
+        theirs = {"email": "ann@example.org", "password": PASSWORD}
+        browser.token = browser.ask("POST", "session", json=theirs, base_url=BASE).get_json()["token"]
+    elif why == "down":
+        there.fails = True
+        later = time.monotonic() + 3600
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+    answer = browser.ask("DELETE", "session", base_url=BASE)
+    assert (answer.status_code, answer.get_json()["leave"]) == (200, "")
+    assert browser.ask("GET", "runs", base_url=BASE).status_code == 401
+
+
 def test_the_browser_is_sent_with_what_one_log_in_needs(open_site: Site) -> None:
     first, second = (parse_qs(urlsplit(open_site.begun(open_site.browser())).query) for _ in range(2))
     assert first["redirect_uri"] == [f"{BASE}/"]

@@ -6,14 +6,14 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from queue_sites import FAILED, capabilities, member, opened, request, together
-from sqlalchemy import insert, inspect
+from queue_sites import FAILED, capabilities, member, opened, point, request, together
+from sqlalchemy import insert, inspect, literal_column, update
 from test_queue_database import HEAD, later
 
 from tests.conftest import until
@@ -26,10 +26,11 @@ from visualprof.remote.queue.refusals import Crowded, Damaged, Stale
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store import postgresql as module
 from visualprof.remote.queue.store.agents import Agents
-from visualprof.remote.queue.store.database import Database, changed, migrate, revision
+from visualprof.remote.queue.store.database import Database, changed, migrate, revision, unasked
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.tables import metadata, runs
 from visualprof.remote.queue.tasks import relay
+from visualprof.remote.queue.tasks.told import Beat
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 pytestmark = pytest.mark.slow
@@ -164,9 +165,10 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LIMITS", "SET lock_timeout = '100ms'")
     one, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
-    with one.write():
-        with pytest.raises(Crowded, match="busy"), other.write():
-            pytest.fail("the other one writes")
+    with one.write() as connection:
+        assert revision(connection) == 0
+        with pytest.raises(Crowded, match="busy"), other.write() as late:
+            changed(late)
         with other.read() as connection:
             assert revision(connection) == 0, "who reads does not wait"
     with other.write() as connection:
@@ -193,6 +195,46 @@ def test_who_reads_sees_one_state(pair: tuple[Remote, Remote]) -> None:
         other.jobs.submit(request())
         assert revision(connection) == before
     assert one.jobs.revision() > before
+
+
+def test_a_writer_waits_for_the_database_only_where_it_asks(
+    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from psycopg import Pipeline
+
+    queue, waits, sync = pair[0].opened(), list[int](), Pipeline.sync
+    monkeypatch.setattr(Pipeline, "sync", lambda self: (waits.append(1), sync(self)))
+
+    def asked(act: Callable[[], object]) -> int:
+        waits.clear()
+        act()
+        return len(waits)
+
+    queue.jobs.submit(request())
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    task, token = lease.task, lease.lease
+    held = queue.leases.holder(agent, task, token)
+    assert asked(lambda: queue.logs.append(held, 0, b"a line\n")) == 0, "all of it goes at once, with the end"
+    assert asked(lambda: queue.leases.point(agent, task, token, 1, point())) == 1, "does the lease hold?"
+    assert asked(lambda: queue.leases.beat(agent, [Beat(task, token, "measuring", 0.5)])) == 1
+    assert asked(lambda: queue.agents.seen(agent, capabilities())) == 0
+    assert queue.jobs.points(queue.jobs.of_task(task)) == {task: [point()]}
+
+
+def test_what_nobody_asked_undoes_the_change_where_it_fails(database: Database) -> None:
+    wrong = unasked(update(metadata.tables["revisions"]).values(revision=literal_column("1 / 0")))
+
+    def change() -> None:
+        with database.write() as connection:
+            changed(connection)
+            connection.execute(wrong)
+
+    with pytest.raises(Damaged):
+        change()
+    with database.read() as connection:
+        assert revision(connection) == 0
 
 
 def test_writers_of_two_servers_take_turns(url: str) -> None:

@@ -61,7 +61,7 @@ def test_statements_of_a_task_from_its_lease_to_its_end(queue: Queue) -> None:
     assert seen == ["SELECT tasks", "UPDATE tasks", *TOUCHED]
     with statements(queue) as seen:
         queue.leases.point(agent, lease.task, lease.lease, 1, point())
-    assert seen == ["SELECT tasks", "DELETE points", "INSERT points", *TOUCHED]
+    assert seen == ["DELETE points", "INSERT points", *TOUCHED]
 
 
 def test_statements_of_a_task_that_ends_with_nothing_to_show(queue: Queue) -> None:
@@ -142,3 +142,18 @@ def test_a_jobs_key_is_found_by_its_index(queue: Queue) -> None:
     with queue.database.read() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", ("", "k"))
         assert "USING INDEX jobs_by_key" in plan.one()[-1]
+
+
+@pytest.mark.usefixtures("_patient")
+def test_a_task_that_another_took_is_looked_for_by_nobody_who_waits(queue: Queue) -> None:
+    found: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
+    quick = member(queue, "quick")
+    with statements(queue) as seen:
+        with queue.notifier._condition:  # who was woken comes too late
+            queue.jobs.submit(request("k"))
+            assert queue.leases.lease(quick, ["cpu"], 0)
+        time.sleep(0.2)
+    assert seen.count("SELECT tasks") == 2, "by who took it"
+    assert not found
+    ended(queue, threads)

@@ -22,7 +22,7 @@ from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.place import place_of
 from visualprof.remote.queue.store.tables import artefacts
 from visualprof.remote.queue.tasks import upkeep as upkeep_module
-from visualprof.remote.queue.tasks.mirror import MARK
+from visualprof.remote.queue.tasks.stored import MARK
 from visualprof.remote.queue.tasks.upkeep import remove_leftovers
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings

@@ -6,16 +6,24 @@ They are rows, so that several servers count together.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from visualprof.accounts.secret import hashed
 from visualprof.remote.queue.refusals import TooMany
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.tables import failures
 
 FOR_ACCOUNT, OF_ADDRESS = 5, 30
 _MINUTE_NS = 60 * 10**9
+_LATELY = (
+    select(failures.c.key, func.count())
+    .where(failures.c.key.in_(bindparam("keys", expanding=True)), failures.c.at_ns >= bindparam("since"))
+    .group_by(failures.c.key)
+)
+_OVER = unasked(delete(failures).where(failures.c.at_ns < bindparam("since")))
+_COUNTED = insert(failures)
 
 
 def count_attempt(database: Database, address: str, email: str = "") -> None:
@@ -25,13 +33,20 @@ def count_attempt(database: Database, address: str, email: str = "") -> None:
     """
     now = time.time_ns()
     bounds = {hashed(address): OF_ADDRESS, **({hashed(f"{address} {email}"): FOR_ACCOUNT} if email else {})}
+    with database.look() as connection:  # whoever goes on and on must not keep the writers busy
+        _refuse(connection, bounds, now)
     with database.write() as connection:
-        connection.execute(delete(failures).where(failures.c.at_ns < now - _MINUTE_NS))
-        for key, most in bounds.items():
-            before = select(func.count()).select_from(failures).where(failures.c.key == key)
-            if connection.execute(before).scalar_one() >= most:
-                raise TooMany(f"{most} attempts within a minute", "wait a minute")
-        connection.execute(insert(failures), [{"key": key, "at_ns": now} for key in bounds])
+        _refuse(connection, bounds, now)
+        connection.execute(_OVER, {"since": now - _MINUTE_NS})
+        connection.execute(_COUNTED, [{"key": key, "at_ns": now} for key in bounds])
+
+
+def _refuse(connection: Connection, bounds: Mapping[str, int], now: int) -> None:
+    """Raises: TooMany."""
+    counts = connection.execute(_LATELY, {"keys": list(bounds), "since": now - _MINUTE_NS})
+    for key, count in counts:
+        if count >= bounds[key]:
+            raise TooMany(f"{bounds[key]} attempts within a minute", "wait a minute")
 
 
 def forgive_attempt(connection: Connection, address: str, email: str = "") -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, insert, select
 
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.records import Deed
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.tables import audit
 
 
@@ -16,7 +16,7 @@ def note(connection: Connection, actor: Actor, action: str, subject: str) -> Non
     """Adds a row."""
     who = actor.principal
     connection.execute(
-        insert(audit).values(
+        unasked(insert(audit).inline()).values(
             at_ns=time.time_ns(), user=who.user, email=who.email, action=action, subject=subject[:400],
             address=actor.address[:200],
         )

@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
@@ -44,13 +44,14 @@ class Identity:
     """Whom an issuer vouches for.
 
     subject: how it calls them for ever, with its own name. email: which it has verified. admin: they are in the group
-    of administrators; None where none is named.
+    of administrators; None where none is named. token: the ID token that says so, by which they are logged out there.
     """
 
     subject: str
     email: str
     name: str
     admin: bool | None
+    token: str = ""
 
 
 class Issuer:
@@ -100,7 +101,19 @@ class Issuer:
         if refusal or not code:
             raise Untrusted(f"the issuer refused: {_word(refusal)}", _AGAIN)
         tokens = self._redeemed(code, _of(kept, "verifier"))
-        return self._identity(self._claims(tokens, _of(kept, "nonce")))
+        return replace(self._identity(self._claims(tokens, _of(kept, "nonce"))), token=str(tokens["id_token"]))
+
+    def end(self, token: str) -> str:
+        """Where a browser ends its session there, and comes back from; "" where the issuer has no such place.
+
+        token: by which it logged in.
+        """
+        try:
+            address = self._endpoint("end_session") if self._said().get("end_session_endpoint") else ""
+        except IssuerTrouble:  # who logs out is logged out here, whatever it says
+            return ""
+        asked = {"id_token_hint": token, "client_id": self._client, "post_logout_redirect_uri": self._back}
+        return address and f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
 
     def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
         """What the issuer gives for a code: an access token and an ID token."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import update
 
 from visualprof.remote.queue.store.agents import hashed, short_id
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 
 __all__ = ["SEEN_NS", "hashed", "new", "note_use", "short_id"]
 SEEN_NS = 60 * 10**9  # it is noted no more often that one was used
@@ -26,4 +26,4 @@ def note_use(
     """Notes that one was used, no more often than every_ns. used: the column of its table that says when."""
     if now_ns - (last_ns or 0) > every_ns:
         with database.write() as connection:
-            connection.execute(update(used.table).where(used.table.c.sha256 == sha256).values({used: now_ns}))
+            connection.execute(unasked(update(used.table).where(used.table.c.sha256 == sha256).values({used: now_ns})))

@@ -1,15 +1,20 @@
-"""Connections that ask for nothing must not lock out those that do."""
+"""Connections that ask for nothing must not lock out those that do, nor many that log in those that have."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from functools import partial
 from typing import Any
 
 from waitress.channel import HTTPChannel
+from waitress.task import ThreadedTaskDispatcher
 
 MOST = 1000  # an agent that waits for work holds one
 SPARE = 200  # those that are about to be closed
+PAGES = 24  # threads
+AGENTS = 32  # of which half may wait for work
+LOG_INS = 8  # those that `Passwords` lets hash or wait for it, and one that refuses the others
 
 
 def limit() -> int:
@@ -24,6 +29,42 @@ def limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     return MOST if soft == resource.RLIM_INFINITY else min(MOST, soft // 2)
+
+
+class Lanes(ThreadedTaskDispatcher):
+    """Threads that answer, some for agents and some for log-ins alone.
+
+    Many of those wait for their turn to write, or to hash: pages, which mostly read, must not wait behind them.
+    """
+
+    # That requests wait for a thread is seen in how long answers take; a line for each would fill the log.
+    queue_logger = logging.getLogger(f"{__name__}.queue")
+    queue_logger.setLevel(logging.ERROR)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._agents, self._log_ins = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
+        for lane, threads in ((self._agents, AGENTS), (self._log_ins, LOG_INS), (super(), PAGES)):
+            lane.set_thread_count(threads)
+        self._agents.queue_logger = self._log_ins.queue_logger = self.queue_logger
+
+    def add_task(self, task: Any) -> None:
+        """A connection with a request to be answered."""
+        asked, lane = task.requests[0], super()
+        path = asked.path or ""
+        if path.startswith("/api/v1/agent/"):
+            lane = self._agents
+        elif asked.command == "POST" and path.startswith("/api/v1/session"):
+            lane = self._log_ins
+        lane.add_task(task)
+
+    def shutdown(self, cancel_pending: bool = True, timeout: int = 5) -> bool:
+        """Ends all of them, and what waits."""
+        lanes = (self._agents, self._log_ins, super())
+        for lane in lanes:
+            lane.set_thread_count(0)
+        ended = [lane.shutdown(cancel_pending, timeout) for lane in lanes]
+        return all(ended)
 
 
 class Channel(HTTPChannel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREADS = 32
 _CLOSE_S = 5
+_SWITCH_S = 0.0005  # a thread that computes lets others go on after so long: most wait briefly, and often
 _SILENT_S = 60  # a connection without a request, or in the midst of one
 
 
@@ -73,7 +74,7 @@ class Server:
             self._settings.data,
             read_only=self._settings.read_only,
             lease_s=self._settings.lease_s,
-            waiters=_THREADS // 2,
+            waiters=connections.AGENTS // 2,
             database=self._settings.database,
             store=self._settings.store,
             cache_bytes=self._settings.cache_bytes,
@@ -123,7 +124,7 @@ class Server:
                 map=self._sockets,
                 host=host,
                 port=ports[0],
-                threads=_THREADS,
+                _dispatcher=connections.Lanes(),
                 connection_limit=connections.limit() + connections.SPARE,
                 channel_timeout=_SILENT_S,
                 cleanup_interval=_SILENT_S // 4,
@@ -175,7 +176,8 @@ class Server:
         return [address for address, _ in server.effective_listen]
 
     def run(self) -> None:
-        """Serves until interrupted."""
+        """Serves until interrupted. The process is the server's own."""
+        sys.setswitchinterval(_SWITCH_S)
         self.start()
         assert self._thread
         # A thread of its own serves: an interruption does not cut off the agent, which reports how it ends.

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from flask import Response, request
+from msgspec.structs import replace
 
 from visualprof.accounts.notices.kinds import Language
 from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NO_ISSUER = {404: "there is none, or there are no accounts"}
 COOKIE, COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
+ISSUED, LONGEST = "visualprof-issued", 3500  # keeps the ID token until the session ends, where a cookie has room for it
 REFUSED = {
     403: "a proxy logs people in",
     401: "the address or the password are wrong",
@@ -47,7 +49,8 @@ class SessionAnswer(msgspec.Struct):
     registration: whether people make their accounts themselves. token: what the page sends with every change.
     by_proxy: a proxy logs people in, and out. issuer: host of the one where people may log in; "" without one.
     by_mail: links to make an account and to set a new password are sent by e-mail.
-    direct: files for jobs go to a bucket (POST uploads/direct).
+    direct: files for jobs go to a bucket (POST uploads/direct). leave: where who has logged out ends the session at the
+    issuer, too; "" for nowhere.
     """
 
     trusted: bool
@@ -59,6 +62,7 @@ class SessionAnswer(msgspec.Struct):
     issuer: str
     by_mail: bool
     direct: bool
+    leave: str = ""
 
 
 class LogIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -140,7 +144,7 @@ class Session(Resource):
         """Log in with what the issuer gave; the cookie is that of a new session."""
         issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, COOKIE), "")
         said = issued.issuer.finish(kept, body.state, body.code, body.error)
-        response = self._begin(existing(self._accounts), issued.log_in(said, sender()))
+        response = self._begin(existing(self._accounts), issued.log_in(said, sender()), said.token)
         set_cookie(response, self._settings, "", COOKIE)
         return response
 
@@ -150,8 +154,11 @@ class Session(Resource):
         accounts = existing(self._accounts)
         if who().session:
             accounts.sessions.end(actor(), who().session)
-        response = answer(self._answer(NOBODY))
-        set_cookie(response, self._settings, "")
+        token = request.cookies.get(cookie_name(self._settings, ISSUED), "")
+        leave = self._issued.issuer.end(token) if self._issued and token else ""
+        response = answer(replace(self._answer(NOBODY), leave=leave))
+        for of in ("visualprof", ISSUED):
+            set_cookie(response, self._settings, "", of)
         return response
 
     @change("POST", "/session/register", refuses={**REFUSED, 409: "the address is taken"}, needs="anyone")
@@ -196,10 +203,12 @@ class Session(Resource):
         if self._issued:  # whose users own their addresses: nobody may claim one before
             raise Forbidden("people here log in by the issuer", "that makes the account")
 
-    def _begin(self, accounts: Accounts, user: str) -> Response:
+    def _begin(self, accounts: Accounts, user: str, token: str = "") -> Response:
         cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""))
         response = answer(self._answer(accounts.sessions.of_cookie(cookie)))
         set_cookie(response, self._settings, cookie)
+        if self._issued:
+            set_cookie(response, self._settings, token if len(token) <= LONGEST else "", ISSUED)
         return response
 
     def _answer(self, principal: Principal) -> SessionAnswer:

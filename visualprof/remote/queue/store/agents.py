@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database, changed, unasked
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, bookings, grants, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
@@ -29,6 +29,8 @@ ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("named", expanding=True)))
 _OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
+_ONE = select(agents).where(agents.c.id == bindparam("of"))
+_SEEN = unasked(update(agents).where(agents.c.id == bindparam("of")))
 _BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
 
@@ -168,7 +170,7 @@ class Agents:
         if capabilities is not None:
             values["capabilities"] = _encoded(capabilities)
         with self._database.write() as connection:
-            connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
+            connection.execute(_SEEN, {"of": agent.id, **values})
 
     def names(self, wanted: Iterable[str]) -> dict[str, str]:
         """Of those that are there, by id."""
@@ -177,6 +179,12 @@ class Agents:
             return {}
         with self._database.look() as connection:
             return {row.id: row.name for row in connection.execute(_NAMES, {"named": named})}
+
+    def one(self, identity: str | None) -> Agent | None:
+        """An agent; None for one that is gone."""
+        with self._database.look() as connection:
+            row = connection.execute(_ONE, {"of": identity}).first()
+        return agent_of(row, self._database.ahead_ns) if row else None
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

@@ -8,9 +8,21 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, ScalarSelect, bindparam, create_engine, event, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Executable,
+    ScalarSelect,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -21,8 +33,9 @@ from visualprof.remote.queue.store.model_tables import metadata  # which then ha
 from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
 
 _BUSY_S = 30
-_CONNECTIONS = 64  # more than the server has threads; they are opened as they are needed, and kept
+_CONNECTIONS = 80  # more than the server has threads; they are opened as they are needed, and kept
 _BEGIN = "visualprof_begin"  # how a transaction of SQLite begins; "" is none
+UNASKED = "visualprof_unasked"
 UNUSABLE = "the database of jobs cannot be used: "
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -35,6 +48,7 @@ _COUNTED = (
     .values(revision=revisions.c.revision + 1)
     .returning(revisions.c.revision)
 )
+Statement = TypeVar("Statement", bound=Executable)
 _migrating = threading.Lock()  # alembic keeps what it works on in a global
 
 
@@ -49,6 +63,7 @@ class Database:
     own_clock = True  # it is this machine's
     kind = "SQLite"
     remedy = "move it away to begin anew"  # where it cannot be used
+    _errors: type[Exception] = sqlite3.DatabaseError  # of the driver, which is also asked past SQLAlchemy
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -82,7 +97,6 @@ class Database:
         Raises: DiskFull, Damaged.
         """
         with self._named(), self._turn, self._writer.begin() as connection:
-            self._begun(connection)
             yield connection
 
     @contextlib.contextmanager
@@ -113,9 +127,6 @@ class Database:
         """Closes every connection."""
         self.engine.dispose()
 
-    def _begun(self, connection: Connection) -> None:
-        """A writer's transaction has begun."""
-
     @contextlib.contextmanager
     def _named(self) -> Generator[None]:
         """Says what is wrong with the database, instead of calling it unexpected.
@@ -128,7 +139,7 @@ class Database:
             raise
         except PoolExhausted as error:
             raise Crowded("the database of jobs is busy", "try again soon") from error
-        except (DatabaseError, sqlite3.DatabaseError) as error:  # `_begin` asks the driver itself
+        except (DatabaseError, self._errors) as error:
             raise self._refusal(error.orig if isinstance(error, DatabaseError) else error) from error
 
     def _refusal(self, error: BaseException | None) -> VisualprofError:
@@ -204,6 +215,11 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
     except Damaged as error:
         reason = error.error.removeprefix(UNUSABLE)
         raise Damaged(f"{name} cannot be used: {reason}", database.remedy) from error
+
+
+def unasked(statement: Statement) -> Statement:
+    """A statement of which nobody wants to know what it did: a writer need not wait for it."""
+    return statement.execution_options(**{UNASKED: True})
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:

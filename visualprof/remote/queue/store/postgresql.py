@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
-from visualprof.remote.queue.store.database import UNUSABLE, Database, migrate, open_sqlite
+from visualprof.remote.queue.store.database import UNASKED, UNUSABLE, Database, migrate, open_sqlite
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ _LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '
 _LOCK = 0x76705F77  # "vp_w": the turn of writers; the next number is that of `alone`
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _TURN = f"SELECT pg_advisory_xact_lock({_LOCK}), {_CLOCK}"
+_PIPELINE = "visualprof_pipeline"  # of a connection that writes
 _ALONE = f"SELECT pg_try_advisory_xact_lock({_LOCK + 1}), {_CLOCK}"
 _BUSY = ("53300", "55P03", "57014")  # too many connections, a lock that is not to be had, a query that took too long
 _FULL = "53100"
@@ -50,10 +51,13 @@ class PostgreSQL(Database):
     remedy = "see that it runs, and that --database names it, its user and the password rightly"
 
     def __init__(self, engine: Engine) -> None:
+        from psycopg import Error
+
         super().__init__(engine)
+        self._errors = Error
         self._looker = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._writer = engine
+        self._writer = engine.execution_options(isolation_level="AUTOCOMMIT")  # `write` begins and commits itself
         self._since_ns: int | None = None
 
     def now_ns(self) -> int:
@@ -66,21 +70,36 @@ class PostgreSQL(Database):
         return self.now_ns() - time.time_ns()
 
     @contextlib.contextmanager
+    def write(self) -> Generator[Connection]:
+        """See `Database`. Others wait for its end, so it waits for PostgreSQL only where something is asked.
+
+        To begin and to take the turn go along with the first statement that is asked for its result, so that it is this
+        which finds the turn taken for too long; what is `unasked` goes with the next one, or with the end.
+
+        Raises: DiskFull, Crowded, Damaged.
+        """
+        with self._named(), self._turn, self._writer.begin() as connection:
+            driver: Any = connection.connection.driver_connection
+            with driver.pipeline() as pipeline:
+                driver.execute("BEGIN")
+                began = driver.execute(_TURN)
+                yield connection.execution_options(**{_PIPELINE: pipeline})
+                driver.execute("COMMIT")
+            self._note_time(began.fetchone()[1])
+
+    @contextlib.contextmanager
     def alone(self) -> Generator[bool]:
         """Is no other server of this database in such a block? The lock ends with the transaction, or its server."""
         with self.read() as connection:
-            yield bool(self._told_time(connection, _ALONE))
+            given, now_us = connection.exec_driver_sql(_ALONE).one()
+            self._note_time(now_us)
+            yield bool(given)
 
     def _size_bytes(self, connection: Connection) -> int | None:
         return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
-    def _begun(self, connection: Connection) -> None:
-        self._told_time(connection, _TURN)
-
-    def _told_time(self, connection: Connection, statement: str) -> object:
-        given, now_us = connection.exec_driver_sql(statement).one()
+    def _note_time(self, now_us: int) -> None:
         self._since_ns = now_us * 1000 - time.monotonic_ns()
-        return given
 
     def _refusal(self, error: BaseException | None) -> VisualprofError:
         state, reason = getattr(error, "sqlstate", None), " ".join(str(error).split())
@@ -113,6 +132,7 @@ def open_database(url: str, file: Path) -> Database:
     event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
     event.listen(engine, "checkin", _noted)
     event.listen(engine, "checkout", _refuse_dead)
+    event.listen(engine, "do_execute", _sent)
     database = PostgreSQL(engine)
     try:
         migrate(database, f"the database {address.database or ''}".rstrip())
@@ -120,6 +140,17 @@ def open_database(url: str, file: Path) -> Database:
         engine.dispose()
         raise
     return database
+
+
+def _sent(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """A statement is run; of a writer it is waited for only where somebody asks for its result."""
+    pipeline = context.execution_options.get(_PIPELINE)
+    if pipeline is None:
+        return False
+    cursor.execute(statement, parameters)
+    if not context.execution_options.get(UNASKED):
+        pipeline.sync()
+    return True
 
 
 def _noted(_: Any, record: Any) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
 
 from visualprof.remote.queue.refusals import OverQuota
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks, uploads
 
@@ -63,8 +63,10 @@ _ENDED = func.coalesce(device_use.c.ended_ns, _NOW)
 _DEVICES = select(func.coalesce(func.sum(_ENDED - _BEGUN), 0)).where(
     device_use.c.owner == bindparam("of"), _ENDED > _SINCE
 )
-_BEGIN = insert(device_use)
-_END = update(device_use).where(device_use.c.task == bindparam("of"), device_use.c.attempt == bindparam("tried"))
+_BEGIN = unasked(insert(device_use))
+_END = unasked(
+    update(device_use).where(device_use.c.task == bindparam("of"), device_use.c.attempt == bindparam("tried"))
+)
 
 
 class Quotas:

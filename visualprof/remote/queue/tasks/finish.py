@@ -78,7 +78,7 @@ class Finisher:
             if held is None:
                 return
             try:
-                self._end(agent, held, token, report)
+                run = self._end(agent, held, token, report)
             except DiskFull as full:
                 failure = Report("failed", "disk_full", full.error, full.hint, report.warnings)
                 with self._database.write() as connection:
@@ -91,7 +91,8 @@ class Finisher:
                     raise
                 return  # another server had the same report at the same time
             self._remove_arrived(held)
-            self.salvage(task)
+            if not run:
+                self.salvage(task)
 
     def salvage(self, task: str) -> None:
         """Makes a run of a task that ended without one, if there is anything to show. Trouble is only logged."""
@@ -107,7 +108,8 @@ class Finisher:
         for task in left:
             self.salvage(task.id)
 
-    def _end(self, agent: Agent, task: Task, token: str, report: Report) -> None:
+    def _end(self, agent: Agent, task: Task, token: str, report: Report) -> str | None:
+        """The run that it leaves, None for nothing yet."""
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
         job = self._jobs.one(task.job) if publishing else None
         folder = self._results.prepare(task, job.request, report.files) if job else None
@@ -125,6 +127,7 @@ class Finisher:
                     self._results.note(connection, task, kept)
                     self._results.publish(folder, run)
             self._published(kept)
+            return run
         finally:
             self._results.discard(folder)
 
@@ -167,7 +170,7 @@ class Finisher:
         file = model_name(model.name, ())
         format = (self._blobs.inspected(model.blob) or {}).get("format", "")
         facts = {"name": model.name, "sha256": model.blob, "format": format, "file": file}
-        agent = next((agent for agent in self._agents.all() if agent.id == task.agent), None)
+        agent = self._agents.one(task.agent)
         for name, content in documents(job, task, agent, facts).items():
             (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
         # Samples come with the result alone, so a point of these has none.

@@ -17,11 +17,11 @@ from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.database import Database, changed, of_kind, revision
+from visualprof.remote.queue.store.database import Database, changed, of_kind, revision, unasked
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
-from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, runs, tasks
+from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, revisions, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -47,7 +47,10 @@ _HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindpar
 _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
     bindparam("of_owner") == OF_OWNER, jobs.c.key == bindparam("its_key")
 )
-_TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
+_COUNTED = unasked(update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1))
+_NEWER = unasked(update(jobs).values(revision=of_kind("jobs")))
+_TOUCHED = _NEWER.where(jobs.c.id == bindparam("of"))
+_TOUCHED_OF = _NEWER.where(jobs.c.id == select(tasks.c.job).where(tasks.c.id == bindparam("of")).scalar_subquery())
 _SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
 
 
@@ -254,7 +257,14 @@ def _start(point: dict[str, Any]) -> float:
 
 def touch(connection: Connection, job: str) -> None:
     """Counts a change of a job or of one of its tasks."""
-    connection.execute(_TOUCHED, {"of": job, "revision": changed(connection)})
+    connection.execute(_COUNTED)
+    connection.execute(_TOUCHED, {"of": job})
+
+
+def touch_of(connection: Connection, task: str) -> None:
+    """As `touch`, of a task's job."""
+    connection.execute(_COUNTED)
+    connection.execute(_TOUCHED_OF, {"of": task})
 
 
 def folder_of(model: str, job: str) -> str:

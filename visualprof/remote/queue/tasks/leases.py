@@ -14,15 +14,16 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
+from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.check.matching import Free, lacks, placed
-from visualprof.remote.queue.refusals import Stale
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.refusals import Oversize, Stale
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import begin_use, end_use
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.store.visibility import serves
-from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.jobs import touch, touch_of
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
 from visualprof.remote.queue.tasks.told import Beat, Report
@@ -34,8 +35,9 @@ TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take,
 _TASK = select(tasks).where(tasks.c.id == bindparam("of"))
 _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
-_ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
-_ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
+_RENEWED = unasked(_CHANGE)
+_ADOPTED = _RENEWED.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
+_ENDED = _RENEWED.where(tasks.c.lease == bindparam("token"))
 # What allowed it may be gone since the task was looked for.
 _CLAIM = _CHANGE.where(WAITS, tasks.c.attempt == bindparam("earlier"), SERVED)
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
@@ -149,9 +151,11 @@ class Leases:
         Raises: Stale. Oversize: it has more of them than a job can ask for.
         """
         with self._database.write() as connection:
-            row = self.hold(connection, agent.id, task, token)
-            keep_point(connection, row, batch, point)
-            touch(connection, row.job)
+            if not keep_point(connection, agent.id, task, token, batch, point):
+                self.hold(connection, agent.id, task, token)  # it may be one that was given back
+                if not keep_point(connection, agent.id, task, token, batch, point):
+                    raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
+            touch_of(connection, task)
 
     def ending(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
         """The task of a lease that is to end in that state; None when it did so before.
@@ -232,6 +236,7 @@ class Leases:
                     if connection.execute(_CLAIM, claim).rowcount:
                         begin_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
                         touch(connection, row.job)
+                        self._notifier.taken()
                         return _lease(row, job, request, taken, files, again)
 
     def _first(
@@ -313,7 +318,7 @@ class Leases:
         shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
         if shown:
             values["updated_ns"] = now
-        connection.execute(_CHANGE, {"of": row.id, **values})
+        connection.execute(_RENEWED, {"of": row.id, **values})
         if shown:
             touch(connection, row.job)
 

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import Elsewhere, disk
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.tasks.jobs import touch
@@ -17,7 +17,7 @@ from visualprof.remote.queue.tasks.jobs import touch
 LOG = "log.txt"  # in the folder of a result
 CAP = 16 << 20
 PIECE = 256 << 10
-_NOTED = update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt"))
+_NOTED = unasked(update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt")))
 
 
 class Logs:

@@ -14,29 +14,26 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
-import msgspec
 from sqlalchemy import bindparam, func, select
 
 from visualprof.errors import NotFound, NotReady, VisualprofError
-from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version, examine, walk
+from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
 from visualprof.remote.queue.refusals import StoreDown, disk
 from visualprof.remote.queue.store.database import Database, revision
-from visualprof.remote.queue.store.files import digest_of, place
-from visualprof.remote.queue.store.records import AnyRow, Task
+from visualprof.remote.queue.store.files import place
+from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.s3 import Bucket, used
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.logs import LOG
+from visualprof.remote.queue.tasks.stored import MARK, Kept, Run, runs_of
 
 _log = logging.getLogger(__name__)
 
-MARK = ".store"  # in the folder of a run: its place in the bucket
 HEADS = ("env.json", "status.json", "points.jsonl", "job.json")  # what lists need; the last one makes it a report
 _EVERY_S = 1.0
 _ROUND_S = 5.0  # of fetching heads, before new runs are looked for again
@@ -52,44 +49,6 @@ _LATER = (
     .where(jobs.c.revision > bindparam("known"))
 )
 _COUNT = select(func.count()).select_from(jobs)
-
-
-class Inspected(msgspec.Struct):
-    """Of what inspection found in an uploaded file."""
-
-    format: str = ""
-
-
-_INSPECTED = msgspec.json.Decoder(Inspected)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A file of a run. format: of the profile or model that it is, "" for others."""
-
-    key: str
-    size_bytes: int
-    sha256: str
-    format: str
-
-    @property
-    def uploaded(self) -> bool:
-        """Is it one of the files that the job was made of?"""
-        return self.key.startswith("blobs/")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run in the bucket. place: of its files there; files: by name."""
-
-    id: str
-    place: str
-    files: dict[str, Kept]
-
-    @property
-    def published_ns(self) -> int:
-        """The time of change that its files have wherever they are."""
-        return int(self.place.rpartition("-")[2])
 
 
 class Mirror:
@@ -149,7 +108,7 @@ class Mirror:
             of_job: dict[str, list[AnyRow]] = {job: [] for job in self._jobs - known}
             for row in rows:
                 of_job.setdefault(row.of_job, []).append(row)
-            news = {job: runs for job, rows in of_job.items() if (runs := _runs(rows)) != self._runs.get(job, {})}
+            news = {job: runs for job, rows in of_job.items() if (runs := runs_of(rows)) != self._runs.get(job, {})}
             with self._lock:
                 self._jobs, self._revision = known, now
                 if news or self._files is None:  # most changes of jobs are none of what they left
@@ -413,56 +372,3 @@ class Mirror:
         verdict = Verdict("other" if file.uploaded or not file.format else "profile", file.format)
         version = Version(file.size_bytes, run.published_ns, 0)
         return LogFile(str(self._root.path / below / last), shown, self._root, below, last, version, verdict)
-
-
-def keep(bucket: Bucket, folder: Path, run: str, task: Task, uploaded: Iterable[str]) -> list[dict[str, Any]]:
-    """Puts a prepared folder into the bucket, and marks it as a copy; the rows that name its files.
-
-    Args:
-        run: its id. task: whose result it is. uploaded: sha256 of files that are there already.
-
-    Raises: StoreDown.
-    """
-    at = time.time_ns()
-    kept, rows = f"runs/{run}/{task.attempt}-{at}", list[dict[str, Any]]()
-    found = {file.file: examine(file) for file in walk(Root(folder, "")) if isinstance(file, LogFile)}
-    for number, path in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
-        name = path.relative_to(folder).as_posix()
-        with path.open("rb") as file:
-            sha256, size = digest_of(file.read)
-        key = f"blobs/{sha256}"
-        if sha256 not in uploaded:
-            verdict = found.get(name)
-            key = f"{kept}/{number}" + (f".{verdict.format}" if verdict and verdict.kind == "profile" else "")
-            bucket.keep(path, key)
-            os.utime(path, ns=(at, at))
-        rows.append({
-            "task": task.id, "attempt": task.attempt, "name": name, "key": key, "size_bytes": size, "sha256": sha256,
-        })  # fmt: skip
-    (folder / MARK).write_text(kept, "utf-8")
-    return rows
-
-
-def run_of(key: str) -> str:
-    """The run of one of its files: `runs/<run>/<attempt>-<time>/<number>`."""
-    return key.removeprefix("runs/").rpartition("/")[0].rpartition("/")[0]
-
-
-def _runs(rows: Sequence[AnyRow]) -> dict[str, Run]:
-    """The runs of a job, of its rows."""
-    of_attempt: dict[tuple[str, int], list[AnyRow]] = {}
-    for row in rows:
-        if row.key is not None and not row.key.startswith("incoming/"):
-            of_attempt.setdefault((row.task, row.attempt), []).append(row)
-    runs: dict[str, Run] = {}
-    for rows_of in of_attempt.values():
-        key: str = next(row.key for row in rows_of if row.key.startswith("runs/"))
-        runs[run_of(key)] = Run(run_of(key), key.rpartition("/")[0], {row.name: _kept(row) for row in rows_of})
-    return runs
-
-
-def _kept(row: AnyRow) -> Kept:
-    format = row.key.rpartition("/")[2].partition(".")[2]
-    if row.key.startswith("blobs/") and row.inspected:
-        format = _INSPECTED.decode(row.inspected).format
-    return Kept(row.key, row.size_bytes, row.sha256, format)

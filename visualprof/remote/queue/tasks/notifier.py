@@ -15,7 +15,7 @@ class Notifier:
     """Told when there may be work. Who waits says how many notices it knows of, so that none is missed.
 
     A notice wakes as many as there are new tasks, those that wait longest. Who was woken and found nothing passes it
-    on, and the others sleep: a task is not looked for by everybody.
+    on, and the others sleep: a task is not looked for by everybody, and one that was taken by nobody any more.
 
     limit: how many may wait at a time; each holds a thread of the server.
     relay: told of every notice, for other servers. recheck_s: until who waits looks by itself: theirs may be missing.
@@ -25,6 +25,7 @@ class Notifier:
     recheck_s = RECHECK_S
 
     def __init__(self, limit: int) -> None:
+        self._limit, self._untaken = limit, 0  # tasks of notices; no more than can be woken for them
         self._slots = threading.Semaphore(limit)
         self._condition = threading.Condition()
         self.notices = 0
@@ -40,7 +41,13 @@ class Notifier:
         """As `notify`; the others know it already."""
         with self._condition:
             self.notices += 1
+            self._untaken = min(self._untaken + tasks, self._limit)
             self._condition.notify(tasks)
+
+    def taken(self) -> None:
+        """Somebody has one of the tasks, perhaps before who was woken for it could look."""
+        with self._condition:
+            self._untaken = max(self._untaken - 1, 0)
 
     def pass_on(self) -> None:
         """Who was woken found nothing: it may be for another. Who has looked since the notice sleeps on."""
@@ -54,9 +61,13 @@ class Notifier:
             self._condition.notify_all()
 
     def wait(self, known: int, timeout_s: float) -> None:
-        """Until there are other notices than those that are known, or the time is over."""
+        """Until there are other notices than those that are known, of tasks that are there, or the time is over."""
+
+        def called() -> bool:
+            return (self.notices != known and self._untaken > 0) or self.closed
+
         with self._condition:
-            self._condition.wait_for(lambda: self.notices != known or self.closed, timeout_s)
+            self._condition.wait_for(called, timeout_s)
 
     @contextmanager
     def slot(self) -> Generator[None]:

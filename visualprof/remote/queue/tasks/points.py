@@ -7,25 +7,47 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, func, insert, select
 
 from visualprof.reader.source import UNDECODABLE
 from visualprof.remote.queue.check.limits import MAX_VALUES
-from visualprof.remote.queue.refusals import Oversize
+from visualprof.remote.queue.store.database import unasked
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import points
+from visualprof.remote.queue.store.tables import points, tasks
 from visualprof.remote.queue.tasks.told import MAX_POINT, batch_of
 
 FILE = "points.jsonl"
 _SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))
-_FORGOTTEN = delete(points).where(_SAME)
-_REPLACED = _FORGOTTEN.where(points.c.batch == bindparam("of_batch"))
+_FORGOTTEN = unasked(delete(points).where(_SAME))
 _NEW = insert(points)
-# One more, while there are fewer than a job can ask for.
-_kept = select(func.count()).select_from(points).where(_SAME).scalar_subquery()
-_columns = ("task", "attempt", "batch", "owner", "point")
-_ADDED = insert(points).from_select(
-    _columns, select(*(bindparam(name, type_=points.c[name].type) for name in _columns)).where(_kept < MAX_VALUES)
+# One more under a lease that holds, while there are fewer than a job can ask for; that of the same size gives way.
+_held = (
+    (tasks.c.id == bindparam("of"))
+    & (tasks.c.agent == bindparam("of_agent"))
+    & (tasks.c.lease == bindparam("of_lease"))
+    & (tasks.c.state == "running")
+)
+_REPLACED = unasked(
+    delete(points).where(
+        (points.c.task == bindparam("of"))
+        & (points.c.batch == bindparam("of_batch"))
+        & (points.c.attempt == select(tasks.c.attempt).where(_held).scalar_subquery())
+    )
+)
+_kept = (
+    select(func.count())
+    .select_from(points)
+    .where(points.c.task == tasks.c.id, points.c.attempt == tasks.c.attempt)
+    .scalar_subquery()
+)
+_new = bindparam("of_batch", type_=BigInteger), bindparam("its_text", type_=Text)
+_ADDED = (
+    insert(points)
+    .from_select(
+        ("task", "attempt", "owner", "batch", "point"),
+        select(tasks.c.id, tasks.c.attempt, tasks.c.owner, *_new).where(_held, _kept < MAX_VALUES),
+    )
+    .execution_options(preserve_rowcount=True)
 )
 
 
@@ -45,16 +67,11 @@ def read_points(file: Path) -> dict[int, str] | None:
     return dict(list(found.items())[:MAX_VALUES])
 
 
-def keep_point(connection: Connection, task: AnyRow, batch: int, point: Mapping[str, Any]) -> None:
-    """Keeps a point of the present attempt; the same size again replaces it.
-
-    Raises: Oversize: it has more of them than a job can ask for.
-    """
-    same = {"of": task.id, "of_attempt": task.attempt}
-    connection.execute(_REPLACED, {**same, "of_batch": batch})
-    new = _row(task, batch, msgspec.json.encode(point).decode())
-    if not connection.execute(_ADDED, {**same, **new}).rowcount:
-        raise Oversize(f"task {task.id} has {MAX_VALUES} points already", "a sweep has no more sizes")
+def keep_point(connection: Connection, agent: str, task: str, lease: str, batch: int, point: Mapping[str, Any]) -> bool:
+    """Keeps a point of a lease; the same size again replaces it. False where the lease does not hold, or is full."""
+    held = {"of": task, "of_agent": agent, "of_lease": lease, "of_batch": batch}
+    connection.execute(_REPLACED, held)
+    return connection.execute(_ADDED, {**held, "its_text": msgspec.json.encode(point).decode()}).rowcount > 0
 
 
 def replace_points(connection: Connection, task: AnyRow, measured: Mapping[int, str]) -> None:

@@ -18,19 +18,19 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.refusals import Unfit, disk
-from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.files import Part, Store, place
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks.mirror import keep
+from visualprof.remote.queue.tasks.stored import keep
 from visualprof.remote.queue.tasks.told import Announced
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
 _ATTEMPT = (artefacts.c.task == bindparam("of")) & (artefacts.c.attempt == bindparam("of_attempt"))
 _KNOWN = select(artefacts).where(_ATTEMPT)
-_FORGOTTEN = delete(artefacts).where(_ATTEMPT)
+_FORGOTTEN = unasked(delete(artefacts).where(_ATTEMPT))
 _AGAIN = _FORGOTTEN.where(artefacts.c.name.in_(bindparam("named", expanding=True)))
 
 
