@@ -43,7 +43,9 @@ def told(answer: TestResponse, subjects: dict[str, str]) -> Told:
     """What somebody is told about things, without the ids that they sent."""
     text = answer.get_data(as_text=True)
     for name, value in sorted(subjects.items(), key=lambda one: -len(one[1])):
-        for shown in (value, value[:60], value[:40]):
+        if value.isdecimal():  # a version's number, as others are in every answer
+            continue
+        for shown in (value, value[:60], value[:40], value.partition("@")[0]):
             text = text.replace(shown, name)
     headers = {name: value for name, value in answer.headers.items() if name not in ("Content-Length", "ETag")}
     return answer.status_code, text, headers

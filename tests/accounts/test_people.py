@@ -25,7 +25,7 @@ def test_somebody_logs_in_and_out(team: Team) -> None:
     browser = team.browser()
     assert browser.ask("GET", "session").get_json() == {
         "trusted": False, "accounts": True, "registration": "invitation", "person": None, "token": "",
-        "by_proxy": False, "issuer": "", "by_mail": False, "direct": False,
+        "by_proxy": False, "issuer": "", "by_mail": False, "direct": False, "leave": "",
     }  # fmt: skip
     answer = browser.log_in(" Ann@Example.org ")
     assert answer.get_json()["person"] == {

@@ -145,7 +145,7 @@ def test_other_files_are_refused_with_what_could_be_read(tmp_path: Path, content
 
 
 def test_models_say_how_their_files_are_called() -> None:
-    assert {".onnx", ".mge", ".pt2", ".pdmodel"} == set(model_suffixes(shared=False))
+    assert {".onnx", ".mge", ".pt2", ".pdmodel", ".tflite"} == set(model_suffixes(shared=False))
     assert {".json", ".pt", ".pth"} <= set(model_suffixes())
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,7 @@ def job_of(folder: Path, archive: Path, only: list[str], **advise: Any) -> Job:
         TINY_INPUTS,
         sweep=Sweep("batch", [1, 4]),
         spec={"threads": 1},
-        advise=Advise("latency", only=only, **{"candidate_s": 30.0, **advise}),
+        advise=replace(Advise("latency", only=only, candidate_s=30.0), **advise),
         more={
             "runtimes": runtimes,
             "converters": {name: [sys.executable] for name in (*BODIES, "onnx_fp16")},
@@ -152,7 +154,7 @@ def corrupted(folder: Path) -> Path:
 
 
 def outputs(model: Path, rows: Any) -> Any:
-    import onnxruntime as ort
+    ort: Any = importlib.import_module("onnxruntime")
 
     session: Any = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": rows, "scale": np.array(0.5, "float32")})[0], np.float64)
@@ -160,7 +162,7 @@ def outputs(model: Path, rows: Any) -> Any:
 
 def test_the_error_of_what_passes_is_that_of_its_files(tmp_path: Path) -> None:
     """Computed anew from the kept models, by ONNX Runtime alone."""
-    import onnxruntime as ort
+    ort: Any = importlib.import_module("onnxruntime")
 
     model, python = shared("models/onnx/resnet10_dynbatch.onnx"), sys.executable
     inputs = [Input("input", "float32", ["batch", 3, 96, 96])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -206,7 +207,7 @@ def test_what_the_builder_may_use_follows_the_precision(
 )
 def test_what_it_cannot_do_is_told(api: tuple[Trt, Cuda], model: str, spec: dict[str, Any], told: str) -> None:
     with pytest.raises(TaskFailure, match=told):
-        load(Path(model), Spec("s", "tensorrt", **{"device": "cuda:0", **spec}), x(1))
+        load(Path(model), replace(Spec("s", "tensorrt", device="cuda:0"), **spec), x(1))
 
 
 def test_a_failed_call_of_cuda_is_no_silence(api: tuple[Trt, Cuda]) -> None:

@@ -459,7 +459,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key() -> None:
         thread.start()
         try:
             client = Client(f"http://127.0.0.1:{server.server_port}")
-            assert submit._submitted(client, {"key": "one"})["job"]["id"] == "j"
+            assert submit.submitted(client, {"key": "one"})["job"]["id"] == "j"
             assert handler.keys == ["one", "one"]
         finally:
             server.shutdown()

@@ -206,7 +206,7 @@ def test_operators_stand_in_torchs_stacks() -> None:
     }
     assert len(theirs) > 40
     assert {key: ours[key] for key in theirs} == theirs
-    assert {stack for name, stack in ours.keys() - theirs.keys() if "run_backward" not in stack} == set()
+    assert {stack for _, stack in ours.keys() - theirs.keys() if "run_backward" not in stack} == set()
 
 
 def test_links_and_numbers_tell_the_same_backward(write: Write) -> None:
@@ -236,7 +236,8 @@ def test_scopes_of_megengine_hold_what_they_put_in_the_queue() -> None:
 
 
 def named(path: Path) -> Named:
-    return Named(path.name, computed("modules", path) and SIDE.compute(read(path), SIDE.parse({"view": "modules"})))
+    side: Any = SIDE.compute(read(path), SIDE.parse({"view": "modules"}))
+    return Named(path.name, side)
 
 
 def read(path: Path) -> Any:

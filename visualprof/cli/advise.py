@@ -211,10 +211,8 @@ class _Here:
 
     def drafted(self, args: argparse.Namespace) -> Drafted:
         """The job that the command means. Raises: VisualprofError: what is wrong with it."""
-        import msgspec
-
         from visualprof.remote.queue.draft.compose import compose
-        from visualprof.remote.queue.draft.forms import Draft
+        from visualprof.remote.queue.draft.forms import draft_of
 
         self.model = model_of(Path(args.model))
         model = self._file(self.model, "")
@@ -225,7 +223,7 @@ class _Here:
         data = self._data(args.data) if args.data else {}
         files = _request.Files(model, arrays, parts)
         body = _request.draft(args, "here", files) | {"advise": _advise(args, data)}
-        drafted = compose(msgspec.convert(body, Draft), self)
+        drafted = compose(draft_of(body), self)
         if drafted.errors:
             raise _refused([asdict(error) for error in drafted.errors])
         return drafted

@@ -108,6 +108,9 @@ class _Marker(msgspec.Struct):
     runs: list[str]
 
 
+_MARKER = msgspec.json.Decoder(_Marker)
+
+
 class Followed:
     """The runs of other machines in the first log directory."""
 
@@ -247,7 +250,7 @@ def _marker(place: Path) -> _Marker | None:
     try:
         if place.is_symlink() or (place / OWN).is_symlink():
             return None
-        return msgspec.json.decode((place / OWN).read_bytes(), type=_Marker)
+        return _MARKER.decode((place / OWN).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -54,8 +54,9 @@ class WhatIfAnswer(Answer):
     """A forecast.
 
     error_ratio: of the replay without a change against the recording. unexplained_ratio: by how much device work began
-    later than all that it is known to wait for, of the recording. device_error_ns: median by which the start of device
-    work is missed. obstacle: which of the first two is too large for a forecast; None where there is one.
+    later than all that it is known to wait for, of the recording. Of both, 1 stands for more, too. device_error_ns:
+    median by which the start of device work is missed. obstacle: which of the two is too large for a forecast; None
+    where there is one.
     """
 
     step: StepForecast
@@ -89,8 +90,8 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     begun, ended, _ = window(graph, at, usual)
     start, end, _ = window(graph, as_is.at, usual)
     measured, simulated = (ended - begun) / steps, (end - start) / steps
-    error = abs(simulated - measured) / measured if measured else 0.0
-    unexplained = graph.unexplained_ns / (ended - begun) if ended > begun else 0.0
+    error = min(abs(simulated - measured) / measured, 1.0) if measured else 0.0
+    unexplained = min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0
     obstacle: Obstacle | None = (
         "error" if error > MOST_ERROR else "unexplained" if unexplained > MOST_UNEXPLAINED else None
     )

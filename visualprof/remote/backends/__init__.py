@@ -142,6 +142,7 @@ class Backend:
         python: versions it has packages for, e.g. "3.9 3.10", "" any.
         short: its name in the ids of specs, "" the name itself.
         lanes: whether several runs of a loaded model can go on at once.
+        cpu: whether it runs models on a CPU, so that any machine may have it.
         cpu_index: where pip finds the package without the libraries of a GPU, "" where it has none.
     """
 
@@ -158,6 +159,7 @@ class Backend:
     python: str = ""
     short: str = ""
     lanes: bool = True
+    cpu: bool = True
     cpu_index: str = ""
 
     def version(self) -> str:

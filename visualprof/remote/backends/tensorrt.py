@@ -217,5 +217,6 @@ BACKEND = Backend(
     options=OPTIONS,
     requires=("numpy", "cuda-python"),
     short="trt",
+    cpu=False,
     lanes=False,  # a context has one place for each input
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from visualprof.remote.protocol import Advise, Priority, Request
 from visualprof.remote.queue.check.form import FieldError
@@ -109,3 +111,11 @@ class Drafted:
     dims: list[str]
     sizes: dict[str, int]
     choices: list[SpecChoices]
+
+
+msgspec.json.Decoder(Draft)
+
+
+def draft_of(form: dict[str, Any]) -> Draft:
+    """A draft as JSON has it. Raises: msgspec.ValidationError: it is none."""
+    return msgspec.convert(form, Draft)

@@ -44,7 +44,7 @@ class Machines:
 def first_specs(model: InspectedModel, machines: Machines) -> list[DraftSpec]:
     """A backend that loads the model on each machine that has it, on its best device; a few at most.
 
-    Where no machine has any: each backend that would load it.
+    Where no machine has any: each backend that would load it on a CPU.
     """
     several = len(machines.online) > 1
     specs = [
@@ -53,7 +53,8 @@ def first_specs(model: InspectedModel, machines: Machines) -> list[DraftSpec]:
         for agent in machines.online
         if (runtimes := serving(agent.capabilities.runtimes, backend, ""))
     ]
-    return (specs or [DraftSpec(backends=[backend]) for backend in model.backends])[:MOST_FIRST]
+    anywhere = {backend.name for backend in all_backends() if backend.cpu}
+    return (specs or [DraftSpec(backends=[one]) for one in model.backends if one in anywhere])[:MOST_FIRST]
 
 
 def _best_device(runtimes: Sequence[Runtime]) -> str:

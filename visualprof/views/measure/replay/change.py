@@ -125,13 +125,16 @@ def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) 
         ns[back] = -np.inf
         return len(back) > 0
     work, host = _meant(trace, change)
+    since = int(graph.marks[0]) if len(graph.marks) else 0  # what is before the first step stays as it was
     mine = np.flatnonzero((moments.line < 0) & work[moments.event])
+    mine = mine[mine >= since]
     dur[mine] *= change.factor
     if change.what == "launch":
-        ns[waits.kind == KINDS.index("launch")] *= change.factor
+        ns[(waits.kind == KINDS.index("launch")) & (waits.dst > since)] *= change.factor
     for line, tracks in enumerate(graph.tracks):
         rows = np.flatnonzero(host & one_of(trace.events.track, tracks))
         edges = np.flatnonzero((waits.kind <= KINDS.index("call")) & (moments.line[waits.dst] == line))
+        edges = edges[waits.dst[edges] > since]
         spans = union(trace.events.ts[rows], trace.events.end[rows])
         spent = covered(spans, moments.at[waits.src[edges]], moments.at[waits.dst[edges]])
         ns[edges] = np.maximum(ns[edges] - (1 - change.factor) * spent, 0)
