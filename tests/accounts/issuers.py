@@ -38,6 +38,7 @@ class Provider:
     fails: bool = False
     asked: list[str] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    left: list[dict[str, Any]] = field(default_factory=list)  # whose sessions were ended
 
     @property
     def url(self) -> str:
@@ -115,14 +116,20 @@ def provider() -> Generator[Provider]:
             self.say({name: values[0] for name, values in form.items()})
 
         def do_GET(self) -> None:
-            if not self.path.startswith("/realms/lab/auth?"):
+            address = f"http://127.0.0.1:{made.port}{self.path}"
+            if self.path.startswith("/realms/lab/auth?"):
+                back = made.visit(address)
+                self.lead(f"{made.codes[back['code']]['redirect_uri']}?{urlencode(back)}&session_state=x")
+            elif self.path.startswith("/realms/lab/end?"):
+                back = parse_qs(urlsplit(address).query)["post_logout_redirect_uri"][0]
+                made.left.append(made.leave(address, back))
+                self.lead(back)
+            else:
                 self.say({})
-                return
-            back = made.visit(f"http://127.0.0.1:{made.port}{self.path}")
+
+        def lead(self, address: str) -> None:
             self.send_response(302)
-            self.send_header(
-                "Location", f"{made.codes[back['code']]['redirect_uri']}?{urlencode(back)}&session_state=x"
-            )
+            self.send_header("Location", address)
             self.end_headers()
 
         def say(self, form: dict[str, str]) -> None:

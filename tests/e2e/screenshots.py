@@ -22,6 +22,8 @@ PAGES: dict[str, dict[str, Any]] = {
     "overview": {"run": RUN},
     "operator": {"run": RUN},
     "kernel": {"run": RUN},
+    "flame": {"run": "pytorch-h200/transformer", "tab": "flame"},
+    "idle": {"run": RUN},
     "trace": {"run": "pytorch-h200/transformer"},
     "memory": {"run": RUN},
     "distributed": {"run": "pytorch-ddp-cpu"},
@@ -32,7 +34,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "run": {"job": "sample"},
 }
 COMPARED: dict[str, Any] = {"run": "pytorch-loader/two-workers", "base": "pytorch-loader/no-workers"}  # on the overview
-DRAWN = ("trace", "graph")  # on canvas
+DRAWN = ("trace", "graph", "flame")  # on canvas
 POLLING = ("evaluation", "agents", "run")
 
 

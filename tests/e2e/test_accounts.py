@@ -263,6 +263,7 @@ def test_an_issuer_logs_people_in(
         page.get_by_role("button", name="Log out").click()
         expect(button).to_be_visible()
         assert page.url.startswith(server.url)
+        assert [claims["email"] for claims in there.left] == ["kim@example.org"]
 
 
 def test_links_by_mail_make_an_account_and_a_new_password(at_home: Callable[..., Dashboard], visit: Visits) -> None:

@@ -83,7 +83,7 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
     assert page.title() == "Overview · cnn"
     expect(page.get_by_text(re.compile(r"^Report of \w+ \d+, \d+$"))).to_be_visible()
     expect(page.get_by_role("navigation", name="Pages")).to_have_text(
-        "OverviewOperatorKernelCall treeIdleTimelineMemory"
+        "OverviewOperatorKernelCall treeBottlenecksTimelineMemory"
     )
     page.get_by_role("link", name="Operator", exact=True).click()
     operators = table(page, "Operators")

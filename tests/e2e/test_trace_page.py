@@ -242,8 +242,12 @@ def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
     workers = next(one for one in samples.get("runs")["runs"] if one["id"] == run)["workers"]
     assert len(workers) == 4
     for worker in workers:  # only the names in sight are in the document
+        for _ in range(20):
+            if worker["name"] in page.locator(".timeline").inner_text():
+                break
+            page.locator(".timeline .scroller").evaluate("one => one.scrollBy(0, 100)")
+            passed(page, 100)
         expect(page.locator(".timeline")).to_contain_text(worker["name"])
-        page.locator(".timeline .scroller").evaluate("one => one.scrollBy(0, 150)")
 
 
 @pytest.mark.parametrize(
