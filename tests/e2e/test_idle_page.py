@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.e2e import shown
 from tests.e2e.live import Dashboard, Visits, expect
 from tests.e2e.looks import address, cell, raw_keys, row, table
 
@@ -27,3 +28,19 @@ def test_the_longest_gap_names_its_cause_and_leads_to_the_timeline(
     row(gaps, 0).get_by_role("link").click()
     expect(page).to_have_url(re.compile("area="))
     assert address(page)["area"] == f"{longest['start_ns'][0]}~{longest['end_ns'][0]}"
+
+
+def test_a_change_is_replayed_and_one_that_is_none_says_what_is(samples: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 400")
+    page = visit(samples, "idle", run=RUN)
+    changes = table(page, "What would help most")
+    expect(cell(changes, 0, "Change")).to_have_text("dataloader=0")
+    row(changes, 0).click()
+    predicted = samples.get("view/whatif", run=RUN, worker="cnn", change="dataloader=0")["step"]
+    expect(page.locator("dl .gain dd")).to_contain_text(shown.duration(predicted["gain_ns"]))
+    assert address(page)["change"] == "dataloader=0"
+    field = page.get_by_role("searchbox", name="Change")
+    expect(field).to_have_value("dataloader=0")
+    field.fill("gemm is fast")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_text("is no change")).to_be_visible()
