@@ -192,3 +192,8 @@ def test_the_parts_of_the_path_add_up_and_its_names_are_in_it() -> None:
         assert abs(sum(spent) - found["path_ns"]) <= len(spent)
         assert sum(found["columns"]["path_ns"]) <= found["path_ns"] * 1.02
         assert found["path_ns"] == pytest.approx(found["measured_ns"], rel=0.01)
+
+
+def test_a_recording_without_lasting_events_has_no_path(write: Write) -> None:
+    found = answer("whatif", write([host("cpu_op", "aten::mm", 5, 0), kernel(7, 0, 0)]))
+    assert (found["step"]["measured_ns"], found["path_before"]["columns"]["part"]) == (0, [])

@@ -6,7 +6,8 @@ import contextlib
 import importlib
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,10 @@ class PostgreSQL(Database):
             driver: Any = connection.connection.driver_connection
             with driver.pipeline() as pipeline:
                 driver.execute("BEGIN")
-                began = driver.execute(_TURN)
-                yield connection.execution_options(**{_PIPELINE: pipeline})
+                turn = _Turn(pipeline, driver.execute(_TURN), self._note_time)
+                yield connection.execution_options(**{_PIPELINE: turn})
                 driver.execute("COMMIT")
-            self._note_time(began.fetchone()[1])
+            turn.taken()
 
     @contextlib.contextmanager
     def alone(self) -> Generator[bool]:
@@ -142,14 +143,31 @@ def open_database(url: str, file: Path) -> Database:
     return database
 
 
+@dataclass
+class _Turn:
+    """A writer's turn. began: the statement that takes it, which tells the time. note_time: is told it once."""
+
+    pipeline: Any
+    began: Any
+    note_time: Callable[[int], None]
+    noted: bool = False
+
+    def taken(self) -> None:
+        """What was sent is answered. Later the time told would be of too long ago, and the clock go back."""
+        if not self.noted:
+            self.noted = True
+            self.note_time(self.began.fetchone()[1])
+
+
 def _sent(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     """A statement is run; of a writer it is waited for only where somebody asks for its result."""
-    pipeline = context.execution_options.get(_PIPELINE)
-    if pipeline is None:
+    turn: _Turn | None = context.execution_options.get(_PIPELINE)
+    if turn is None:
         return False
     cursor.execute(statement, parameters)
     if not context.execution_options.get(UNASKED):
-        pipeline.sync()
+        turn.pipeline.sync()
+        turn.taken()
     return True
 
 

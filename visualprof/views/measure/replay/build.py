@@ -184,6 +184,8 @@ class _Builder:
         """
         events = self._trace.events
         rows, copied = self._blocking()
+        if not len(self._work):
+            return rows[:0], copied[:0]
         by_end = np.argsort(self._end, kind="stable")
         launch = np.where(self._call >= 0, events.ts[self._call], self._start)
         begins, ends = events.ts[rows], events.end[rows]

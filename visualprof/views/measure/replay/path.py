@@ -70,6 +70,8 @@ def critical_path(graph: Graph, replay: Replay, dur: Floats, ns: Floats, start: 
 
 def parts(trace: Trace, graph: Graph, path: Path, steps: int = 1) -> PathPartColumns:
     """What a path is made of, the largest first, divided by a number of steps."""
+    if path.last < 0:
+        return PathPartColumns(part=[], path_ns=[], share=[])
     node, spent = np.append(graph.waits.src[path.edge], path.last), np.append(path.work_ns, path.last_work_ns)
     category = np.where(graph.moments.line[node] < 0, trace.events.category[graph.moments.event[node]], -1)
     waited: list[float] = np.bincount(graph.waits.kind[path.edge], path.wait_ns, len(KINDS)).tolist()
