@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test check native ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
+.PHONY: demo dev test long check native ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -27,9 +27,12 @@ dev: $(VENV)/dev $(MODULES) ## server over LOGDIR (default: the samples) and the
 	trap 'kill $$server 2>/dev/null; wait $$server' EXIT; trap 'exit 0' INT TERM; \
 	echo "the page: http://localhost:5173/?token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
-test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python, page, browser (skipped without Chromium)
-	$(BIN)/python -m pytest -n 2 -q
+test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## tests: Python, page, browser (skipped without Chromium)
+	$(BIN)/python -m pytest -n 2 -q -m "not long"
 	$(NPM) test
+
+long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## the tests that take long: kills, mutations, conversions
+	$(BIN)/python -m pytest -n 2 -q -m long
 
 check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
 	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers native

@@ -134,6 +134,7 @@ def log_in(port: int, **headers: str) -> dict[str, str]:
     return {"Cookie": session["cookie"].partition(";")[0], "X_Visualprof_Token": session["token"]}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_from_nothing_to_a_job_of_a_team(place: Place) -> None:
     """Its lines as they stand; the password is typed."""

@@ -224,6 +224,7 @@ def _version(path: Path) -> int:
     return status.st_mtime_ns ^ status.st_ino
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("late_s", "ahead_s", "losses"), [(1.5, 0.0, 0.0), (0.5, 240.0, 0.1)])
 def test_ranks_record_the_same_steps_through_a_folder_that_is_late(

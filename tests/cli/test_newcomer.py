@@ -21,7 +21,11 @@ from tests.conftest import ROOT
 PATIENCE_S = 60
 Ask = Callable[[str], Any]
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="the paths are those of a Unix")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.skipif(os.name == "nt", reason="the paths are those of a Unix"),
+]
 
 
 @pytest.fixture(scope="module")

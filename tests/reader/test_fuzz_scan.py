@@ -23,6 +23,7 @@ FLAGS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mutated_texts_are_read_within_their_bounds(tmp_path: Path) -> None:
     """`tests/fuzz_scan.c` says what must hold. The same by hand for longer: `fuzz 100000 SEED FILES`."""

@@ -16,6 +16,7 @@ from tests.fuzz import Outcome, Seed, countable, judge
 FOLDERS = [folder for folder in (SAMPLES, FIXTURES, SHARED / "traces", SHARED / "models") if folder.exists()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_three_hundred_mutated_files_are_read_or_refused() -> None:
     """The same as with --count 10000, of the smaller files."""

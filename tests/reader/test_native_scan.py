@@ -115,7 +115,7 @@ def usable(found: Document | str) -> int:
     return 0 if isinstance(found, str) else sum(found.kinds[i] != Kind("", "", "") for i in found.kind.tolist())
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_mutated_profiles_are_the_same_document(seed: int, tmp_path: Path) -> None:
     """Damaged text is mended piece by piece, and the scanner's pieces begin elsewhere: it may lose fewer events."""
     rng = random.Random(seed)

@@ -20,7 +20,7 @@ from visualprof.remote.child.advice.process import Bounds, Process
 from visualprof.remote.child.inputs import SweepPoint, point_feeds
 from visualprof.remote.protocol import Advise, Input, Sweep, TaskFailure
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 BAD = """
 import os, time

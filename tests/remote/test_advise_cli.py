@@ -14,6 +14,7 @@ from visualprof.cli.view import reports_below
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_model_is_advised_here_with_rows_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, out = tiny_onnx(tmp_path / "net.onnx"), tmp_path / "out"
     np.savez(tmp_path / "rows.npz", x=np.ones((6, 4), "float32"), scale=np.float32(2))

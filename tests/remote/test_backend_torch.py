@@ -19,7 +19,7 @@ from tests.remote.child_runs import Job, Ran, outputs_of, steps
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
 IMAGE = [Input("x", "float32", ["batch", 3, 16, 16])]

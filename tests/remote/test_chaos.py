@@ -10,7 +10,7 @@ from tests.postgres import Postgres
 from tests.remote import chaos, replicas
 from tests.swift import Swift
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_what_was_acknowledged_ends_with_all_its_points(tmp_path: Path) -> None:

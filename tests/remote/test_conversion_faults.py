@@ -76,6 +76,7 @@ def test_what_goes_wrong_has_a_name(tmp_path: Path, body: str, reason: str, erro
     assert re.search(error, failure.error), failure.error
 
 
+@pytest.mark.long
 def test_a_converter_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     body = (
         "p = subprocess.Popen(['sleep', '600'], start_new_session=True)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
