@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ints, Trace
@@ -55,7 +57,7 @@ class CriticalAnswer(Table[CriticalColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """Work on a device, or of several threads: else the path is the thread."""
+    """Work on a device: without any the path is the thread."""
     return bool(is_device_work(trace).any())
 
 
@@ -128,24 +130,23 @@ def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
     for line in range(len(graph.tracks)):
         pieces += [(low, high, -1, line) for low, high in _spans(graph, path, line).tolist()]
     pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:LONGEST]
-    named = list[str]()
-    for low, high, row, line in pieces:
-        own = sum_by_name(trace, [own_time(trace, graph.tracks[line], np.array([[low, high]]))]) if row < 0 else None
-        named.append(
-            trace.strings[int(events.name[row])]
-            if own is None
-            else own.name[int(own.ns.argmax())]
-            if len(own.ns)
-            else ""
-        )
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],
         part=["host" if row < 0 else "device" for _, _, row, _ in pieces],
-        name=named,
+        name=[
+            trace.strings[int(events.name[row])] if row >= 0 else _longest_of(trace, graph.tracks[line], low, high)
+            for low, high, row, line in pieces
+        ],
         start_ns=[low - first for low, _, _, _ in pieces],
         end_ns=[high - first for _, high, _, _ in pieces],
         track=[int(events.track[row]) if row >= 0 else graph.tracks[line][0] for _, _, row, line in pieces],
     )
+
+
+def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str:
+    """What some threads did longest between two moments, "" for nothing that was recorded."""
+    own = sum_by_name(trace, [own_time(trace, tracks, np.array([[low, high]]))])
+    return own.name[int(own.ns.argmax())] if own.name else ""
 
 
 VIEW = View("critical", 47, needs, Params, compute, make_charts)

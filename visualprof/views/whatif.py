@@ -15,7 +15,7 @@ from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import changed, parse, suggestions
-from visualprof.views.measure.replay.graph import Graph, solve
+from visualprof.views.measure.replay.graph import Graph, Replay, solve
 from visualprof.views.measure.replay.path import PathPartColumns, critical_path, parts, window
 from visualprof.views.measure.steps import HOST_WORK
 
@@ -88,15 +88,15 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     as_is = solve(graph, usual, graph.waits.ns)
     steps = max(len(graph.marks) - 1, 1)
     begun, ended, _ = window(graph, at, usual)
-    start, end, _ = window(graph, as_is.at, usual)
-    measured, simulated = (ended - begun) / steps, (end - start) / steps
+    measured, simulated = (ended - begun) / steps, _step(graph, as_is, usual, steps)
     error = min(abs(simulated - measured) / measured, 1.0) if measured else 0.0
     unexplained = min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0
     obstacle: Obstacle | None = (
         "error" if error > MOST_ERROR else "unexplained" if unexplained > MOST_UNEXPLAINED else None
     )
     met = obstacle is None
-    predicted = _predicted(graph, dur, ns, steps) if met else None
+    after = solve(graph, dur, ns) if met and changes else as_is
+    predicted = _step(graph, after, dur, steps) if met else None
     gain = None if predicted is None else simulated - predicted
     device = np.abs(as_is.at - at)[graph.moments.line < 0]
     none = PathPartColumns(part=[], path_ns=[], share=[])
@@ -113,8 +113,8 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
         unexplained_ratio=unexplained,
         device_error_ns=round(float(np.median(device))) if len(device) else None,
         obstacle=obstacle,
-        path_before=Table(columns=_path(trace, graph, usual, graph.waits.ns, steps)),
-        path_after=Table(columns=_path(trace, graph, dur, ns, steps) if met and changes else none),
+        path_before=Table(columns=_path(trace, graph, as_is, usual, graph.waits.ns, steps)),
+        path_after=Table(columns=_path(trace, graph, after, dur, ns, steps) if met and changes else none),
         changes=Table(columns=_each(trace, graph, suggestions(trace, graph) if met else [], simulated, steps)),
     )
 
@@ -127,14 +127,15 @@ def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[st
     )
 
 
-def _predicted(graph: Graph, dur: Floats, ns: Floats, steps: int) -> float:
-    """Time of a step."""
-    low, high, _ = window(graph, solve(graph, dur, ns).at, dur)
+def _step(graph: Graph, replay: Replay, dur: Floats, steps: int) -> float:
+    """Time of a step on average."""
+    low, high, _ = window(graph, replay.at, dur)
     return (high - low) / steps
 
 
 def _each(trace: Trace, graph: Graph, texts: list[str], simulated: float, steps: int) -> ForecastColumns:
-    predicted = np.array([_predicted(graph, *changed(trace, graph, parse(text)), steps) for text in texts])
+    times = [changed(trace, graph, parse(text)) for text in texts]
+    predicted = np.array([_step(graph, solve(graph, dur, ns), dur, steps) for dur, ns in times])
     order = np.argsort(predicted, kind="stable")
     gain = simulated - predicted[order]
     return ForecastColumns(
@@ -145,8 +146,7 @@ def _each(trace: Trace, graph: Graph, texts: list[str], simulated: float, steps:
     )
 
 
-def _path(trace: Trace, graph: Graph, dur: Floats, ns: Floats, steps: int) -> PathPartColumns:
-    replay = solve(graph, dur, ns)
+def _path(trace: Trace, graph: Graph, replay: Replay, dur: Floats, ns: Floats, steps: int) -> PathPartColumns:
     start, _, last = window(graph, replay.at, dur)
     return parts(trace, graph, critical_path(graph, replay, dur, ns, start, last), steps)
 
