@@ -31,11 +31,13 @@ def are_exact(us: Floats, text: bytes | memoryview) -> bool:
     """Do floats tell to which nanosecond each time rounds? text: that they are from."""
     us = np.abs(us[np.isfinite(us)])
     most = us.max(initial=0.0)
-    if most >= SURE_US and _has_fraction(text, 1 if most > EXACT_US else 4):
-        return False
+    if most >= SURE_US:
+        if _has_fraction(text, 1 if most > EXACT_US else 4):
+            return False
+        us = us[us < SURE_US]
     ns = (us - np.floor(us)) * 1000
     halves = np.abs(np.abs(ns - np.rint(ns)) - 0.5) <= np.spacing(us) * 500 + 1e-9
-    return not (halves & (us < SURE_US)).any()
+    return not halves.any()
 
 
 def _has_fraction(text: bytes | memoryview, digits: int) -> bool:

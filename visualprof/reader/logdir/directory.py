@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir.elsewhere import Elsewhere, is_here
-from visualprof.reader.logdir.known import Known
+from visualprof.reader.logdir.file_index import Known
 from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, beside, new_span
 from visualprof.reader.logdir.pool import Parser
+from visualprof.reader.logdir.remote_files import Elsewhere, is_here
 from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.logdir.watch import Watcher

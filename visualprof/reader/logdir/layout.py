@@ -48,6 +48,8 @@ _RANK = re.compile(
 _PLAIN = re.compile(
     r"(|trace|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
 )
+# The folder of a recording of JAX or TensorFlow: its files are called after the hosts.
+_OF_HOSTS = re.compile(r"(^|/)plugins/profile/[^/]+$")
 # What a remote run leaves in its folder: recordings of one process, the one that is opened first before the others.
 RECORDINGS = ("timeline", "profile", "memory", "monitor")
 
@@ -81,7 +83,7 @@ def place(folder: str, name: str) -> Place:
     ranked = _RANK.search(worker)
     base = (worker[: ranked.start()] + worker[ranked.end() :] if ranked else worker).strip("-_. ")
     by_process = bool(stamped) and (stamped.re in (_CAPTURED, _PADDLE) or (torch and stamped.re is _EPOCH))
-    if by_process or _PLAIN.fullmatch(base.lower()) or (base.isascii() and base.isdigit()):
+    if by_process or _OF_HOSTS.search(folder) or _PLAIN.fullmatch(base.lower()) or (base.isascii() and base.isdigit()):
         run = folder or "."
     else:
         run = f"{folder}/{base}" if folder else base

@@ -177,6 +177,8 @@ def examine(file: LogFile) -> Verdict:
     named = _named_like_profile(file)
     if file.version.size == 0:
         return Verdict("growing", "", f"{file.name} is empty", GROWING) if named else Verdict("other")
+    if _is_extract(file):
+        return Verdict("other")
     try:
         if not (named or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
@@ -193,6 +195,12 @@ def examine(file: LogFile) -> Verdict:
         _log.exception("looking at %s", file.path)
         what = f"the reader failed ({type(error).__name__}: {error})"
         return _stranger(file, what, "please report it with the file")
+
+
+def _is_extract(file: LogFile) -> bool:
+    """Is it what XLA's profiler writes beside a profile for other viewers: the first million of its events?"""
+    stem, ending, _ = file.path.partition(".trace.json")
+    return bool(ending) and os.path.exists(f"{stem}.xplane.pb")
 
 
 def _stranger(file: LogFile, error: str, hint: str) -> Verdict:

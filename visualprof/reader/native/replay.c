@@ -25,3 +25,19 @@ API void vp_replay(const int64_t *first, const int32_t *src, const double *ns, c
         if (via[node] >= 0) at[node] = latest;
     }
 }
+
+/*
+ * When each moment may come at the latest: before all that waits for it.
+ *
+ * first, src, ns, dur: as above. late: (n,) the latest of the ends, INFINITY of the others, written.
+ */
+API void vp_latest(const int64_t *first, const int32_t *src, const double *ns, const double *dur, int64_t n,
+                   double *late)
+{
+    for (int64_t node = n - 1; node >= 0; node--) {
+        for (int64_t edge = first[node]; edge < first[node + 1]; edge++) {
+            double ready = late[node] - ns[edge] - dur[src[edge]];
+            if (ready < late[src[edge]]) late[src[edge]] = ready;
+        }
+    }
+}

@@ -17,7 +17,7 @@ static int64_t begun(const int64_t *start, int64_t steps, int64_t time)
 
 /*
  * Of each event the last step that has begun, if it has not ended, else -1, as `_held` of
- * visualprof/reader/trace/asked.py describes. ts: (n,), start, end: (steps,) ns, start ascends. held: (n,) written.
+ * visualprof/reader/trace/step_attribution.py describes. ts: (n,), start, end: (steps,) ns, start ascends. held: (n,) written.
  */
 API void vp_held(const int64_t *ts, int64_t n, const int64_t *start, const int64_t *end, int64_t steps, int32_t *held)
 {

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 SCHEMA = "visualprof.advice/1"
 MOST = 200
-VERDICTS = ("faster", "equal", "slower", "wrong", "no effect", "failed")
+VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", "no effect", "failed")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Advised:
     ratios: by batch. passes: better by the objective. front: nothing else is as fast, as exact and as small at once.
     files: of the made model below the report's folder, what a runtime opens first. steps: converters with options;
     tools: versions of what converted. spec: how it was run, by the fields of `protocol.Spec` with values of their type.
+    places: operators of each kind by where they ran.
     """
 
     candidate: str
@@ -61,6 +62,7 @@ class Advised:
     backend: str = ""
     version: str = ""
     ran: str = ""
+    places: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     files: tuple[str, ...] = ()
     steps: tuple[tuple[str, Mapping[str, str]], ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -125,6 +127,7 @@ def _row(row: Json, judged: int | None) -> Advised:
         backend=text(spec.get("backend")),
         version=text(row.get("version")),
         ran=", ".join(f"{name} {text(value)}" for name, value in json_object(row.get("effective")).items()),
+        places={place: known for place, kinds in json_object(row.get("places")).items() if (known := _counts(kinds))},
         files=tuple(texts(row.get("files"))),
         steps=tuple((text(one.get("converter")), _texts(one.get("options"))) for one in json_objects(row.get("steps"))),
         tools=_texts(row.get("tools")),
@@ -134,6 +137,11 @@ def _row(row: Json, judged: int | None) -> Advised:
 
 def _texts(value: object) -> dict[str, str]:
     return {name: text(one) for name, one in json_object(value).items()}
+
+
+def _counts(kinds: object) -> dict[str, int]:
+    found = {name: whole(count) for name, count in json_object(kinds).items()}
+    return {name: count for name, count in found.items() if count}
 
 
 def _spec(spec: Json) -> Json:

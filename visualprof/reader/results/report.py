@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
 from visualprof.reader.results.advice import Advice, advice_of
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
+from visualprof.reader.results.search import Search, search_of
 from visualprof.reader.source import UNDECODABLE
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
 
 JOB_SCHEMA = "visualprof.job/1"
-PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "advice.json")
+PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "advice.json", "search.json")
 MAX_JSON = 4 << 20
 PIECE = 1 << 16
 MAX_SAMPLES = 1 << 23
@@ -50,6 +51,7 @@ class Report:
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
     latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
     sample: it came with visualprof; nobody here measured it. advice: candidates that were tried, None without any.
+    search: settings that were tried.
     """
 
     id: str
@@ -80,6 +82,7 @@ class Report:
     sample: bool
     price_per_hour: float | None = None
     advice: Advice | None = None
+    search: Search | None = None
 
     def point(self, batch: int) -> Point | None:
         """The point of that size."""
@@ -112,6 +115,7 @@ def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
         warnings=(*damaged, *report.warnings),
         latencies=parts["latencies.bin"].path if "latencies.bin" in parts else "",
         advice=advice_of(read_json(parts.get("advice.json"))),
+        search=search_of(read_json(parts.get("search.json"))),
     )
 
 

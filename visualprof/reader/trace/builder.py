@@ -31,12 +31,12 @@ from visualprof.reader.trace import (
     Values,
 )  # fmt: skip
 from visualprof.reader.trace.allocs import add_up, falls_below_zero, next_of_address
-from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
 from visualprof.reader.trace.order import ascending, order_of_events
 from visualprof.reader.trace.pyramid import build_pyramid
+from visualprof.reader.trace.step_attribution import steps_of
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
 ABSURD_BYTES = 1 << 50

@@ -1,0 +1,351 @@
+"""Nsight Systems: the SQLite database of `nsys export --type sqlite`, or of `nsys profile --export sqlite`.
+
+A table a kind of event, made only where there are some; columns differ between versions, so that each is asked for only
+where it is there. https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import numpy as np
+
+from visualprof.reader.patterns import pattern
+from visualprof.reader.registry import Format
+from visualprof.reader.source import Source
+from visualprof.reader.trace import Category, Device, Ints, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
+
+if TYPE_CHECKING:
+    import sqlite3
+
+MAX_TEXT = 2000
+ROWS = 100_000  # fetched at a time
+MAGIC = b"SQLite format 3\x00"
+_TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
+_STEP = pattern(r"^(ProfilerStep#|(?:step|iteration|iter)[ _#:=-]*)(\d+)$", re.IGNORECASE)
+_OPERATOR = pattern(r"^(?P<name>\w+::[\w.]+)(?P<args>, (seq|op_id|sizes) = .*)?$")
+_SIZES = pattern(r"sizes = (\[.*\])")
+_COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
+# (table, category, the SQL of the name) of what runs on a stream
+_DEVICE = (
+    ("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, "demangledName"),
+    ("CUPTI_ACTIVITY_KIND_MEMCPY", Category.MEMCPY, ""),
+    ("CUPTI_ACTIVITY_KIND_MEMSET", Category.MEMSET, ""),
+    ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", Category.KERNEL, ""),
+)
+# (table, category) of calls on a thread
+_CALLS = (
+    ("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME),
+    ("OSRT_API", Category.OTHER),
+    ("CUDNN_EVENTS", Category.OTHER),
+    ("CUBLAS_EVENTS", Category.OTHER),
+)
+_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
+_PROCESS_RANGES, _GRAPH = "NVTX (process)", "CUDA graph"
+_PUSHED, _STARTED = 59, 60  # types of NVTX ranges: of a thread, and of the process
+_NUMBERS = {
+    "registers": "registersPerThread", "shared_memory": "staticSharedMemory + dynamicSharedMemory", "bytes": "bytes",
+}  # fmt: skip
+
+
+def start(first: bytes) -> bool:
+    """Is it a database?"""
+    return first.startswith(MAGIC)
+
+
+def sniff(head: bytes) -> bool:
+    """Does its schema, which stands first, name such tables?"""
+    return any(table in head for table in _TABLES)
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; times are ns since the recording began. What cannot be read of a damaged one is left out."""
+    import sqlite3  # with tempfile 8 ms of every start that opens no such file
+
+    with _database(source) as database:
+        report = _Report(source, builder, database)
+        try:
+            report.read()
+        except sqlite3.DatabaseError as error:
+            if not report.rows:
+                raise source.error(f"no whole database of Nsight Systems ({error})", "export it again") from error
+            builder.warn(f"the database is damaged, and what follows was left out: {error}")
+
+
+@contextlib.contextmanager
+def _database(source: Source) -> Generator[sqlite3.Connection]:
+    """The open database, read only; a packed one is unpacked beside the system's temporary files."""
+    import sqlite3
+    import tempfile
+
+    with contextlib.ExitStack() as stack:
+        path = source.path.absolute()
+        if source.packed:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".sqlite"))
+            file.writelines(source.chunks())
+            file.flush()
+            path = Path(file.name)
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+        stack.callback(connection.close)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.text_factory = _decoded
+        yield connection
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+class _Report:
+    """The database, table by table. rows: of the events so far."""
+
+    def __init__(self, source: Source, builder: TraceBuilder, database: sqlite3.Connection) -> None:
+        self._source, self._builder, self._database = source, builder, database
+        self.rows = 0
+        self._tables = set[str]()
+        self._strings = np.zeros(0, np.int64)
+        self._texts = {0: ""}
+        self._threads: dict[tuple[int, str], int] = {}
+        self._streams: dict[tuple[int, int, int], int] = {}
+        self._framework = "cuda"
+
+    def read(self) -> None:
+        """Everything."""
+        kinds = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")  # a view might never end
+        self._tables = {str(name) for (name,) in kinds}
+        self._read_strings()
+        for table, category, name in _DEVICE:
+            self._read_device(table, category, name)
+        for table, category in _CALLS:
+            columns = self._columns(table, ("start", "end", "globalTid", "nameId", "correlationId"))
+            if len(columns["start"]):
+                names = self._named(columns["nameId"])
+                self._add_calls(columns, names, np.full(len(names), category))
+        self._read_ranges()
+        self._describe()
+
+    def _columns(self, table: str, names: Sequence[str], where: str = "") -> dict[str, Ints]:
+        """Whole numbers of a table; 0 for a column that it lacks and for no value. Nothing without the table."""
+        known = self._known(table)
+        chosen = [name for name in names if all(part in known for part in name.split(" + "))]
+        columns = {name: np.zeros(0, np.int64) for name in names}
+        if not chosen:
+            return columns
+        casts = ", ".join(f"CAST(COALESCE({_quoted(name)}, 0) AS INTEGER)" for name in chosen)
+        cursor = self._database.execute(f'SELECT {casts} FROM "{table}" {where}')
+        parts: list[Ints] = []
+        while rows := cursor.fetchmany(ROWS):
+            parts.append(np.array(rows, np.int64))
+        values = np.concatenate([np.zeros((0, len(chosen)), np.int64), *parts])
+        columns = {name: np.zeros(len(values), np.int64) for name in names}
+        return columns | {name: values[:, i].copy() for i, name in enumerate(chosen)}
+
+    def _known(self, table: str) -> set[str]:
+        """Columns of a table; none where it is not there."""
+        if table not in self._tables:
+            return set()
+        return {str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{table}")')}
+
+    def _read_strings(self) -> None:
+        """The dictionary: ids of the trace's strings by those of the file."""
+        if "StringIds" not in self._tables:
+            return
+        most = self._database.execute("SELECT MAX(id), COUNT(*) FROM StringIds").fetchone()
+        self._strings = np.zeros(1 + min(int(most[0] or 0), 100 * int(most[1]) + ROWS), np.int64)
+        for number, text in self._database.execute("SELECT id, value FROM StringIds"):
+            if 0 <= number < len(self._strings):
+                self._strings[number] = self._string(str(text))
+
+    def _string(self, text: str) -> int:
+        """The id of a text in the trace."""
+        number = self._builder.string(text[:MAX_TEXT])
+        self._texts[number] = text[:MAX_TEXT]
+        return number
+
+    def _named(self, ids: Ints) -> Ints:
+        """String ids of texts of the dictionary; "" for those that it lacks."""
+        inside = (ids >= 0) & (ids < len(self._strings))
+        return np.where(inside, self._strings[np.where(inside, ids, 0)] if len(self._strings) else 0, 0)
+
+    def _read_device(self, table: str, category: Category, name: str) -> None:
+        """What ran on streams."""
+        more = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind", "graphId")
+        place = ("globalPid", "deviceId", "streamId")
+        wanted = ("start", "end", *place, "correlationId", *more, *_NUMBERS.values(), *filter(None, [name]))
+        columns = self._columns(table, wanted)
+        if not len(columns["start"]):
+            return
+        row, builder = self._next_rows(len(columns["start"])), self._builder
+        if name:
+            names = self._named(columns[name])
+            categories = np.where(_each(names, self._is_collective), Category.COMM, category)
+        else:
+            key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]
+            names = _each(key, lambda number: self._string(_title(category, number)))
+            categories = np.full(len(names), category)
+        process = columns["globalPid"] >> 24 & 0xFFFFFF
+        keys = np.stack([process, columns["deviceId"], columns["streamId"]], axis=1)
+        distinct, which = np.unique(keys, axis=0, return_inverse=True)
+        tracks = np.array([self._stream(*key) for key in distinct.tolist()], np.int64)
+        builder.events(
+            ts=columns["start"], dur=columns["end"] - columns["start"], name=names, category=categories,
+            track=tracks[which.ravel()], row=row, corr=columns["correlationId"],
+        )  # fmt: skip
+        for argument, column in _NUMBERS.items():
+            known = columns[column] > 0
+            builder.arg(argument, row[known], columns[column][known])
+        for argument in ("grid", "block"):
+            sizes = np.stack([columns[f"{argument}{axis}"] for axis in "XYZ"], axis=1)
+            distinct, which = np.unique(sizes, axis=0, return_inverse=True)
+            texts = np.array([builder.string(str(size)) for size in distinct.tolist()], np.int64)[which.ravel()]
+            builder.arg(argument, row[sizes[:, 0] > 0], texts[sizes[:, 0] > 0], text=True)
+
+    def _add_calls(self, columns: Mapping[str, Ints], names: Ints, categories: Ints, kind: str = "") -> Ints:
+        """Events of threads. Returns: their rows."""
+        row = self._next_rows(len(names))
+        track = _each(columns["globalTid"], lambda number: self._thread(number, kind))
+        end = np.where(columns["end"] > 0, columns["end"], columns["start"] - 1)  # a mark
+        correlation = columns.get("correlationId", np.zeros(len(names), np.int64))
+        self._builder.events(
+            ts=columns["start"], dur=np.maximum(end - columns["start"], -1), name=names, category=categories,
+            track=track, row=row, corr=np.where(categories == Category.RUNTIME, correlation, 0),
+        )  # fmt: skip
+        return row
+
+    def _read_ranges(self) -> None:
+        """NVTX: ranges of threads, of which PyTorch's emit_nvtx makes operators, and ranges of the process."""
+        known, names = self._known("NVTX_EVENTS"), ("start", "end", "globalTid", "eventType", "textId", "rowid")
+        if not {"start", "eventType"} <= known:
+            return
+        columns = self._columns("NVTX_EVENTS", names[:-1], f"WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid")
+        texts = self._named(columns["textId"])
+        if "text" in known:
+            own = self._database.execute(
+                f"SELECT text FROM NVTX_EVENTS WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid"
+            )
+            ids = [0 if text is None else self._string(str(text)) for (text,) in own]
+            texts = np.where(np.array(ids, np.int64) > 0, np.array(ids, np.int64), texts)
+        for kind in (_PUSHED, _STARTED):
+            chosen = columns["eventType"] == kind
+            part = {name: column[chosen] for name, column in columns.items()}
+            self._add_ranges(part, texts[chosen], "" if kind == _PUSHED else "NVTX")
+
+    def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
+        """NVTX ranges of one kind. texts: (n,) string ids."""
+        category = _each(texts, lambda number: _range_category(self._texts[number]))
+        row = self._add_calls(columns, _each(texts, self._range_name), category, kind)
+        shapes = _each(texts, self._shapes)
+        self._builder.arg("input_shapes", row[shapes > 0], shapes[shapes > 0], text=True)
+        if (category == Category.OP).any():
+            self._framework = "pytorch"
+        for i in np.flatnonzero((category == Category.STEP) & (columns["end"] > 0)).tolist():
+            began, ended = int(columns["start"][i]), int(columns["end"][i])
+            step = _STEP.match(self._texts[int(texts[i])])
+            track = self._thread(int(columns["globalTid"][i]), kind)
+            self._builder.step(step[2] if step else "", began, ended - began, track)
+
+    def _range_name(self, number: int) -> int:
+        """`aten::add` of `aten::add, seq = 12, sizes = [[2]]`; other names as they are."""
+        operator = _OPERATOR.match(self._texts[number])
+        return self._builder.string(operator["name"]) if operator else number
+
+    def _shapes(self, number: int) -> int:
+        sizes = _SIZES.search(self._texts[number])
+        return self._builder.string(sizes[1]) if sizes and _OPERATOR.match(self._texts[number]) else 0
+
+    def _is_collective(self, number: int) -> bool:
+        return bool(_COLLECTIVE.search(self._texts[number]))
+
+    def _next_rows(self, count: int) -> Ints:
+        self.rows += count
+        return np.arange(self.rows - count, self.rows)
+
+    def _stream(self, process: int, device: int, stream: int) -> int:
+        """The track of a stream."""
+        key = process, device, stream
+        if key not in self._streams:
+            self._streams[key] = self._builder.track(
+                TrackKind.STREAM, f"stream {stream}", str(process), f"{device}.{stream}", device=device, stream=stream
+            )
+        return self._streams[key]
+
+    def _thread(self, number: int, kind: str) -> int:
+        """The track of a thread, or of the ranges of its process that may overlap."""
+        process, thread = number >> 24 & 0xFFFFFF, number & 0xFFFFFF
+        key = (process, kind) if kind else (number, "")
+        if key not in self._threads:
+            name = _PROCESS_RANGES if kind else self._thread_names.get(number) or f"thread {thread}"
+            self._threads[key] = self._builder.track(TrackKind.THREAD, name, str(process), kind or str(thread))
+        return self._threads[key]
+
+    @cached_property
+    def _thread_names(self) -> dict[int, str]:
+        columns = self._columns("ThreadNames", ("nameId", "globalTid"))
+        return {
+            n: self._texts.get(i, "")
+            for n, i in zip(columns["globalTid"].tolist(), self._named(columns["nameId"]).tolist(), strict=True)
+        }
+
+    def _describe(self) -> None:
+        """Devices, host and clock."""
+        began = self._columns("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
+        self._builder.describe(
+            framework=self._framework, producer="Nsight Systems", device_type="cuda", devices=tuple(self._devices()),
+            host=self._host(), clock_origin_ns=int(began[0]) if len(began) else -1,
+        )  # fmt: skip
+
+    def _host(self) -> str:
+        known = self._known("TARGET_INFO_SYSTEM_ENV")
+        if not {"name", "value"} <= known:
+            return ""
+        row = self._database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
+        return str(row[0])[:MAX_TEXT] if row else ""
+
+    def _devices(self) -> Generator[Device]:
+        """The GPUs by the numbers that CUDA has for them."""
+        if not {"id", "name"} <= self._known("TARGET_INFO_GPU"):
+            return
+        facts = self._columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
+        names = [str(name)[:MAX_TEXT] for (name,) in self._database.execute("SELECT name FROM TARGET_INFO_GPU")]
+        numbered = self._columns("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"))
+        cuda = dict(zip(numbered["gpuId"].tolist(), numbered["cudaId"].tolist(), strict=True))
+        for i, name in enumerate(names):
+            number, memory, processors, major, minor = (int(column[i]) for column in facts.values())
+            capability = f"{major}.{minor}" if major > 0 else ""
+            yield Device(cuda.get(number, number), name, memory, capability, processors)
+
+
+def _range_category(text: str) -> Category:
+    if _STEP.match(text):
+        return Category.STEP
+    if _COLLECTIVE.match(text):
+        return Category.COMM
+    return Category.OP if _OPERATOR.match(text) else Category.ANNOTATION
+
+
+def _title(category: Category, number: int) -> str:
+    """What is not named is called. number: the kind of a copy, or the graph."""
+    if category == Category.MEMCPY:
+        return f"Memcpy {_COPIES.get(number, 'other')}"
+    return "Memset" if category == Category.MEMSET else f"{_GRAPH} {number}"
+
+
+def _quoted(name: str) -> str:
+    """`"a" + "b"` of `a + b`."""
+    return " + ".join(f'"{part}"' for part in name.split(" + "))
+
+
+def _each(values: Ints, worth: Callable[[int], int]) -> Ints:
+    """(n,) what each number is worth, worked out once for each of them."""
+    distinct, place = np.unique(values, return_inverse=True)
+    return np.array([worth(value) for value in distinct.tolist()], np.int64)[place]
+
+
+FORMAT = Format("nsight-systems", "Nsight Systems", 31, sniff, read, start=start)

@@ -1,0 +1,277 @@
+"""XSpace (`.xplane.pb`): what JAX, TensorFlow and PyTorch/XLA record of GPUs, TPUs and CPUs.
+
+XSpace > XPlane (a device, or the host) > XLine (a stream, a thread) > XEvent; visualprof/reader/xplane.py reads them.
+On a GPU the streams are the work, and XLA derives lines of operations from them; on a TPU the line of operations is it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from visualprof.reader.fields import Fields, fields, leading
+from visualprof.reader.patterns import pattern
+from visualprof.reader.registry import Format
+from visualprof.reader.source import GROWING, Source
+from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.xplane import Plane, Texts
+
+MAX_BYTES = 2 << 30  # of a message of protobuf
+EPOCH_NS = 10**17  # times beyond are Unix times, below they count from the start of the recording
+_PLANE = pattern(
+    rb"\n[\x80-\xff]{0,9}[\x01-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"  # a message, perhaps with a number
+    rb"\x12[\x01-\x7f](/host:|/device:|/custom:|Task Env)"  # and a name
+)
+_DEVICE = pattern(r"^/device:(?P<kind>\w+):(?P<id>\d{1,6})")
+_OPERATIONS, _STEPS = "XLA Ops", "Steps"
+# Lines that XLA derives from others: no work of their own. Those of operations only on a GPU.
+_DERIVED = {
+    _STEPS, "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code", "TensorFlow Ops",
+    "TensorFlow Name Scope", "Launch Stats",
+}  # fmt: skip
+_CALL = pattern(r"^(cu|hip|cuda)[A-Z]\w+$")
+_COPY = pattern(r"^(memcpy|__amd_rocclr_copybuffer|copy-(start|done)\b)", re.IGNORECASE)
+_FILL = pattern(r"^(memset|__amd_rocclr_fillbuffer)", re.IGNORECASE)
+_COLLECTIVE = pattern(
+    r"^%?(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\b|nccl|rccl", re.IGNORECASE
+)
+_PYTHON = pattern(r"^\$(?P<file>\S+):(?P<line>\d+) (?P<name>.+)")
+_DETAIL = pattern(r"(\w+):(\S+)")
+# (what names of host events begin with, the framework that gives such names)
+_FRAMEWORKS = (("PjitFunction(", "jax"), ("PjRt", "jax"), ("Eager", "tensorflow"), ("FunctionRun", "tensorflow"))
+
+
+def start(first: bytes) -> bool:
+    """The first field is a plane."""
+    return first.startswith(b"\n")
+
+
+def sniff(head: bytes) -> bool:
+    """Has the first plane a name as such planes have?"""
+    return bool(_PLANE.match(head))
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; what is damaged in it is left out, with a warning."""
+    data = source.whole(MAX_BYTES, "a profile of XLA", "record for a shorter time")
+    top, whole = leading(data)
+    planes = top.of(1, texts=True)
+    if not len(planes.value):
+        raise source.error("a profile of XLA that ends within its first device", GROWING)
+    space = _Space(data, builder, top)
+    for begin, end in zip(planes.value.tolist(), planes.end.tolist(), strict=True):
+        space.add(begin, end)
+    space.finish()
+    if not whole:
+        builder.warn("the file ends in the middle: devices or threads are missing")
+        builder.describe(truncated=True)
+
+
+class _Space:
+    """The file while its planes are added: rows, links between them, and what they tell of the run."""
+
+    def __init__(self, data: bytes, builder: TraceBuilder, top: Fields) -> None:
+        self._data, self._builder = data, builder
+        self._texts = Texts(data, builder.string)
+        self._host = self._texts.of(top.of(4, texts=True), 1)[0]
+        self._rows = self._damaged = 0
+        self._ends: dict[str, list[Ints]] = {"p": [], "c": [], "p rows": [], "c rows": []}
+        self._steps: list[tuple[int, Ints, Ints, list[str], Ints]] = []
+        self._devices: list[Device] = []
+        self._type, self._framework, self._origin_ns = "cpu", "xla", -1
+
+    def add(self, start: int, end: int) -> None:
+        """The plane that lies there."""
+        plane = Plane(self._texts, self._fields, start, end)
+        if plane.title == "Task Environment" and self._origin_ns < 0:
+            self._origin_ns = plane.fact("profile_start_time")
+        device = _DEVICE.match(plane.title)
+        if device:
+            self._describe(plane, int(device["id"]), device["kind"])
+            self._add_events(plane, int(device["id"]), device["kind"])
+        elif plane.title.startswith("/host:"):
+            self._add_events(plane)
+        elif len(plane.line):
+            self._builder.warn(f"what {plane.title!r} recorded is not shown: such planes are unknown")
+
+    def finish(self) -> None:
+        """Links, steps, and what the planes told of the run."""
+        made, used, makers, users = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self._ends.values())
+        if len(made):
+            order = np.argsort(made, kind="stable")
+            place = np.minimum(np.searchsorted(made[order], used), len(made) - 1)
+            same = made[order][place] == used
+            self._builder.link(makers[order][place[same]], users[same], LinkKind.ASYNC)
+        first = min((device for device, *_ in self._steps), default=-1)  # the host's, else those of one device
+        for device, *columns in self._steps:
+            for ts, dur, name, track in zip(*columns, strict=True) if device == first else ():
+                self._builder.step(name, int(ts), int(dur), int(track))
+        if self._damaged:
+            self._builder.warn(f"{self._damaged:,} damaged parts of the file were left out")
+        self._builder.describe(
+            framework=self._framework, producer="XLA profiler", host=self._host, device_type=self._type,
+            devices=tuple(self._devices), clock_origin_ns=self._origin_ns,
+            device_work="operator" if self._type == "tpu" else "kernel",
+        )  # fmt: skip
+
+    def _fields(self, start: Ints, end: Ints) -> Fields:
+        known, damaged = fields(self._data, start, end)
+        self._damaged += damaged
+        return known
+
+    def _describe(self, plane: Plane, number: int, kind: str) -> None:
+        self._type = kind.lower() if kind != "GPU" else "hip" if plane.word("device_vendor") == "AMD" else "cuda"
+        major, minor = plane.fact("compute_cap_major"), plane.fact("compute_cap_minor")
+        device = Device(
+            id=number,
+            name=plane.word("gpu_device_name") or plane.word("device_type_string"),
+            memory_bytes=max(plane.fact("memory_size"), 0),
+            compute_capability=f"{major}.{max(minor, 0)}" if major >= 0 and self._type == "cuda" else "",
+            multiprocessors=max(plane.fact("core_count"), 0),
+        )
+        self._devices.append(device)
+
+    def _add_events(self, plane: Plane, device: int = -1, kind: str = "") -> None:
+        """Events, arguments and ends of links. kind: of the device, "" for the host."""
+        kinds = np.array([_track_kind(name, kind) for name in plane.lines], np.int64)
+        tracks = np.array([self._track(plane, line, device, TrackKind(k)) for line, k in enumerate(kinds)], np.int64)
+        at = np.flatnonzero(plane.timed)
+        row, category = self._rows + np.arange(len(plane.line)), self._categories(plane, kinds)
+        self._rows += len(row)
+        if not kind:
+            self._add_operators(plane, tracks)
+        self._builder.events(
+            ts=plane.ts[at], dur=plane.dur[at], name=self._names(plane)[at], category=category[at],
+            track=tracks[plane.line[at]], row=row[at], corr=plane.number("correlation_id", 0)[at],
+        )  # fmt: skip
+        if len(at) and plane.ts[at].max() > EPOCH_NS:
+            self._origin_ns = 0
+        self._add_arguments(plane, row)
+        for end in ("p", "c"):
+            family, key = plane.number(f"_{end}t"), plane.number(f"_{end}")
+            linked = at[key[at] != -1]
+            self._ends[end].append(key[linked] * 64 + np.maximum(family[linked], 0) % 64)
+            self._ends[f"{end} rows"].append(row[linked])
+        steps = at[category[at] == Category.STEP]
+        if len(steps):
+            numbered = zip(plane.number("step_num")[steps].tolist(), plane.name[steps].tolist(), strict=True)
+            names = [str(number) if number >= 0 else self._texts.text(name) for number, name in numbered]
+            self._steps.append((device, plane.ts[steps], plane.dur[steps], names, tracks[plane.line[steps]]))
+
+    def _track(self, plane: Plane, line: int, device: int, kind: TrackKind) -> int:
+        number, fields = int(plane.line_ids[line]), dict[str, Any]()
+        if device >= 0:
+            fields = {"device": device, "stream": number if kind == TrackKind.STREAM else -1}
+        tid = f"{plane.title}:{number}"
+        return self._builder.track(kind, plane.lines[line], self._host, tid, process=self._host, **fields)
+
+    def _names(self, plane: Plane) -> Ints:
+        """(n,) names; those of Python functions as torch writes them, `file.py(12): function`."""
+        texts = self._texts
+        return _each(plane.name, texts, lambda text: texts.id(_PYTHON.sub(r"\g<file>(\g<line>): \g<name>", text)))
+
+    def _categories(self, plane: Plane, kinds: Ints) -> Ints:
+        """(n,) categories by name and by what is known of an event."""
+        category = np.where(
+            kinds[plane.line] == TrackKind.THREAD,
+            _each(plane.name, self._texts, self._host_category),
+            _each(plane.name, self._texts, _device_category),
+        )
+        stream = kinds[plane.line] == TrackKind.STREAM
+        category[~stream & (kinds[plane.line] != TrackKind.THREAD)] = Category.ANNOTATION
+        category[stream & (plane.text("memcpy_details") > 0)] = Category.MEMCPY
+        category[stream & (plane.text("memset_details") > 0)] = Category.MEMSET
+        thread = kinds[plane.line] == TrackKind.THREAD
+        category[thread & (plane.number("correlation_id") > 0)] = Category.RUNTIME
+        steps = np.array([name == _STEPS for name in plane.lines], bool)[plane.line]
+        category[steps | (thread & (plane.number("step_num") >= 0))] = Category.STEP
+        return category
+
+    def _host_category(self, name: str) -> Category:
+        for first, framework in _FRAMEWORKS:
+            if name.startswith(first) and self._framework == "xla":
+                self._framework = framework
+        if name.startswith("$"):
+            return Category.PYTHON
+        return Category.RUNTIME if _CALL.match(name) else Category.OP
+
+    def _add_arguments(self, plane: Plane, row: Ints) -> None:
+        """What views show of an event."""
+        self._add_numbers("flops", row, plane.number("flops"))
+        details = plane.text("kernel_details")
+        for key in ("grid", "block"):
+            sizes = _each(details, self._texts, lambda text, key=key: self._texts.id(_detail(text, key)))
+            self._add_texts(key, row, sizes)
+        self._add_numbers("registers", row, _each(details, self._texts, lambda text: _whole(_detail(text, "regs"))))
+        copied = _each(plane.text("memcpy_details"), self._texts, lambda text: _whole(_detail(text, "size")))
+        self._add_numbers("bytes", row, np.where(copied == 0, -1, copied))
+        self._add_texts("graph_name", row, plane.text("hlo_op"))
+
+    def _add_numbers(self, name: str, row: Ints, values: Ints) -> None:
+        self._builder.arg(name, row[values >= 0], values[values >= 0])
+
+    def _add_texts(self, name: str, row: Ints, values: Ints) -> None:
+        self._builder.arg(name, row[values > 0], values[values > 0], text=True)
+
+    def _add_operators(self, plane: Plane, tracks: Ints) -> None:
+        """An operator for the launches that a thread makes one after the other for one operation of XLA.
+
+        The host of a GPU records no operators; each launch says which operation it is for. The operator lasts from the
+        start of the first launch to the end of the last, and is called as in the user's program where that is known. It
+        comes before the launches: of two events with the same times the first one is around the other.
+        """
+        operation = plane.text("hlo_op")
+        at = np.flatnonzero(plane.timed & (plane.dur >= 0) & (operation > 0) & (plane.number("correlation_id") > 0))
+        if not len(at):
+            return
+        at = at[np.lexsort((plane.ts[at], plane.line[at]))]
+        key = np.stack([plane.line[at], operation[at], plane.number("program_id")[at]])
+        first = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
+        ts, end = plane.ts[at[first]], np.maximum.reduceat(plane.ts[at] + plane.dur[at], first)
+        path = plane.text("name")[at[first]]
+        name = _each(path, self._texts, lambda text: self._texts.id(text.rstrip("/").rpartition("/")[2]))
+        row = self._rows + np.arange(len(first))
+        self._rows += len(first)
+        self._builder.events(
+            ts=ts, dur=end - ts, name=np.where(path > 0, name, operation[at[first]]), category=Category.OP,
+            track=tracks[plane.line[at[first]]], row=row,
+        )  # fmt: skip
+        self._add_texts("graph_name", row, operation[at[first]])
+
+
+def _track_kind(line: str, kind: str) -> TrackKind:
+    """What a line is. kind: of the device, "" for the host."""
+    if not kind:
+        return TrackKind.THREAD
+    derived = line in _DERIVED or (line.startswith(_OPERATIONS) and kind == "GPU")
+    return TrackKind.GPU_ANNOTATION if derived else TrackKind.STREAM
+
+
+def _device_category(name: str) -> Category:
+    if _COPY.match(name):
+        return Category.MEMCPY
+    if _FILL.match(name):
+        return Category.MEMSET
+    return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
+
+
+def _each(ids: Ints, texts: Texts, value: Callable[[str], int]) -> Ints:
+    """(n,) what a text is worth, worked out once for each of them."""
+    distinct, place = np.unique(ids, return_inverse=True)
+    return np.array([value(texts.text(i)) for i in distinct.tolist()], np.int64)[place]
+
+
+def _detail(text: str, key: str) -> str:
+    """`32,1,1` of `grid:32,1,1 block:64,1,1`."""
+    return dict(_DETAIL.findall(text)).get(key, "")
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 19 else -1
+
+
+FORMAT = Format("xspace", "JAX", 30, sniff, read, start=start, suffixes=(".xplane.pb",))
