@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ints, Trace
+from visualprof.errors import BadParameter
+from visualprof.reader.trace import Category, Mask, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Columns, Table
+from visualprof.views.answers.table import Columns, Table, at
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import union
-from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.launch import RANGES, is_device_work, is_operator
 from visualprof.views.measure.own_time import own_time, sum_by_name
-from visualprof.views.measure.replay.build import wait_graph
-from visualprof.views.measure.replay.graph import KINDS, Graph, solve
-from visualprof.views.measure.replay.path import Path, PathPartColumns, critical_path, parts, window
+from visualprof.views.measure.replay.graph import KINDS, Graph
+from visualprof.views.measure.replay.path import (
+    Path,
+    PathPartColumns,
+    Scope,
+    critical_path,
+    parts,
+    scope_of,
+    together,
+    whole,
+    window,
+)
+from visualprof.views.measure.replay.pieces import (
+    Known,
+    device_work,
+    host_spans,
+    path_pieces,
+    replayed,
+    slack_of,
+)
+from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.timing import names, ordered
 
+RANGES_NAMED = 50
 LONGEST = 60  # pieces that are listed
 
 
@@ -47,13 +67,45 @@ class PieceColumns(Columns):
     track: kinds.Identifiers
 
 
+class SlackColumns(Columns):
+    """What is not on the path by name: how much longer it may take before the recording does.
+
+    calls: those that the path does without; slack_ns: the least of theirs, mean_slack_ns: where it has an end.
+    """
+
+    name: kinds.Names
+    category: kinds.Words
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    slack_ns: kinds.Durations
+    mean_slack_ns: kinds.Durations
+
+
+@dataclass(frozen=True)
+class CriticalParams(Params):
+    """range: name of a marked stretch (`record_function`, NVTX) whose path is wanted, of each of its calls."""
+
+    range: str = ""
+
+
 class CriticalAnswer(Table[CriticalColumns]):
-    """The path through all steps. measured_ns: of the recording; path_ns: of its replay, which the path makes up."""
+    """The path through all steps, one step, or the calls of a range.
+
+    measured_ns: of the recording; path_ns: of its replay, which the path makes up. stretches: that make up the path.
+    unexplained_ratio: by how much device work began later than all that it is known to wait for, of the recording; 1
+    stands for more, too. notes: ids of what the recording cannot say. ranges: names that `range` takes, by their time.
+    slack: of the whole recording.
+    """
 
     measured_ns: kinds.Duration
     path_ns: kinds.Duration
+    stretches: kinds.Count
+    unexplained_ratio: kinds.Ratio
+    notes: list[str]
+    ranges: list[str]
     parts: Table[PathPartColumns]
     longest: Table[PieceColumns]
+    slack: Table[SlackColumns]
 
 
 def needs(trace: Trace) -> bool:
@@ -61,28 +113,110 @@ def needs(trace: Trace) -> bool:
     return bool(is_device_work(trace).any())
 
 
-def compute(trace: Trace, params: Params) -> CriticalAnswer:
-    """The path from the first step's start to the end of the last one and of all device work.
+def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
+    """The path from the first step's start to the end of the last one and of all device work, or within a scope.
 
+    Raises: BadParameter: there is no such step or range.
     Source: docs/views.md#critical.
     """
-    graph = wait_graph(trace)
-    dur, ns, at = graph.moments.dur.astype(np.float64), graph.waits.ns, graph.moments.at.astype(np.float64)
-    replay = solve(graph, dur, ns)
-    start, end, last = window(graph, replay.at, dur)
-    begun, ended, _ = window(graph, at, dur)
-    path = critical_path(graph, replay, dur, ns, start, last)
-    total = max(end - start, 1.0)
+    known = replayed(trace)
+    graph, replay, dur, ns = known.graph, known.replay, known.dur, known.graph.waits.ns
+    scopes = _scopes(trace, known, params)
+    path = together([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
+    total = max(float(path.wait_ns.sum() + path.work_ns.sum()), 1.0)
+    begun, ended, _ = window(graph, graph.moments.at.astype(np.float64), dur)
     return CriticalAnswer(
         columns=_names(trace, graph, path, total),
-        measured_ns=round(ended - begun),
-        path_ns=round(end - start),
+        measured_ns=sum(scope.high - scope.low for scope in scopes),
+        path_ns=round(float(path.wait_ns.sum() + path.work_ns.sum())),
+        stretches=len(scopes),
+        unexplained_ratio=min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0,
+        notes=_notes(trace, graph),
+        ranges=_ranges(trace),
         parts=Table(columns=parts(trace, graph, path)),
         longest=Table(columns=_longest(trace, graph, path)),
+        slack=Table(columns=_slack(trace)),
     )
 
 
-def make_charts(result: CriticalAnswer, params: Params, top: int) -> dict[str, charts.Option]:
+def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
+    """Stretches that do not overlap."""
+    if not params.range and not params.step:
+        return [whole(known.graph, known.replay, known.dur)]
+    events = trace.events
+    if params.range:
+        rows = np.flatnonzero(_is_range(trace))
+        rows = rows[events.name[rows] == _name_id(trace, params.range)]
+        if not len(rows):
+            raise BadParameter(
+                f"there is no range {params.range!r}", f"ranges: {', '.join(_ranges(trace)[:20]) or '-'}"
+            )
+        rows = rows[np.argsort(events.ts[rows], kind="stable")]
+        spans = np.stack((events.ts[rows], events.end[rows], events.track[rows]), axis=1)
+    else:
+        step = step_index(trace, params.step)
+        low = int(trace.steps.ts[step])
+        spans = np.array([[low, low + int(trace.steps.dur[step]), int(trace.steps.track[step])]])
+    scopes, reached = list[Scope](), np.iinfo(np.int64).min
+    for low, high, track in spans.tolist():
+        line = next((i for i, tracks in enumerate(known.graph.tracks) if track in tracks), 0)
+        if low >= reached:  # those of another thread or inside the one before are left out
+            scopes.append(scope_of(known.graph, known.replay, known.dur, line, low, high))
+            reached = high
+    return scopes
+
+
+def _is_range(trace: Trace) -> Mask:
+    return trace.events.of(*RANGES) & trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+
+
+def _name_id(trace: Trace, name: str) -> int:
+    return trace.strings.index(name) if name in trace.strings else -1
+
+
+def _ranges(trace: Trace) -> list[str]:
+    rows = np.flatnonzero(_is_range(trace))
+    groups = group(trace.events.name[rows])
+    order = np.argsort(-groups.sum(trace.events.dur[rows]), kind="stable")[:RANGES_NAMED]
+    return names(trace, trace.events.name[rows][groups.first[order]])
+
+
+def _notes(trace: Trace, graph: Graph) -> list[str]:
+    """What the recording does not say: steps, or which call launched most of the device work."""
+    launched = int((graph.waits.kind == KINDS.index("launch")).sum())
+    lacking = {"no_steps": not len(trace.steps), "no_launches": 2 * launched < int((graph.moments.line < 0).sum())}
+    return [note for note, holds in lacking.items() if holds]
+
+
+def _slack(trace: Trace) -> SlackColumns:
+    """The smallest slack first."""
+    events, path = trace.events, path_pieces(trace)
+    known = replayed(trace)
+    scope = whole(known.graph, known.replay, known.dur)
+    mine = (is_operator(trace) | is_device_work(trace)) & (events.ts >= scope.low) & (events.end <= scope.high)
+    mine[path.event[path.event >= 0]] = False
+    rows = np.flatnonzero(mine)
+    slack = slack_of(trace, rows)
+    off = slack >= 0.5  # less is on the path, within a rounding; nan is not known
+    rows, slack = rows[off], slack[off]
+    groups = group(events.name[rows], events.category[rows])
+    ends = np.isfinite(slack)
+    least = np.full(len(groups.first), np.inf)
+    np.minimum.at(least, groups.of, slack)
+    ended, summed = (np.bincount(groups.of, values, len(least)) for values in (ends, np.where(ends, slack, 0)))
+    columns: dict[str, Column] = {
+        "name": names(trace, events.name[rows][groups.first]),
+        "category": [Category(int(c)).name.lower() for c in events.category[rows][groups.first]],
+        "calls": groups.count,
+        "total_ns": groups.sum(events.dur[rows]),
+        "slack_ns": np.where(np.isfinite(least), least, np.nan),
+        "mean_slack_ns": np.where(ended > 0, summed / np.maximum(ended, 1), np.nan),
+    }
+    order = np.argsort(least, kind="stable")
+    return SlackColumns(**{name: at(values, order) for name, values in columns.items()})
+
+
+def make_charts(result: CriticalAnswer, params: CriticalParams, top: int) -> dict[str, charts.Option]:
     """`path`: time on it by what it is."""
     shown = result.parts.columns
     slices = [(f"@t:idle.part.{part}", ns) for part, ns in zip(shown.part, shown.path_ns, strict=True)]
@@ -91,9 +225,9 @@ def make_charts(result: CriticalAnswer, params: Params, top: int) -> dict[str, c
 
 def _names(trace: Trace, graph: Graph, path: Path, total: float) -> CriticalColumns:
     events = trace.events
-    rows, ns = _device_work(graph, path)
+    rows, ns = device_work(graph, path)
     groups = group(events.name[rows], events.category[rows])
-    found = [own_time(trace, tracks, _spans(graph, path, line)) for line, tracks in enumerate(graph.tracks)]
+    found = [own_time(trace, tracks, host_spans(graph, path, line)) for line, tracks in enumerate(graph.tracks)]
     host, outside = sum_by_name(trace, found), sum(one.outside for one in found)
     extra: list[int] = [outside] if outside else []
     spent = np.concatenate((groups.sum(ns), host.ns, np.array(extra, np.int64)))
@@ -108,27 +242,13 @@ def _names(trace: Trace, graph: Graph, path: Path, total: float) -> CriticalColu
     return CriticalColumns(**ordered(columns, "path_ns"))
 
 
-def _device_work(graph: Graph, path: Path) -> tuple[Ints, Floats]:
-    """Events of device work on the path, and the time of each there."""
-    node, ns = np.append(graph.waits.src[path.edge], path.last), np.append(path.work_ns, path.last_work_ns)
-    mine = np.flatnonzero(ns > 0)
-    return graph.moments.event[node[mine]].astype(np.int64), ns[mine]
-
-
-def _spans(graph: Graph, path: Path, line: int) -> Ints:
-    """When the path is on a line of control, as measured, (m, 2) ns."""
-    src, dst = graph.waits.src[path.edge], graph.waits.dst[path.edge]
-    on = (graph.waits.kind[path.edge] <= KINDS.index("call")) & (graph.moments.line[dst] == line) & (path.wait_ns > 0)
-    return union(graph.moments.at[src[on]], graph.moments.at[dst[on]])
-
-
 def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
     """Device work, and stretches of a line of control, by length."""
     events, first = trace.events, trace.span_ns[0]
-    rows = _device_work(graph, path)[0]
+    rows = device_work(graph, path)[0]
     pieces = [(int(events.ts[row]), int(events.end[row]), int(row), -1) for row in rows]
     for line in range(len(graph.tracks)):
-        pieces += [(low, high, -1, line) for low, high in _spans(graph, path, line).tolist()]
+        pieces += [(low, high, -1, line) for low, high in host_spans(graph, path, line).tolist()]
     pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:LONGEST]
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],
@@ -149,4 +269,4 @@ def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str
     return own.name[int(own.ns.argmax())] if own.name else ""
 
 
-VIEW = View("critical", 47, needs, Params, compute, make_charts)
+VIEW = View("critical", 47, needs, CriticalParams, compute, make_charts)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.logdir.layout import RECORDINGS, recording_of
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -17,12 +16,14 @@ from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, intersect, subtract, union
+from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
+from visualprof.views.measure.processes import Ranks, processes, takes_part
 from visualprof.views.measure.steps import Windows, step_windows
 
-Ranks = Sequence[tuple[str, Trace]]
-Cause = Literal["computation", "other", "unknown"]
+Cause = Literal["input", "host", "device", "work", "computation", "unknown"]
 LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
+EXPLAINS = 0.8  # of its lateness, which the cause makes up for; as traceml has it
+MORE = 0.02  # blocks of kernels than the others have: more work
 
 
 class RankColumns(Columns):
@@ -75,8 +76,10 @@ class Straggler(msgspec.Struct):
     """A rank that the others wait for.
 
     late_ns_per_step: its arrival at the first collective less the median of the others', averaged over the steps.
-    steps_last: in how many of them it came last. computation_excess_ns, other_excess_ns: how much more of these its
-    steps have than the median of the others. cause: which of the two makes up for half of its lateness or more.
+    steps_last: in how many of them it came last. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
+    of computation, of data loading beside no other work, and of time with neither of these nor communication its steps
+    have than the median of the others. cause: which of them makes up for 80 % of its lateness or more; of computation
+    `work` where its kernels have more blocks, `device` where they have as many, itself where that is not recorded.
     """
 
     rank: kinds.Identifier
@@ -84,7 +87,8 @@ class Straggler(msgspec.Struct):
     steps_last: kinds.Count
     steps: kinds.Count
     computation_excess_ns: kinds.Duration
-    other_excess_ns: kinds.Duration
+    input_excess_ns: kinds.Duration
+    host_excess_ns: kinds.Duration
     cause: Cause
 
 
@@ -99,11 +103,6 @@ class DistributedAnswer(Table[RankColumns]):
     notes: list[str]
 
 
-def needs(trace: Trace) -> bool:
-    """At least one communication event, or a place among several ranks."""
-    return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
-
-
 def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
     """Time of every rank and step, its collectives, and who is late.
 
@@ -111,8 +110,7 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
-    ordered = sorted(_processes(ranks), key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
-    numbers = [t.meta.rank if t.meta.rank >= 0 else i for i, (_, t) in enumerate(ordered)]
+    ordered, numbers = processes(ranks)
     windows = [step_windows(t) for _, t in ordered]
     matched = match([collectives(t) for _, t in ordered])
     steps = _steps(ordered, numbers, windows, params.step)
@@ -130,13 +128,6 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
         missing_ranks=_missing(ordered, numbers),
         notes=_notes(windows, shift),
     )
-
-
-def _processes(ranks: Ranks) -> Ranks:
-    """The workers that are processes: of the recordings of one process that a remote run leaves, one counts."""
-    recordings = [r for r in ranks if recording_of(r[0]) and needs(r[1])]
-    recordings.sort(key=lambda r: RECORDINGS.index(recording_of(r[0])))
-    return [*(r for r in ranks if not recording_of(r[0])), *recordings[:1]]
 
 
 def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str, charts.Option]:
@@ -276,8 +267,11 @@ def _stragglers(
         return []
     late = _excess(np.array([[a[s] for s in shared] for a in arrivals], np.float64))
     rank, total = np.asarray(steps.rank), np.asarray(steps.total_ns, np.float64)
-    means = _by_rank(numbers, rank, steps.computation_ns), _by_rank(numbers, rank, steps.other_ns)
-    computation, other = (_excess(values) for values in means)
+    means = [_by_rank(numbers, rank, values) for values in (steps.computation_ns, steps.other_ns)]
+    loading = np.array([_loading(trace, win) for trace, win in zip(traces, windows, strict=True)])
+    parts = np.stack([_excess(values) for values in (means[0], loading, means[1] - loading)], axis=1)
+    blocks = np.array([_blocks(trace, win) for trace, win in zip(traces, windows, strict=True)])
+    more = _excess(blocks) / np.maximum(blocks, 1e-9)
     last, by_rank = late.argmax(axis=0), late.mean(axis=1)
     return [
         Straggler(
@@ -285,9 +279,10 @@ def _stragglers(
             late_ns_per_step=round(float(by_rank[i])),
             steps_last=int((last == i).sum()),
             steps=len(shared),
-            computation_excess_ns=round(float(computation[i])),
-            other_excess_ns=round(float(other[i])),
-            cause=_cause(float(by_rank[i]), float(computation[i]), float(other[i])),
+            computation_excess_ns=round(float(parts[i, 0])),
+            input_excess_ns=round(float(parts[i, 1])),
+            host_excess_ns=round(float(parts[i, 2])),
+            cause=_cause(float(by_rank[i]), parts[i], float(more[i])),
         )
         for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
         if by_rank[i] > LATE_SHARE * total.mean() and (last == i).mean() >= 0.5
@@ -313,10 +308,34 @@ def _excess(values: Floats) -> Floats:
     return values - (low + high) / 2
 
 
-def _cause(late: float, computation: float, other: float) -> Cause:
-    """What a rank does longer than the others, if that makes up for half of its lateness."""
-    name, most = ("computation", computation) if computation >= other else ("other", other)
-    return cast("Cause", name) if most >= late / 2 else "unknown"
+def _loading(trace: Trace, win: Windows) -> float:
+    """Time of a step on average in which a thread loads data and nothing computes or communicates."""
+    events = trace.events
+    rows = np.flatnonzero(
+        (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    )
+    spans = subtract(union(events.ts[rows], events.end[rows]), merge(*_spans(trace)))
+    return float(covered(spans, win.start, win.end).mean()) if len(win) else 0.0
+
+
+def _blocks(trace: Trace, win: Windows) -> float:
+    """Blocks of a step's kernels for each multiprocessor on average, NaN where one of them is not recorded."""
+    mine = trace.track_mask(TrackKind.STREAM) & (trace.events.category == Category.KERNEL) & (trace.events.step >= 0)
+    blocks = trace.arg("blocks_per_sm", np.flatnonzero(mine), np.nan).astype(np.float64)
+    return float(blocks.sum()) / max(len(win), 1) if len(blocks) else np.nan
+
+
+def _cause(late: float, excess: Floats, more: float) -> Cause:
+    """What a rank does longer than the others, if that makes up for its lateness.
+
+    Args: excess: ns of computation, data loading, and neither. more: share of its kernels' blocks beyond the others'.
+    """
+    most = int(excess.argmax())
+    if excess[most] < EXPLAINS * late:
+        return "unknown"
+    if most:
+        return "input" if most == 1 else "host"
+    return "computation" if np.isnan(more) else "work" if more > MORE else "device"
 
 
 def _first_arrivals(trace: Trace, mine: Matched, win: Windows, shift: int) -> dict[str, int]:
@@ -340,4 +359,4 @@ def _notes(windows: list[Windows], shift: list[int] | None) -> list[str]:
     return [name for name, holds in notes.items() if holds]
 
 
-VIEW = View("distributed", 55, needs, Params, compute, make_charts, subject="run")
+VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run")

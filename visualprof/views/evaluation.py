@@ -14,6 +14,14 @@ from visualprof.views.answers.table import Table
 from visualprof.views.measure.advice import AdviceColumns, advice_chart, advice_columns
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
 from visualprof.views.measure.loads import LoadColumns, curves, loads_of
+from visualprof.views.measure.search import (
+    SearchColumns,
+    SearchedColumns,
+    constraint_chart,
+    search_columns,
+    searched_columns,
+    trials_chart,
+)
 
 KNOWN = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
@@ -30,11 +38,14 @@ class Overlay(Table[PointColumns]):
     """Every point of some reports, the best of each, and what is to be known before they are believed.
 
     loads: the steps of points that were measured under more than one run after another. advice: candidates.
+    search: settings that were tried for the best; searched: a row a search.
     """
 
     best: Table[BestColumns]
     loads: Table[LoadColumns]
     advice: Table[AdviceColumns]
+    search: Table[SearchColumns]
+    searched: Table[SearchedColumns]
     verdicts: list[Verdict]
 
 
@@ -50,6 +61,8 @@ def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
         best=best_points,
         loads=Table(columns=loads_of(reports)),
         advice=Table(columns=advice_columns(reports)),
+        search=Table(columns=search_columns(reports)),
+        searched=Table(columns=searched_columns(reports)),
         verdicts=verdicts,
     )
 
@@ -58,7 +71,8 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
     """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
 
     `load`: the tail of the latency over the rate of runs, where a job asked for several rates or lanes.
-    `advice`: latency of candidates over their error.
+    `advice`: latency of candidates over their error. `search`: cost of settings over the trials; `search_where`: over
+    the figure that is constrained.
 
     A line for each report, of the same name and so of the same colour in all of them.
     """
@@ -70,6 +84,8 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
         "tradeoff": _tradeoff(reports, names),
         "load": _load(reports, names),
         "advice": advice_chart(reports),
+        "search": trials_chart(reports),
+        "search_where": constraint_chart(reports),
     }
     return {name: option for name, option in out.items() if option}
 

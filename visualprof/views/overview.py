@@ -1,4 +1,4 @@
-"""Overview: where an average step goes, how busy the devices are, stages, annotations and findings."""
+"""Overview: where an average step goes, how busy the devices are, stages and annotations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, at
 from visualprof.views.measure.devices import DeviceSummary, device_summary
-from visualprof.views.measure.findings import Case, Finding, cpu_pressure, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge
 from visualprof.views.measure.launch import Launches, launches
+from visualprof.views.measure.pressure import cpu_pressure
 from visualprof.views.measure.stage_events import StageEventColumns, stage_events
 from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
 from visualprof.views.measure.steps import (
@@ -173,7 +173,6 @@ class OverviewAnswer(Answer):
     events: Table[EventColumns]
     stage_events: Table[StageEventColumns]
     annotations: Table[AnnotationColumns]
-    findings: list[Finding]
     environment: Environment
 
 
@@ -212,7 +211,6 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         events=Table(columns=by_category),
         stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
-        findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
     )
 

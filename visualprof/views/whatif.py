@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Table
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.replay.build import wait_graph
+from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline, step_ns
 from visualprof.views.measure.replay.change import changed, parse, suggestions
+from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
 from visualprof.views.measure.replay.graph import Graph, Replay, solve
-from visualprof.views.measure.replay.path import PathPartColumns, critical_path, parts, window
+from visualprof.views.measure.replay.path import PathPartColumns, critical_path, parts, whole
 from visualprof.views.measure.steps import HOST_WORK
-
-MOST_ERROR = 0.02  # of the replay without a change
-MOST_UNEXPLAINED = 0.1
-Obstacle = Literal["error", "unexplained"]
 
 
 @dataclass(frozen=True)
@@ -29,25 +24,6 @@ class WhatIfParams(Params):
     """change: what takes another time, several between semicolons: `kernel[name~gemm]*0.5; dataloader=0`."""
 
     change: str = ""
-
-
-class StepForecast(msgspec.Struct):
-    """Of a step on average. simulated_ns: replayed as it is. gain_ns: simulated less predicted, None if none is."""
-
-    measured_ns: kinds.Duration
-    simulated_ns: kinds.Duration
-    predicted_ns: kinds.Duration | None
-    gain_ns: kinds.Duration | None
-    gain_ratio: kinds.Ratio | None
-
-
-class ForecastColumns(Columns):
-    """Changes that the recording has something of, each alone, the largest gain first. gain_ns: of a step."""
-
-    change: kinds.Names
-    predicted_ns: kinds.Durations
-    gain_ns: kinds.Durations
-    gain_ratio: kinds.Ratios
 
 
 class WhatIfAnswer(Answer):
@@ -81,41 +57,25 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     Raises: BadParameter: a change that is none, or of what the recording does not have.
     Source: docs/whatif.md.
     """
-    graph = wait_graph(trace)
+    known = baseline(trace)
+    graph, usual, as_is, steps, simulated = known.graph, known.dur, known.replay, known.steps, known.simulated_ns
     changes = parse(params.change)
     dur, ns = changed(trace, graph, changes)
-    usual, at = graph.moments.dur.astype(np.float64), graph.moments.at.astype(np.float64)
-    as_is = solve(graph, usual, graph.waits.ns)
-    steps = max(len(graph.marks) - 1, 1)
-    begun, ended, _ = window(graph, at, usual)
-    measured, simulated = (ended - begun) / steps, _step(graph, as_is, usual, steps)
-    error = min(abs(simulated - measured) / measured, 1.0) if measured else 0.0
-    unexplained = min(graph.unexplained_ns / (ended - begun), 1.0) if ended > begun else 0.0
-    obstacle: Obstacle | None = (
-        "error" if error > MOST_ERROR else "unexplained" if unexplained > MOST_UNEXPLAINED else None
-    )
-    met = obstacle is None
+    met = known.obstacle is None
     after = solve(graph, dur, ns) if met and changes else as_is
-    predicted = _step(graph, after, dur, steps) if met else None
-    gain = None if predicted is None else simulated - predicted
-    device = np.abs(as_is.at - at)[graph.moments.line < 0]
+    predicted = step_ns(graph, after, dur, steps) if met else None
+    device = np.abs(as_is.at - graph.moments.at)[graph.moments.line < 0]
     none = PathPartColumns(part=[], path_ns=[], share=[])
     return WhatIfAnswer(
-        step=StepForecast(
-            round(measured),
-            round(simulated),
-            None if predicted is None else round(predicted),
-            None if gain is None else round(gain),
-            None if gain is None or not simulated else gain / simulated,
-        ),
+        step=step_forecast(known.measured_ns, simulated, predicted),
         steps=steps,
-        error_ratio=error,
-        unexplained_ratio=unexplained,
+        error_ratio=known.error_ratio,
+        unexplained_ratio=known.unexplained_ratio,
         device_error_ns=round(float(np.median(device))) if len(device) else None,
-        obstacle=obstacle,
+        obstacle=known.obstacle,
         path_before=Table(columns=_path(trace, graph, as_is, usual, graph.waits.ns, steps)),
         path_after=Table(columns=_path(trace, graph, after, dur, ns, steps) if met and changes else none),
-        changes=Table(columns=_each(trace, graph, suggestions(trace, graph) if met else [], simulated, steps)),
+        changes=Table(columns=_each(trace, known, suggestions(trace, graph) if met else [])),
     )
 
 
@@ -127,28 +87,20 @@ def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[st
     )
 
 
-def _step(graph: Graph, replay: Replay, dur: Floats, steps: int) -> float:
-    """Time of a step on average."""
-    low, high, _ = window(graph, replay.at, dur)
-    return (high - low) / steps
-
-
-def _each(trace: Trace, graph: Graph, texts: list[str], simulated: float, steps: int) -> ForecastColumns:
-    times = [changed(trace, graph, parse(text)) for text in texts]
-    predicted = np.array([_step(graph, solve(graph, dur, ns), dur, steps) for dur, ns in times])
+def _each(trace: Trace, known: Baseline, texts: list[str]) -> ForecastColumns:
+    predicted = np.array([known.predicted_ns(*changed(trace, known.graph, parse(text))) for text in texts])
     order = np.argsort(predicted, kind="stable")
-    gain = simulated - predicted[order]
+    gain = known.simulated_ns - predicted[order]
     return ForecastColumns(
         change=[texts[int(i)] for i in order],
         predicted_ns=predicted[order],
         gain_ns=gain,
-        gain_ratio=gain / simulated if simulated else gain,
+        gain_ratio=gain / known.simulated_ns if known.simulated_ns else gain,
     )
 
 
 def _path(trace: Trace, graph: Graph, replay: Replay, dur: Floats, ns: Floats, steps: int) -> PathPartColumns:
-    start, _, last = window(graph, replay.at, dur)
-    return parts(trace, graph, critical_path(graph, replay, dur, ns, start, last), steps)
+    return parts(trace, graph, critical_path(graph, replay, dur, ns, whole(graph, replay, dur)), steps)
 
 
 VIEW = View("whatif", 48, needs, WhatIfParams, compute, make_charts)

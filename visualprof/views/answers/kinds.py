@@ -81,6 +81,8 @@ Ratio = Annotated[float, _of("ratio")]
 Duration = Annotated[int, _of("ns")]
 Size = Annotated[int, _of("bytes")]
 Bandwidth = Annotated[float, _of("rate")]
+Operation = Annotated[float, _of("flo")]
+OperationRate = Annotated[float, _of("flop_rate")]
 Energy = Annotated[float, _of("joule")]
 Moment = Annotated[int, _of("moment")]
 

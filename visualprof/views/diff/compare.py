@@ -13,11 +13,11 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Table, at, from_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
+from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
 from visualprof.views.diff.match import Matched, match
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.side import Held, Side
-from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
 from visualprof.views.measure.steps import PARTS
 
 OF_OPERATORS = ("held_at_peak", "allocated")  # where one has none, it has nothing of it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.views.diff.answer import DiffNote, DiffStep
+from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_STEPS, RowChanges
 from visualprof.views.diff.side import Facts, Side
-from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_STEPS, RowChanges
 
 BUSY = 0.1  # mean CPU pressure
 DRIFTED = 0.005

@@ -19,11 +19,11 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.call_paths import BACKWARD, backward_times, belongs, places, texts_of
 from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import EVER, covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.memory import owners, owners_of
+from visualprof.views.measure.pressure import cpu_pressure
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
@@ -12,12 +12,13 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns
 
 LEAST_ERROR = 1e-8  # an error of 0 is drawn there: a logarithm has none
-VERDICTS = ("faster", "equal", "slower", "wrong")
+VERDICTS = ("faster", "equal", "slower", "undecided", "wrong")
 
 
 class AdviceColumns(Columns):
     """One row a candidate; None where unknown or not measured. Fields: `reader.results.advice.Advised`.
 
+    places: number of its operators by where they ran; operators: these by kind.
     report: whose original it was measured beside. ratio: latency as a share of the original's, in the same rounds.
     """
 
@@ -52,6 +53,8 @@ class AdviceColumns(Columns):
     backend: kinds.Words
     version: kinds.Words
     ran: kinds.Texts
+    places: kinds.Texts
+    operators: kinds.Texts
     passes: kinds.Flags
     front: kinds.Flags
     why: kinds.Texts
@@ -61,10 +64,16 @@ class AdviceColumns(Columns):
 def advice_columns(reports: Sequence[Report]) -> AdviceColumns:
     """Every candidate of the reports, in their order."""
     rows = [(report, row) for report in reports if report.advice for row in report.advice.rows]
-    own = [name for name in AdviceColumns.__struct_fields__ if name not in ("report", "ratios", "files")]
+    own = [
+        name
+        for name in AdviceColumns.__struct_fields__
+        if name not in ("report", "ratios", "places", "operators", "files")
+    ]
     return AdviceColumns(
         report=[report.id for report, _ in rows],
         ratios=[_by_batch(row) for _, row in rows],
+        places=[_parts(_totals(row)) for _, row in rows],
+        operators=["; ".join(f"{p}: {_parts(k)}" for p, k in row.places.items()) or None for _, row in rows],
         files=[list(row.files) for _, row in rows],
         **{name: [getattr(row, name) for _, row in rows] for name in own},
     )
@@ -73,6 +82,15 @@ def advice_columns(reports: Sequence[Report]) -> AdviceColumns:
 def _by_batch(row: Advised) -> str | None:
     """Shares of the original's latency at each size, `1: 56.1 %, 8: 40.6 %`."""
     return ", ".join(f"{batch}: {ratio * 100:.1f} %" for batch, ratio in (row.ratios or {}).items()) or None
+
+
+def _totals(row: Advised) -> dict[str, int]:
+    return {place: sum(kinds.values()) for place, kinds in row.places.items()}
+
+
+def _parts(counts: Mapping[str, int]) -> str | None:
+    """`Conv 12, Gemm 1`, the most first."""
+    return ", ".join(f"{n} {c:,}" for n, c in sorted(counts.items(), key=lambda one: -one[1])) or None
 
 
 def advice_chart(reports: Sequence[Report]) -> charts.Option:

@@ -13,7 +13,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, T
 from visualprof.reader.trace.nesting import innermost_of_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, is_operator, launches, with_inner
-from visualprof.views.measure.once import once
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.tensor_core import names_with
 

@@ -15,6 +15,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
+from visualprof.views.measure.shared import once
 
 SIZES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2,
@@ -30,7 +31,8 @@ class Collectives(msgspec.Struct, frozen=True):
     """The collectives of one rank in order of time, n calls with m parts: a host operator, its kernels.
 
     name: (n,) ids of names. group: (n,) ids of groups, the process groups' names, "" unknown. bytes, group_size: (n,)
-    -1 unknown. event: (n,) row of the last part. call: (m,) ascending, the call of each part. start, end: (m,) ns.
+    -1 unknown. event: (n,) row of the last part. call: (m,) ascending, the call of each part; row: of its event.
+    start, end: (m,) ns.
     exchanges: (m,) is data exchanged in it? In the kernels, or in the host operator where there are none.
     """
 
@@ -42,6 +44,7 @@ class Collectives(msgspec.Struct, frozen=True):
     group_size: Ints
     event: Ints
     call: Ints
+    row: Ints
     start: Ints
     end: Ints
     exchanges: Mask
@@ -65,15 +68,18 @@ class Matched(msgspec.Struct, frozen=True):
     """The collectives of a rank with what its ranks share; -1 for a call that some rank lacks.
 
     transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks. exchange: (n,) ns, the shortest
-    time over the ranks in which data was exchanged; that of this rank alone where the call is unmatched.
+    time over the ranks in which data was exchanged; that of this rank alone where the call is unmatched. part: (m,) a
+    number that is the same on all ranks of the group, -1.
     """
 
     calls: Collectives
     transfer: Ints
     part_transfer: Ints
     exchange: Ints
+    part: Ints
 
 
+@once
 def collectives(trace: Trace) -> Collectives:
     """The collectives of a trace.
 
@@ -110,6 +116,7 @@ def collectives(trace: Trace) -> Collectives:
         _first(call, sizes, len(heads), -1),
         rows[part][np.searchsorted(call[part], np.arange(len(heads)), side="right") - 1].astype(np.int64),
         call[part],
+        rows[part].astype(np.int64),
         events.ts[rows[part]],
         events.end[rows[part]],
         (role[part] == KERNEL) | ~with_kernels[call[part]],
@@ -149,7 +156,7 @@ def match(ranks: Sequence[Collectives]) -> list[Matched]:
         part_transfer = np.where(part >= 0, fastest[part], -1)
         total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
         transfer = np.where(known, np.minimum(total, limit[key]), -1)
-        matched.append(Matched(calls, transfer, part_transfer, np.where(known, exchange[key], own)))
+        matched.append(Matched(calls, transfer, part_transfer, np.where(known, exchange[key], own), part))
     return matched
 
 

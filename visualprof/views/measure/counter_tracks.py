@@ -13,8 +13,8 @@ from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.memory import curve, devices_of
-from visualprof.views.measure.once import once
 from visualprof.views.measure.queues import queue
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import kernels
 
 PARTS = 1000  # of the recording, each with its utilization

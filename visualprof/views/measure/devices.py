@@ -41,6 +41,14 @@ def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
     return [_one(trace, windows, mine, known.get(number, Device(number))) for number, mine in found]
 
 
+def capability(device: DeviceSummary) -> float:
+    """Compute capability as a number, 0 where it is not known or none."""
+    try:
+        return float(str(device.compute_capability))
+    except ValueError:
+        return 0.0
+
+
 def _one(trace: Trace, windows: Windows, mine: Kernels, device: Device) -> DeviceSummary:
     start, end, rows = windows.start[:1], windows.end[-1:], mine.rows
     whole = int(end[0] - start[0])

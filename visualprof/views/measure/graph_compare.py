@@ -17,6 +17,12 @@ from visualprof.views.measure.hierarchy import hierarchy_of, shape_text
 
 IDENTITIES = {"id", "profile_name"}  # attributes that say which node of its file it is
 # ONNX's shape inference numbers the sizes that it cannot tell: in another file they have other numbers.
+# Operators of OpenVINO that ONNX calls otherwise, but for upper and lower case; one with a bias is two there.
+SAME_KIND = {
+    "convolution": "conv", "groupconvolution": "conv", "subtract": "sub", "multiply": "mul", "divide": "div",
+    "power": "pow", "convert": "cast", "parameter": "input", "result": "output",
+}  # fmt: skip
+WITHOUT_BIAS = "/WithoutBiases"
 GENERATED = re.compile(r"unk__\d+")
 
 
@@ -103,7 +109,7 @@ def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
     left = [i for i in range(len(mine)) if i not in pairs]
     right_taken = set(pairs.values())
     right = [i for i in range(len(theirs)) if i not in right_taken]
-    matcher = SequenceMatcher(None, [mine[i].type for i in left], [theirs[i].type for i in right], autojunk=False)
+    matcher = SequenceMatcher(None, [_kind(mine[i]) for i in left], [_kind(theirs[i]) for i in right], autojunk=False)
     for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
         pairs |= {left[a + k]: right[b + k] for k in range(size)}
     found: list[_Placed] = []
@@ -178,6 +184,12 @@ def _gathered(found: Sequence[_Placed]) -> list[_Placed]:
     return [(one._replace(kind=rest.get(one.kind, one.kind)), a, b, node) for one, a, b, node in found]
 
 
+def _kind(node: Node) -> str:
+    """What an operator does, whatever its format calls it."""
+    name = node.type.lower()
+    return SAME_KIND.get(name, name)
+
+
 def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
     """Pairs of equal name and type, in the same body where bodies repeat names, that are unique on both sides."""
     pairs: dict[int, int] = {}
@@ -196,7 +208,7 @@ def _keyed(nodes: Sequence[Node], places: Sequence[int], with_body: bool) -> dic
     for i in places:
         node = nodes[i]
         bodies = [s.name for s in node.scope if with_body and s.kind in ("control", "function", "subgraph")]
-        table.setdefault((node.name, node.type, *bodies), []).append(i)
+        table.setdefault((node.name.removesuffix(WITHOUT_BIAS), _kind(node), *bodies), []).append(i)
     return table
 
 
@@ -235,13 +247,17 @@ def _merged(
 
 def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> Iterator[_Difference]:
     """What two nodes that correspond do not share: attributes, and of outputs what is known of both."""
-    for name in sorted({*a.attributes, *b.attributes} - IDENTITIES):
+    alike = model.format == other.format  # attributes and names of sizes are a format's own
+    for name in sorted({*a.attributes, *b.attributes} - IDENTITIES if alike else ()):
         before, after = a.attributes.get(name), b.attributes.get(name)
         if before != after:
             what = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
             yield _Difference(_Kind("attribute", before, after, name), what)
     for row, other_row in zip(a.outputs, b.outputs, strict=False):
-        yield from _of_tensors(model.values[row], other.values[other_row])
+        for one in _of_tensors(model.values[row], other.values[other_row]):
+            _, before, after, _ = one.kind
+            if alike or one.dimension is None or (str(before) + str(after)).isdecimal():
+                yield one
 
 
 def _of_tensors(before: Value, after: Value) -> Iterator[_Difference]:

@@ -10,7 +10,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.once import once
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)

@@ -39,7 +39,7 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
     """
     events = trace.events
     rows, spent, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
-    works = [_work(trace, number) for number in tracks] if len(tracks) > 1 else []
+    works = [work_spans(trace, number) for number in tracks] if len(tracks) > 1 else []
     for place, number in enumerate(tracks):
         track = trace.tracks[number]
         mine = np.arange(track.first, track.first + track.count)
@@ -57,7 +57,8 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
     return OwnTime(np.concatenate(rows), np.concatenate(spent), outside)
 
 
-def _work(trace: Trace, number: int) -> Ints:
+def work_spans(trace: Trace, number: int) -> Ints:
+    """Disjoint intervals (m, 2) ns in which a thread works."""
     track, events = trace.tracks[number], trace.events
     rows = np.flatnonzero(one_of(events.category[track.first : track.first + track.count], WORK)) + track.first
     return union(events.ts[rows], events.end[rows])

@@ -13,7 +13,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, T
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered, covers, holders, merge, subtract, union
 from visualprof.views.measure.launch import Launches, asked_at, is_operator
-from visualprof.views.measure.once import once
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import LONGEST_AGO, Windows, step_windows
 from visualprof.views.measure.tensor_core import names_with
 

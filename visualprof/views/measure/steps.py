@@ -16,7 +16,7 @@ from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
-from visualprof.views.measure.once import once
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 HOST_WORK = (

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.trace import Ids, Ints, Trace, TrackKind
+from visualprof.reader.trace import Ids, Ints, Rows, Trace, TrackKind
 from visualprof.reader.trace.pyramid import place_of_longest
 from visualprof.views.measure.counter_tracks import CounterTrack
+from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.replay.pieces import Pieces
 
 TILE_BUCKETS = 256
 GROUP_LANES = 10
@@ -123,21 +126,9 @@ def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
     u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
     """
     entries = tile(trace, tracks, level, index)
-    low = index * TILE_BUCKETS << level
-    width = float(1 << level)
-    start = np.clip((entries.start - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
-    end = np.clip((entries.end - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
-    lane = entries.lane - int(trace.pyramid.lane_of_track[tracks.start])
-    columns = (
-        start,
-        end,
-        entries.longest.astype("<u4"),
-        trace.events.name[entries.longest].astype("<u4"),
-        entries.count.astype("<u4"),
-        lane.astype("<u2"),
-        trace.events.category[entries.longest].astype("u1"),
-    )
-    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
+    lane, events = entries.lane - int(trace.pyramid.lane_of_track[tracks.start]), trace.events
+    of = (entries.longest, events.name[entries.longest], events.category[entries.longest])
+    return _packed(entries, lane, of, level, index)
 
 
 def counter_bytes(origin: int, counter: CounterTrack, level: int, index: int) -> bytes:
@@ -152,6 +143,53 @@ def counter_bytes(origin: int, counter: CounterTrack, level: int, index: int) ->
     before = float(counter.value[a - 1]) if a > 0 else float("nan")
     columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
     return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
+
+
+def path_tile_bytes(trace: Trace, pieces: Pieces, exponent: int, index: int) -> bytes:
+    """A tile of a path in the form of `tile_bytes`; pieces that begin in one bucket of a track are one entry.
+
+    lane: the track. event: row of device work, else one more than the last. name: its lane in the track. count: pieces.
+    """
+    low, high = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
+    origin, none = trace.span_ns[0], np.zeros(0, np.int64)
+    rows = np.concatenate(
+        [none, *(_in_window(pieces, track, low + origin, high + origin) for track in distinct(pieces.track))]
+    )
+    start, end = pieces.start[rows] - origin, pieces.end[rows] - origin
+    entries = Tile(pieces.track[rows], start, end, (start >= low).astype(np.int32), rows.astype(np.int32))
+    if len(rows):
+        entries = _coarser(entries, exponent, pieces.end - pieces.start)
+    event = pieces.event[entries.longest]
+    depth = np.where(event >= 0, trace.events.depth[event], 0)
+    event = np.where(event >= 0, event, len(trace.events))
+    return _packed(entries, entries.lane, (event, depth, np.zeros(len(event), np.int64)), exponent, index)
+
+
+def _in_window(pieces: Pieces, track: int, low: int, high: int) -> Ints:
+    """Pieces of a track that begin in [low, high), and the one before if it reaches into that."""
+    first, last = np.searchsorted(pieces.track, (track, track + 1))
+    a, b = (int(first) + int(np.searchsorted(pieces.start[first:last], edge)) for edge in (low, high))
+    held = a > first and int(pieces.end[a - 1]) > low
+    return np.arange(a - held, b)
+
+
+def _packed(entries: Tile, lane: Ids, of: Sequence[Rows], exponent: int, index: int) -> bytes:
+    """Entries with their event, name and category."""
+    low, width = index * TILE_BUCKETS << exponent, float(1 << exponent)
+    start, end = (
+        np.clip((at - low) / width, -1, TILE_BUCKETS + 1).astype("<f4") for at in (entries.start, entries.end)
+    )
+    event, name, category = of
+    columns = (
+        start,
+        end,
+        event.astype("<u4"),
+        name.astype("<u4"),
+        entries.count.astype("<u4"),
+        lane.astype("<u2"),
+        category.astype("u1"),
+    )
+    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
 
 
 def _padded(data: bytes) -> bytes:

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Rows, Trace, TrackKind
-from visualprof.views.answers.kinds import Bandwidth, Kind
+from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.once import once
 from visualprof.views.measure.origin import Role, origin
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
 from visualprof.views.measure.window import Direction, LinkName, linked, named, self_ns
@@ -112,6 +112,7 @@ class TimelineEvent(Place):
     """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone.
 
     nth: how many of its name and kind of track begin before it in its step, or in the trace where it has none.
+    slack_ns: by how much it may take longer before the recording does; with the arguments, None where it is not known.
     """
 
     self_ns: int
@@ -126,6 +127,7 @@ class TimelineEvent(Place):
     origin: list[Origin]
     links: list[LinkedPlace]
     arguments: Any = None
+    slack_ns: Duration | None = None
 
 
 def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:

@@ -15,7 +15,7 @@ from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
-from visualprof.views.measure.once import once
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.timing import names, ordered
 
 MAX_HITS = 10_000

@@ -9,12 +9,13 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
+from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import distinct, group, one_of
 from visualprof.views.measure.intervals import intersect, length, merge, union
 from visualprof.views.measure.launch import calls
-from visualprof.views.measure.once import once
 from visualprof.views.measure.own_time import WORK
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
+from visualprof.views.measure.shared import once
 
 DEVICE_SYNC = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
@@ -27,6 +28,7 @@ LATE_NS = 5_000  # work that starts so much later than all that it is known to w
 REACTION_NS = 15_000
 QUEUED_NS = 4_000  # before the end of the work in front, that work was surely queued
 STEPS_BACK = 64
+AT_ONCE = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and calls within the work around them
 LAUNCH_NS, GAP_NS, RETURN_NS = 6_000, 1_000, 8_000  # where a recording has none to learn from
 
 
@@ -104,7 +106,7 @@ class _Builder:
     def _host_points(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Time, event, line and role (0 start and 1 end of a call, 2 step, 3 start and 4 end of work) of the points."""
         trace, events = self._trace, self._trace.events
-        rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking()[0])))
+        rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking()[0], _exchanges(trace))))
         of = self._line_of[events.track[rows]]
         rows, of = rows[of >= 0], of[of >= 0]
         parts = [(events.ts[rows], rows, of, 0), (events.end[rows], rows, of, 1)]
@@ -118,7 +120,7 @@ class _Builder:
             parts.append((marks, np.full(len(marks), -1), np.full(len(marks), main), 2))
         at, row, line = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))
         role = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
-        order = np.lexsort((role != 1, at, line))
+        order = np.lexsort((AT_ONCE[role], at, line))
         return at[order], row[order], line[order], role[order]
 
     def _host_edges(self, at: Ints, row: Ints, line: Ints, role: Ints, points: Ints) -> Iterator[_Edges]:
@@ -266,6 +268,15 @@ class _Builder:
         reacts &= (self._stream[latest] != self._stream) & (self._end[latest] > ready)
         unexplained = int(late[(late > LATE_NS) & ~reacts].sum())
         return (latest[reacts], np.flatnonzero(reacts)), unexplained
+
+
+def _exchanges(trace: Trace) -> Ints:
+    """Collectives that a thread takes part in, where no device does."""
+    comm = trace.events.category == Category.COMM
+    if not comm.any() or (comm & trace.track_mask(TrackKind.STREAM)).any():
+        return np.zeros(0, np.int64)
+    calls = collectives(trace)
+    return calls.row[calls.exchanges]
 
 
 def _median(values: Ints, usual: float) -> float:

@@ -13,7 +13,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import covered, union
 from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator
-from visualprof.views.measure.replay.build import COPY
+from visualprof.views.measure.replay.build import CALL_NS, COPY
 from visualprof.views.measure.replay.graph import KINDS, Graph
 
 DEVICE = {
@@ -21,11 +21,12 @@ DEVICE = {
     "copies": (Category.MEMCPY, Category.MEMSET), "gpu": DEVICE_WORK,
 }  # fmt: skip
 MOST = 5  # suggested of a kind
-NAMED = ("kernel", "collective", "copies", "operator")
-WORDS = {"sync": "remove", "copies": "async"}
+NAMED = ("kernel", "collective", "copies", "operator", "host", "rank")
+WORDS = {("sync", "remove"), ("copies", "async"), ("copies", "pinned"), ("rank", "median")}
+PAGEABLE = "Pageable -> Device"
 EXAMPLES = (
-    "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, collective*0.5, gpu*0.6, dataloader=0, launch=0, "
-    "sync=remove, copies=async"
+    "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, host[cudaMalloc]=0, collective*0.5, gpu*0.6, dataloader=0, "
+    "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median"
 )
 _CHANGE = re.compile(
     r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>[^\]]+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
@@ -35,7 +36,7 @@ _CHANGE = re.compile(
 class Change(NamedTuple):
     """One change. what: of which it is. name: exact, or a part of it in any case; "" for all. factor: of its time.
 
-    removed: waiting for it ends.
+    word: `remove` and `async` end the waiting for it, `pinned` the copying aside of memory that may be paged out.
     """
 
     text: str
@@ -43,7 +44,7 @@ class Change(NamedTuple):
     name: str = ""
     part: bool = False
     factor: float = 1.0
-    removed: bool = False
+    word: str = ""
 
     def holds(self, name: str) -> bool:
         """Is something of this name meant?"""
@@ -61,15 +62,17 @@ def parse(text: str) -> list[Change]:
 def _parsed(text: str) -> Change:
     match = _CHANGE.fullmatch(text)
     what, word = (match["what"], match["word"]) if match else ("", None)
-    known = match is not None and what in {*DEVICE, *WORDS, "operator", "dataloader", "launch"}
+    known = match is not None and what in {*DEVICE, "operator", "host", "dataloader", "launch"}
     named = match is not None and match["name"] is not None
-    timed = known and what != "sync" and (word is None or word == "0")
-    if not match or not (timed or (known and word and word == WORDS.get(what))) or (named and what not in NAMED):
+    timed = known and word in (None, "0") and (named or what != "host")
+    if not match or not (timed or (what, word) in WORDS) or (named and what not in NAMED):
         raise BadParameter(f"{text[:80]!r} is no change", f"for example: {EXAMPLES}")
+    if what == "rank" and not re.fullmatch(r"\*|\d{1,6}", match["name"] or ""):
+        raise BadParameter(f"{text[:80]!r} names no rank", f"for example: {EXAMPLES}")
     factor = 1.0 if not timed else float(match["factor"] or 0)
     if factor > 1000:
         raise BadParameter(f"{text[:80]!r}: a thousand times is the most", f"for example: {EXAMPLES}")
-    return Change(text, what, match["name"] or "", bool(match["part"]), factor, not timed)
+    return Change(text, what, match["name"] or "", bool(match["part"]), factor, "" if timed else word or "")
 
 
 def changed(trace: Trace, graph: Graph, changes: list[Change]) -> tuple[Floats, Floats]:
@@ -79,6 +82,8 @@ def changed(trace: Trace, graph: Graph, changes: list[Change]) -> tuple[Floats, 
     """
     dur, ns = graph.moments.dur.astype(np.float64), np.array(graph.waits.ns)
     for change in changes:
+        if change.what == "rank":
+            raise BadParameter(f"{change.text} is about several ranks", "choose a run of several ranks")
         if not _apply(trace, graph, change, dur, ns):
             raise BadParameter(f"{change.text}: the recording has nothing of that", "names are those of the tables")
     return dur, ns
@@ -96,7 +101,7 @@ def suggestions(trace: Trace, graph: Graph) -> list[str]:
         "sync=remove": False in copying,
         "copies=async": True in copying,
         "launch=0": bool((graph.waits.kind == KINDS.index("launch")).any()),
-        "collective*0.5": bool((events.category[work] == Category.COMM).any()),
+        "collective*0.5": Category.COMM in kinds,
         "gpu*0.5": len(work) > 0,
     }
     kernel = work[events.category[work] == Category.KERNEL]
@@ -117,41 +122,57 @@ def _longest(trace: Trace, rows: Rows) -> list[str]:
 def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) -> bool:
     """Does the recording have what it is about?"""
     moments, waits = graph.moments, graph.waits
-    if change.removed:
-        back = np.flatnonzero(waits.kind == KINDS.index("return"))
+    back = np.flatnonzero(waits.kind == KINDS.index("return"))
+    if change.word in ("remove", "async"):
         names = trace.events.name[moments.event[waits.dst[back]]]
         copies = np.array([COPY.match(trace.strings[int(name)]) is not None for name in names], bool)
         back = back[copies == (change.what == "copies")]
         ns[back] = -np.inf
         return len(back) > 0
-    work, host = _meant(trace, change)
+    work, host = meant(trace, change)
     since = int(graph.marks[0]) if len(graph.marks) else 0  # what is before the first step stays as it was
     mine = np.flatnonzero((moments.line < 0) & work[moments.event])
     mine = mine[mine >= since]
     dur[mine] *= change.factor
     if change.what == "launch":
         ns[(waits.kind == KINDS.index("launch")) & (waits.dst > since)] *= change.factor
-    for line, tracks in enumerate(graph.tracks):
-        rows = np.flatnonzero(host & one_of(trace.events.track, tracks))
+    if change.what in ("host", "operator") and change.factor == 0 and len(back):  # what is not called does not wait
+        call = moments.event[waits.dst[back]]
+        ns[back[nearest_ancestor(trace.events.parent, host, call) >= 0]] = -np.inf
+    events, kept, less = trace.events, 0, 1 - change.factor
+    if change.word == "pinned":
+        kept, less = CALL_NS, 1.0
+    for line, tracks in enumerate(graph.tracks if host.any() else ()):
+        rows = np.flatnonzero(host & one_of(events.track, tracks) & (events.dur > kept))
         edges = np.flatnonzero((waits.kind <= KINDS.index("call")) & (moments.line[waits.dst] == line))
         edges = edges[waits.dst[edges] > since]
-        spans = union(trace.events.ts[rows], trace.events.end[rows])
+        spans = union(events.ts[rows] + kept, events.end[rows])
         spent = covered(spans, moments.at[waits.src[edges]], moments.at[waits.dst[edges]])
-        ns[edges] = np.maximum(ns[edges] - (1 - change.factor) * spent, 0)
+        ns[edges] = np.maximum(ns[edges] - less * spent, 0)
     return bool(len(mine) or host.any())
 
 
-def _meant(trace: Trace, change: Change) -> tuple[Mask, Mask]:
+def meant(trace: Trace, change: Change) -> tuple[Mask, Mask]:
     """Of each event: is it device work, or time of a thread, that the change is about?"""
     events = trace.events
     nothing = np.zeros(len(events), bool)
     named = np.array([change.holds(name) for name in trace.strings], bool)[events.name]
     threads = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    work, call, _ = calls(trace)
+    if change.word == "pinned":
+        pageable = np.array([PAGEABLE in name for name in trace.strings], bool)[events.name[work]]
+        host = np.array(nothing)
+        host[call[pageable & (call >= 0)]] = True
+        return nothing, host
     if change.what in DEVICE:
-        return named & events.of(*DEVICE[change.what]) & trace.track_mask(TrackKind.STREAM), nothing
+        on_device = named & events.of(*DEVICE[change.what]) & trace.track_mask(TrackKind.STREAM)
+        # Where no collective runs on a device, they are work of threads.
+        alone = change.what == "collective" and not (events.category[work] == Category.COMM).any()
+        return on_device, named & threads & (events.category == Category.COMM) if alone else nothing
+    if change.what == "host":
+        return nothing, named & threads
     if change.what == "dataloader":
         return nothing, threads & (events.category == Category.DATALOADER)
-    work, call, _ = calls(trace)
     if change.what == "launch":
         host = np.array(nothing)
         host[call[call >= 0]] = True

@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.reader.native import FLOAT64, INT32, INT64, function
 from visualprof.reader.trace import Floats, Ids, Ints
 
-KINDS = ("host", "call", "launch", "queue", "wait", "return", "handed")
+KINDS = ("host", "call", "launch", "queue", "wait", "return", "handed", "rank")
 
 
 class Moments(msgspec.Struct, frozen=True):
@@ -75,6 +75,34 @@ def solve(graph: Graph, dur: Floats, ns: Floats) -> Replay:
         native(first, waits.src, np.ascontiguousarray(ns), np.ascontiguousarray(dur), count, at, via)
         return Replay(at, via)
     return _solve(first, waits.src, ns, dur, at, via)
+
+
+def latest(graph: Graph, replay: Replay, dur: Floats, ns: Floats, ends: Ints, end: float) -> Floats:
+    """When each moment may come at the latest without moving an end, (n,) ns; inf where nothing waits for it.
+
+    Args: ends: moments whose work must have ended by then. The others as in `solve`.
+    """
+    moments, waits = graph.moments, graph.waits
+    count = len(moments.at)
+    first = np.searchsorted(waits.dst, np.arange(count + 1)).astype(np.int64)
+    late = np.full(count, np.inf)
+    late[ends] = end - dur[ends]
+    native = function("vp_latest", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64)
+    if native:
+        native(first, waits.src, np.ascontiguousarray(ns), np.ascontiguousarray(dur), count, late)
+    else:
+        late = _latest(first, waits.src, ns, dur, late)
+    return np.maximum(late, replay.at)  # what rounding takes from it
+
+
+def _latest(first: Ints, src: Ids, ns: Floats, dur: Floats, late: Floats) -> Floats:
+    starts, sources, times, lengths, known = first.tolist(), src.tolist(), ns.tolist(), dur.tolist(), late.tolist()
+    for node in range(len(known) - 1, -1, -1):
+        for edge in range(starts[node], starts[node + 1]):
+            source = sources[edge]
+            ready = known[node] - times[edge] - lengths[source]
+            known[source] = min(known[source], ready)
+    return np.array(known)
 
 
 def _solve(first: Ints, src: Ids, ns: Floats, dur: Floats, at: Floats, via: Ints) -> Replay:

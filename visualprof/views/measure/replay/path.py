@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ints, Trace
+from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import one_of
@@ -21,16 +23,40 @@ class PathPartColumns(Columns):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """(p,) pieces of a path in order. edge: the wait of each.
+    """(p,) waits and (q,) moments of a path in order.
 
-    wait_ns: its time; work_ns: of the device work before it. last: the moment that it leads to, last_work_ns: its work.
+    edge: of each wait; wait_ns: its time. node: of each moment; work_ns: of its device work. spans: (m, 2) ns in which
+    it lies, as measured.
     """
 
     edge: Ints
     wait_ns: Floats
+    node: Ints
     work_ns: Floats
-    last_work_ns: float
+    spans: Ints
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """A stretch of a replay. start: ns there. last: the moment that ends it, -1 for none. low, high: ns as measured.
+
+    tail: the wait of the host that is cut off at the end, -1 for none; tail_ns: what of it is inside.
+    """
+
+    start: float
     last: int
+    low: int
+    high: int
+    tail: int = -1
+    tail_ns: float = 0.0
+
+
+def ends_of(graph: Graph) -> Ints:
+    """The moments of which the latest one ends a recording: device work, and the last step's end."""
+    moments, marks = graph.moments, graph.marks
+    ends = np.flatnonzero(moments.line < 0)
+    if len(marks):
+        return np.append(ends, marks[-1])
+    return np.arange(len(moments.at)) if len(ends) < len(moments.at) else ends
 
 
 def window(graph: Graph, at: Floats, dur: Floats) -> tuple[float, float, int]:
@@ -39,11 +65,7 @@ def window(graph: Graph, at: Floats, dur: Floats) -> tuple[float, float, int]:
     at: (n,) ns when each moment comes. dur: (n,) ns of its work.
     """
     ends, marks = at + dur, graph.marks
-    candidates = np.flatnonzero(graph.moments.line < 0)
-    if len(marks):
-        candidates = np.append(candidates, marks[-1])
-    elif len(candidates) < len(ends):
-        candidates = np.arange(len(ends))
+    candidates = ends_of(graph)
     if not len(candidates):
         return 0.0, 0.0, -1
     last = int(candidates[np.argmax(ends[candidates])])
@@ -51,34 +73,82 @@ def window(graph: Graph, at: Floats, dur: Floats) -> tuple[float, float, int]:
     return float(start), float(ends[last]), last
 
 
-def critical_path(graph: Graph, replay: Replay, dur: Floats, ns: Floats, start: float, last: int) -> Path:
-    """The path to a moment, back to a time. Its pieces and the last moment's work add up to the time between."""
-    edges, node = list[int](), last
+def whole(graph: Graph, replay: Replay, dur: Floats) -> Scope:
+    """All steps."""
+    start, _, last = window(graph, replay.at, dur)
+    low, high, _ = window(graph, graph.moments.at.astype(np.float64), graph.moments.dur.astype(np.float64))
+    return Scope(start, last, round(low), round(high))
+
+
+def scope_of(graph: Graph, replay: Replay, dur: Floats, line: int, low: int, high: int) -> Scope:
+    """A stretch of a line of control and the device work that was launched in it. low, high: ns as measured."""
+    moments, waits = graph.moments, graph.waits
+    points = np.flatnonzero(moments.line == line)
+    first, behind = np.searchsorted(moments.at[points], (low, high + 1))
+    if first >= behind:  # the host did nothing that anything waits for
+        return Scope(0.0, -1, low, high)
+    begin, last = int(points[first]), int(points[behind - 1])
+    tail_ns, tail = float(high - moments.at[last]), -1
+    if tail_ns > 0 and behind < len(points):
+        mine = np.flatnonzero(waits.dst == points[behind])
+        mine = mine[(waits.src[mine] == last) & (waits.kind[mine] <= KINDS.index("call"))]
+        tail = int(mine[0]) if len(mine) else -1
+    tail_ns = tail_ns if tail >= 0 else 0.0
+    launch = waits.kind == KINDS.index("launch")
+    asked = moments.at[waits.src]
+    work = waits.dst[launch & (asked >= low) & (asked < high)]
+    ends = replay.at[work] + dur[work]
+    latest_work = int(work[ends.argmax()]) if len(work) else -1
+    start = float(replay.at[begin]) - float(moments.at[begin] - low)
+    if len(work) and float(ends.max()) > float(replay.at[last]) + tail_ns:
+        return Scope(start, latest_work, low, max(high, int(moments.at[latest_work] + moments.dur[latest_work])))
+    return Scope(start, last, low, high, tail, tail_ns)
+
+
+def critical_path(graph: Graph, replay: Replay, dur: Floats, ns: Floats, scope: Scope) -> Path:
+    """The path to the last moment of a scope, back to its start; the pieces add up to the time between."""
+    edges, node, start = list[int](), scope.last, scope.start
     while node >= 0 and replay.at[node] > start and (edge := int(replay.via[node])) >= 0:
         edges.append(edge)
         node = int(graph.waits.src[edge])
     edge = np.array(edges[::-1], np.int64)
-    src = graph.waits.src[edge]
-    wait, work = np.array(ns[edge]), np.array(dur[src])
+    nodes = np.append(graph.waits.src[edge], scope.last) if scope.last >= 0 else np.zeros(0, np.int64)
+    wait, work = np.array(ns[edge]), np.array(dur[nodes])
     if len(edge):  # the first piece may begin before the start
-        early = max(start - float(replay.at[src[0]]), 0.0)
+        early = max(start - float(replay.at[nodes[0]]), 0.0)
         taken = min(early, float(work[0]))
         work[0] -= taken
         wait[0] -= early - taken
-    return Path(edge, wait, work, float(dur[last]) if last >= 0 else 0.0, last)
+    if scope.tail >= 0:
+        edge, wait = np.append(edge, scope.tail), np.append(wait, scope.tail_ns)
+    return Path(edge, wait, nodes, work, np.array([[scope.low, scope.high]]))
+
+
+def together(paths: Sequence[Path]) -> Path:
+    """Paths of stretches that do not overlap, one after the other."""
+    columns = ([getattr(path, name) for path in paths] for name in Path.__struct_fields__)
+    edge, wait_ns, node, work_ns, spans = (np.concatenate(column) for column in columns)
+    return Path(edge, wait_ns, node, work_ns, spans)
 
 
 def parts(trace: Trace, graph: Graph, path: Path, steps: int = 1) -> PathPartColumns:
     """What a path is made of, the largest first, divided by a number of steps."""
-    if path.last < 0:
-        return PathPartColumns(part=[], path_ns=[], share=[])
-    node, spent = np.append(graph.waits.src[path.edge], path.last), np.append(path.work_ns, path.last_work_ns)
-    category = np.where(graph.moments.line[node] < 0, trace.events.category[graph.moments.event[node]], -1)
-    waited: list[float] = np.bincount(graph.waits.kind[path.edge], path.wait_ns, len(KINDS)).tolist()
+    node, spent = path.node, path.work_ns
+    events = trace.events.category[graph.moments.event[node]]
+    return part_columns(
+        np.where(graph.moments.line[node] < 0, events, -1), spent, graph.waits.kind[path.edge], path.wait_ns, steps
+    )
+
+
+def part_columns(category: Rows, work_ns: Floats, kind: Ids, wait_ns: Floats, steps: int) -> PathPartColumns:
+    """The same of categories of device work, -1 for none, and of kinds of waits."""
+    waited: list[float] = np.bincount(kind, wait_ns, len(KINDS)).tolist()
     found = dict[str, float](zip(KINDS, waited, strict=True))
-    found["communication"] = float(spent[category == Category.COMM].sum())
-    found["memory"] = float(spent[one_of(category, (Category.MEMCPY, Category.MEMSET))].sum())
-    found["computation"] = float(spent.sum()) - found["communication"] - found["memory"]
+    found["communication"] = float(work_ns[category == Category.COMM].sum())
+    found["memory"] = float(work_ns[one_of(category, (Category.MEMCPY, Category.MEMSET))].sum())
+    found["computation"] = float(work_ns.sum()) - float(
+        work_ns[one_of(category, (Category.COMM, Category.MEMCPY, Category.MEMSET))].sum()
+    )
     shown = sorted((part for part, ns in found.items() if ns >= 0.5), key=lambda part: -found[part])
     ns = np.array([found[part] for part in shown])
     return PathPartColumns(part=shown, path_ns=ns / steps, share=ns / max(float(ns.sum()), 1.0))

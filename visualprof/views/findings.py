@@ -1,0 +1,166 @@
+"""Findings: what slows the steps down, and what each would bring: the steps replayed without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from visualprof.reader.trace import Trace
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import keyed
+from visualprof.views.answers.table import Answer
+from visualprof.views.measure.findings import Case, Confidence, Rule, Severity, Signal
+from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
+from visualprof.views.measure.replay.change import changed, parse
+from visualprof.views.measure.steps import HOST_WORK
+from visualprof.views.rules import all_rules
+
+# Shares of the step, as traceml has them: less than the first is not worth a word.
+SILENT, WARN, CRITICAL = 0.05, 0.1, 0.2
+RANK = {"high": 0, "medium": 1, "low": 2}
+
+# The measured numbers of a finding, those of its rule.
+Evidence = Annotated[
+    Mapping[str, int | float | str],
+    keyed(
+        device="id", devices="count", calls="count", calls_per_step="count", pageable_copies="count", chains="count",
+        kernels_per_chain="count", recompilations="count", occupancy="ratio", dataloader_ratio="ratio",
+        communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio", small_kernel_ratio="ratio",
+        memcpy_ratio="ratio", outside_ratio="ratio", idle_ratio="ratio", sync_ratio="ratio", staging_ratio="ratio",
+        chain_ratio="ratio", layout_ratio="ratio", softmax_ratio="ratio", allocator_ratio="ratio",
+        function_ratio="ratio", dataloader_ns="ns", communication_ns="ns", eligible_ns="ns", idle_ns="ns",
+        outside_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns", median_step_ns="ns", longest_step_ns="ns", sync_ns="ns",
+        staging_ns="ns", chain_ns="ns", layout_ns="ns", softmax_ns="ns", allocator_ns="ns", launch_ns="ns",
+        compile_ns="ns", compile_ratio="ratio", peak_bytes="bytes", memory_bytes="bytes",
+        reserved_bytes="bytes", unused_bytes="bytes", cpu_pressure_ratio="ratio",
+        function="name", call="name",
+    ),
+]  # fmt: skip
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something worth changing; its text is in the page's locales under `finding.ID`.
+
+    severity: high from 20 % of the step on, medium from 10 %; of what is only bounded, medium from 20 %.
+    gain_ns_per_step: what a step is shorter in the replay without the cause, None where there is no forecast.
+    most_ns_per_step: time that the cause takes, more than which cannot be saved; None where it cannot be told, or a
+    forecast says more. change: the cause taken away, for `whatif`, "" for none. code: the remedy in code of the
+    recording's framework, "" for none. link: the page with the numbers behind it. start_ns, end_ns: where on the
+    timeline it is seen, since the first event; None where it is seen nowhere. track: the row on which it is seen best.
+    """
+
+    id: str
+    severity: Severity
+    confidence: Confidence
+    gain_ns_per_step: kinds.Duration | None
+    gain_ratio: kinds.Ratio | None
+    most_ns_per_step: kinds.Duration | None
+    evidence: Evidence
+    change: str
+    code: str
+    link: str
+    start_ns: kinds.Duration | None = None
+    end_ns: kinds.Duration | None = None
+    track: kinds.Identifier | None = None
+
+
+class Together(msgspec.Struct, frozen=True):
+    """The steps replayed without all causes that a change takes away. findings: how many these are."""
+
+    change: str
+    findings: kinds.Count
+    predicted_ns: kinds.Duration
+    gain_ns: kinds.Duration
+    gain_ratio: kinds.Ratio
+
+
+class FindingsAnswer(Answer):
+    """Findings, those with the largest gain first, then those without a forecast.
+
+    measured_ns, simulated_ns: a step on average, measured and replayed as it is. obstacle: why there is no forecast.
+    """
+
+    measured_ns: kinds.Duration
+    simulated_ns: kinds.Duration
+    obstacle: Obstacle | None
+    findings: list[Finding]
+    together: Together | None
+
+
+def needs(trace: Trace) -> bool:
+    """Work of the host or of a device."""
+    return bool(is_device_work(trace).any() or trace.events.of(*HOST_WORK).any())
+
+
+def compute(trace: Trace, params: Params) -> FindingsAnswer:
+    """What every rule has seen, with the gain of the replay. All steps count, whatever the step of `params`.
+
+    Source: docs/findings.md.
+    """
+    case, known = Case(trace), baseline(trace)
+    found = [
+        finding
+        for name, rule in all_rules().items()
+        for signal in rule.look(case)
+        for finding in _finding(case, known, name, rule, signal)
+    ]
+    found.sort(key=lambda f: (-(f.gain_ns_per_step or 0), RANK[f.severity], -(f.most_ns_per_step or 0)))
+    return FindingsAnswer(
+        measured_ns=round(known.measured_ns),
+        simulated_ns=round(known.simulated_ns),
+        obstacle=known.obstacle,
+        findings=found,
+        together=_together(trace, known, [f.change for f in found if f.gain_ns_per_step is not None]),
+    )
+
+
+def _finding(case: Case, known: Baseline, name: str, rule: Rule, signal: Signal) -> Iterator[Finding]:
+    """Unless it takes, or would bring, less than SILENT of the step."""
+    gain, most, severity = None, signal.most_ns, signal.severity
+    if most is not None and case.share(most) < SILENT:
+        return
+    if signal.change and known.obstacle is None:
+        gain = _gain(case.trace, known, signal.change)
+    ratio = gain / known.simulated_ns if gain is not None and known.simulated_ns else None
+    if ratio is not None:
+        severity, most = ("high" if ratio >= CRITICAL else "medium" if ratio >= WARN else "low"), None
+    elif most is not None:
+        severity = "medium" if case.share(most) >= CRITICAL else "low"
+    if ratio is not None and ratio < SILENT:
+        return
+    first, extent = case.trace.span_ns[0], signal.extent
+    yield Finding(
+        name,
+        severity,
+        rule.confidence,
+        None if gain is None else round(gain),
+        ratio,
+        None if most is None else round(most),
+        signal.evidence,
+        signal.change,
+        rule.code.get(case.trace.meta.framework, ""),
+        signal.link,
+        None if extent is None else extent.start - first,
+        None if extent is None else extent.end - first,
+        None if extent is None or extent.track == -1 else extent.track,
+    )
+
+
+def _gain(trace: Trace, known: Baseline, change: str) -> float:
+    return known.simulated_ns - known.predicted_ns(*changed(trace, known.graph, parse(change)))
+
+
+def _together(trace: Trace, known: Baseline, changes: list[str]) -> Together | None:
+    if not changes:
+        return None
+    every = "; ".join(dict.fromkeys(part for change in changes for part in change.split("; ")))
+    gain = _gain(trace, known, every)
+    simulated = known.simulated_ns
+    return Together(every, len(changes), round(simulated - gain), round(gain), gain / simulated if simulated else 0.0)
+
+
+VIEW = View("findings", 11, needs, Params, compute)

@@ -1,0 +1,1 @@
+"""Operations and bytes of operators, from the shapes of what they take."""

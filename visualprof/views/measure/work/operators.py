@@ -1,0 +1,121 @@
+"""Which operators of a trace count, what each does, and the device work that is theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.groups import Groups, group
+from visualprof.views.measure.launch import is_device_work, is_operator
+from visualprof.views.measure.shared import once
+from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.work.calls import Call, Tensor, onnx_call, torch_call
+from visualprof.views.measure.work.formulas import FORMULAS, Work, work_of
+
+TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
+PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
+
+
+class OperatorWork(msgspec.Struct, frozen=True):
+    """rows: (n,) operators that count, ascending; none is inside another. of: (n,) place of each in `works`.
+
+    counts: of each event, is it one of them?
+    """
+
+    rows: Ids
+    of: Ints
+    works: Sequence[Work]
+    counts: Mask
+
+    def each(self, key: str) -> Floats:
+        """`flops` or `bytes` of each call, (n,), NaN where unknown."""
+        return np.array([getattr(work, key) for work in self.works], np.float64)[self.of]
+
+
+@once
+def operator_work(trace: Trace) -> OperatorWork:
+    """The outermost operators of which it is known what they do: recorded, or from the shapes of what they take.
+
+    Cost: some 20 us for each distinct operator, shapes, types and values; calls share them.
+    """
+    rows, of, works = _recorded(trace) if "flops" in trace.args else _calculated(trace)
+    counts = np.zeros(len(trace.events), bool)
+    counts[rows] = True
+    outer = nearest_ancestor(trace.events.parent, counts, trace.events.parent[rows]) < 0
+    counts[rows[~outer]] = False
+    return OperatorWork(rows[outer], of[outer], works, counts)
+
+
+def recording(trace: Trace) -> Ids:
+    """Operators of a profile that has their computation: those on devices where it has them there, too."""
+    column = trace.args["flops"].events
+    on_device = is_device_work(trace)[column].any()
+    return np.flatnonzero(is_device_work(trace) if on_device else is_operator(trace)).astype(np.int32)
+
+
+def _recorded(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
+    """Operators whose computation the profile has."""
+    rows = recording(trace)
+    flops, moved = (trace.arg(key, rows, np.nan).astype(np.float64) for key in ("flops", "bytes"))
+    known = ~np.isnan(flops)
+    works = [Work("recorded", *pair, "") for pair in zip(flops[known].tolist(), moved[known].tolist(), strict=True)]
+    return rows[known], np.arange(len(works)), works
+
+
+def _calculated(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
+    onnx = trace.meta.format == "onnxruntime"
+    rows = np.flatnonzero(is_operator(trace)).astype(np.int32)
+    name = trace.arg("type", rows, 0).astype(np.int64) if onnx else trace.events.name[rows]
+    has = names_with(trace, name, lambda text: text in FORMULAS or text.removesuffix("_") in FORMULAS)
+    rows, name = rows[has], name[has]
+    # Torch 1.9 gives a piece of a backward no shape of its weight; the operator around both has all three.
+    pieces = names_with(trace, name, lambda text: text.startswith(PIECE))
+    around = nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[rows])
+    told = np.where(pieces & (around >= 0), around, rows)
+    texts = [trace.arg(key, told, 0).astype(np.int64) for key in TEXTS]
+    moved = trace.arg("bytes", rows, -1).astype(np.int64)
+    groups = group(name, moved, *texts)
+    calls = [_call(trace, onnx, place, name, texts, int(moved[place])) for place in groups.first.tolist()]
+    works = [work_of(call) if call else None for call in _with_outputs(calls)]
+    known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
+    return _those(rows, groups, works, known)
+
+
+def _those(rows: Ids, groups: Groups, works: Sequence[Work | None], known: Mask) -> tuple[Ids, Ints, list[Work]]:
+    place = np.cumsum(known) - 1
+    chosen = known[groups.of]
+    return rows[chosen], place[groups.of[chosen]], [w for w, k in zip(works, known, strict=True) if w and k]
+
+
+def _call(trace: Trace, onnx: bool, place: int, name: Rows, texts: Sequence[Ints], moved: int) -> Call | None:
+    """A call by the texts of its arguments; None where they are not what the framework writes."""
+    called = trace.strings[int(name[place])]
+    inputs, types, values, outputs = (trace.strings[int(column[place])] for column in texts)
+    try:
+        if onnx:
+            return onnx_call(called, inputs, outputs, moved if moved >= 0 else math.nan)
+        return torch_call(called, inputs, types, values) if inputs else None
+    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _with_outputs(calls: Sequence[Call | None]) -> list[Call | None]:
+    """Convolutions whose stride no file has, with the output that the gradient of the same input and weight shows."""
+    shown: dict[tuple[tuple[int, ...], tuple[int, ...]], set[tuple[int, ...]]] = {}
+    for call in calls:
+        if call and call.name.startswith(PIECE) and len(call.tensors()) == 3:
+            x, grad, weight = call.tensors()
+            shown.setdefault((x.shape, weight.shape), set()).add(grad.shape)
+    out: list[Call | None] = []
+    for call in calls:
+        if call and call.name == "aten::cudnn_convolution" and not call.values and len(call.tensors()) == 2:
+            x, weight = call.tensors()
+            shapes = shown.get((x.shape, weight.shape), set())
+            call = call._replace(outputs=tuple(map(Tensor, shapes))) if len(shapes) == 1 else call
+        out.append(call)
+    return out

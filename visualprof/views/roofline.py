@@ -1,0 +1,202 @@
+"""What operators reach of what their device can do: operations, bytes, and the roof above them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visualprof.peaks import Peak, peak_of
+from visualprof.reader.trace import Floats, Mask, Trace
+from visualprof.views import Params, View
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Columns, Table, from_rows
+from visualprof.views.measure.groups import one_of
+from visualprof.views.measure.steps import in_step, kernels, step_windows
+from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.work.formulas import MODEL
+from visualprof.views.measure.work.operators import operator_work
+from visualprof.views.measure.work.roof import Calls, device_of, operator_calls, placed_ratio, reached
+
+MIN_POINT, MAX_POINT = 5.0, 30.0  # pixels
+LEAST_SHARE = 0.001  # of the time that a point is drawn for
+
+
+@dataclass(frozen=True)
+class RooflineParams(Params):
+    """operator: only that name."""
+
+    operator: str = ""
+
+
+class RooflineColumns(Columns):
+    """Operators by shape. total_ns, flops, bytes: of all calls. kernels: pieces of device work.
+
+    kernel: the name of the only one of each call, where they have one and the same.
+
+    intensity: FLO a byte. of_roof: time at the roof of the device over the time that it took; above 1 for what comes
+    out of a cache.
+    """
+
+    name: kinds.Names
+    input_shapes: kinds.Texts
+    family: kinds.Words
+    precision: kinds.Words
+    calls: kinds.Counts
+    kernels: kinds.Counts
+    kernel: kinds.Names
+    total_ns: kinds.Durations
+    flops: kinds.Operations
+    bytes: kinds.Sizes
+    flop_rate: kinds.OperationRates
+    bandwidth: kinds.Bandwidths
+    intensity: kinds.Counts
+    bound: kinds.Words
+    of_roof: kinds.Ratios
+
+
+class PeakColumns(Columns):
+    """What the device can do by type: products, and `other`, fp32 outside of them."""
+
+    precision: kinds.Words
+    flop_rate: kinds.OperationRates
+
+
+class RooflineAnswer(Table[RooflineColumns]):
+    """Operators with the roof of their device; None where that is unknown.
+
+    placed_ratio: of the time of the device's work, collectives aside, that of operators whose work is known; of that of
+    operators where nothing ran on a device. steps, step_ns: the steps that count, and their time together. model_flops:
+    of products, convolutions and attention in them. mfu: the time that those take at the peak of their types, over that
+    of the steps.
+    """
+
+    device: str | None
+    units: kinds.Count | None
+    clock_mhz: kinds.Count | None
+    bandwidth: kinds.Bandwidth | None
+    source: str | None
+    placed_ratio: kinds.Ratio | None
+    steps: kinds.Count
+    step_ns: kinds.Duration
+    model_flops: kinds.Operation | None
+    mfu: kinds.Ratio | None
+    peaks: Table[PeakColumns]
+
+
+def needs(trace: Trace) -> bool:
+    """An operator of which it is known what it does."""
+    return len(operator_work(trace).rows) > 0
+
+
+def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
+    """Operators by shape, the longest first.
+
+    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
+    """
+    calls, device = operator_calls(trace), device_of(trace)
+    peak = peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
+    keep = in_step(trace, params.step)[calls.rows]
+    windows = step_windows(trace)
+    windows = windows.only(params.step) if params.step else windows
+    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index))
+    model = np.array([family in MODEL for family in stepped.family], bool)
+    ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
+    known = bool(model.any())
+    placed = placed_ratio(trace, calls, in_step(trace, params.step))
+    if params.operator:
+        keep &= names_with(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
+    return RooflineAnswer(
+        columns=_columns(trace, calls, keep),
+        device=device.name or None if device else None,
+        units=peak.units if peak else None,
+        clock_mhz=peak.mhz if peak else None,
+        bandwidth=peak.bandwidth if peak else None,
+        source=peak.source if peak else None,
+        placed_ratio=placed,
+        steps=len(windows),
+        step_ns=step_ns,
+        model_flops=float(stepped.flops[model].sum()) if known else None,
+        mfu=float(np.nansum(ideal)) / (step_ns * len(kernels(trace))) if (ideal > 0).any() and step_ns else None,
+        peaks=Table(columns=_peaks(peak)),
+    )
+
+
+def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dict[str, charts.Option]:
+    """`roofline`: FLO/s over FLO a byte of the longest operators where both are known, a series for each family.
+
+    The `id` of a point is the name and the shapes of its row.
+    """
+    rows = result.columns
+    spent, x, y = (np.asarray(column, np.float64) for column in (rows.total_ns, rows.intensity, rows.flop_rate))
+    shown = np.flatnonzero((x > 0) & (y > 0) & (spent >= LEAST_SHARE * spent.sum()))[:top]
+    if not len(shown):
+        return {}
+    size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
+    series: dict[str, list[charts.Option]] = {}
+    for place, row in enumerate(shown.tolist()):
+        series.setdefault(f"@t:roofline.family.{rows.family[row]}", []).append({
+            "name": rows.name[row], "id": f"{rows.name[row]} {rows.input_shapes[row] or ''}",
+            "symbolSize": round(float(size[place]), 1),
+            "value": [float(x[row]), float(y[row]), float(spent[row]), float(rows.bandwidth[row])],
+        })  # fmt: skip
+    fields = (
+        ("@t:profile.intensity", "intensity"), ("@t:profile.flops", "flop_rate"), ("@t:column.total_ns", "ns"),
+        ("@t:column.bandwidth", "rate"),
+    )  # fmt: skip
+    return {"roofline": charts.scatter(list(series.items()), fields, _roofs(result, x[shown]))}
+
+
+def _columns(trace: Trace, calls: Calls, keep: Mask) -> RooflineColumns:
+    got = reached(trace, calls, keep)
+    rows = calls.rows[keep][got.groups.first]
+    seconds = np.where(got.ns > 0, got.ns, np.nan) / 1e9
+    shapes = names(trace, trace.arg("input_shapes", rows, 0).astype(np.int64))
+    columns: dict[str, Column] = {
+        "name": names(trace, trace.events.name[rows]),
+        "input_shapes": [shape or None for shape in shapes],
+        "family": got.family,
+        "precision": [precision or None for precision in got.precision],
+        "calls": got.groups.count,
+        "kernels": got.kernels,
+        "kernel": [kernel or None for kernel in names(trace, got.kernel)],
+        "total_ns": got.ns,
+        "flops": got.flops,
+        "bytes": got.bytes,
+        "flop_rate": got.flops / seconds,
+        "bandwidth": got.bytes / seconds,
+        "intensity": got.flops / np.where(got.bytes > 0, got.bytes, np.nan),
+        "bound": got.bound,
+        "of_roof": got.ideal_ns / 1e9 / seconds,
+    }
+    return RooflineColumns(**ordered(columns, "total_ns"))
+
+
+def _peaks(peak: Peak | None) -> PeakColumns:
+    rows = [*peak.flops.items(), ("other", peak.other)] if peak else []
+    return from_rows(PeakColumns, sorted(rows, key=lambda row: -row[1]))
+
+
+def _roofs(result: RooflineAnswer, x: Floats) -> list[charts.Option]:
+    """One roof for each type that the operators work in, the highest first; they share the slope of the memory."""
+    used = {*result.columns.precision, "other"}
+    peaks = zip(result.peaks.columns.precision, result.peaks.columns.flop_rate, strict=True)
+    tops = list({flops: name for name, flops in reversed(list(peaks)) if name in used}.items())[::-1]
+    if not tops or result.bandwidth is None:
+        return []
+    low, high = float(x.min()) / 2, max(float(x.max()), tops[0][0] / result.bandwidth) * 2
+    roofs: list[charts.Option] = []
+    for flops, name in tops:
+        ridge = flops / result.bandwidth
+        start = [[low, low * result.bandwidth]] if flops == tops[0][0] and low < ridge else []
+        roofs.append({
+            "type": "line", "name": f"@t:roofline.precision.{name}", "showSymbol": False, "silent": True,
+            "lineStyle": {"type": "dashed", "width": 1.5}, "itemStyle": {"color": "@c:other"},
+            "data": [*start, [max(ridge, low), flops], [high, flops]],
+        })  # fmt: skip
+    return roofs
+
+
+VIEW = View("roofline", 22, needs, RooflineParams, compute, make_charts)

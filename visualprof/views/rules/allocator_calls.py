@@ -1,0 +1,46 @@
+"""Memory of the device is taken and given back in steps that should find it in the allocator's cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from visualprof.reader.trace import Category, TrackKind
+from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
+from visualprof.views.measure.tensor_core import names_with
+
+CALL = re.compile(
+    r"(cuda|hip)(Malloc|Free|HostAlloc|MallocHost|HostMalloc|FreeHost|HostFree)$|cuMem(Create|Map|Unmap|Release)$"
+)
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Such calls in typical steps, the first of all steps aside: there the cache fills."""
+    events, windows = case.trace.events, case.windows
+    rows = case.of(Category.RUNTIME)
+    rows = rows[case.trace.track_mask(TrackKind.THREAD)[rows] & (events.dur[rows] > 0)]
+    rows = rows[names_with(case.trace, events.name[rows], lambda name: CALL.match(name) is not None)]
+    if len(windows) < 2:
+        return
+    rows = case.inside(rows[events.ts[rows] >= windows.end[0]])
+    spent = case.within(case.covering(rows))
+    if spent:
+        names = time_by_name(case.trace, rows)
+        numbers = {
+            "calls_per_step": case.per_step(rows),
+            "allocator_ns": round(spent),
+            "allocator_ratio": case.share(spent),
+        }
+        change = "; ".join(f"host[{name}]=0" for name in names)
+        yield Signal(numbers, "/memory", longest_event(case.trace, rows), spent, change)
+
+
+RULE = Rule(
+    look,
+    "high",
+    {
+        "pytorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "paddle": "FLAGS_allocator_strategy=auto_growth",
+        "onnxruntime": '("CUDAExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})',
+    },
+)

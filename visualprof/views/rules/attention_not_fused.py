@@ -1,0 +1,53 @@
+"""Attention as products with a softmax between them: the scores go through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Ids
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.findings import Case, Rule, Signal, extent_of
+from visualprof.views.measure.groups import one_of
+from visualprof.views.measure.launch import is_operator
+
+SOFTMAX, BACKWARD = "aten::_softmax", "aten::_softmax_backward_data"
+BATCHED = ("aten::bmm", "aten::baddbmm")
+PRODUCTS = (*BATCHED, "aten::mm", "aten::addmm")
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """A softmax whose last and next product are batched ones. What it takes alone, a fused attention does not take."""
+    events, strings = case.trace.events, case.trace.strings
+    ids = {name: i for i, name in enumerate(strings) if name in (SOFTMAX, BACKWARD, *PRODUCTS)}
+    if SOFTMAX not in ids:
+        return
+    operators = np.flatnonzero(
+        is_operator(case.trace) & one_of(events.name, [i for n, i in ids.items() if n != BACKWARD])
+    )
+    batched = one_of(events.name[operators], [ids[name] for name in BATCHED if name in ids])
+    middle = np.flatnonzero(events.name[operators] == ids[SOFTMAX])
+    middle = middle[(middle > 0) & (middle < len(operators) - 1)]
+    middle = middle[batched[middle - 1] & batched[middle + 1]]
+    same = events.track[operators[middle - 1]] == events.track[operators[middle + 1]]
+    middle = middle[same]
+    if not len(middle):
+        return
+    rows = _softmaxes(case, [ids[name] for name in (SOFTMAX, BACKWARD) if name in ids])
+    spent = case.within(case.covering(rows))
+    start, end = (int(events.ts[operators[middle[0] - 1]]), int(events.end[operators[middle[0] + 1]]))
+    numbers = {"calls": len(middle), "softmax_ns": round(spent), "softmax_ratio": case.share(spent)}
+    change = "; ".join(f"operator[{name}]=0" for name in (SOFTMAX, BACKWARD) if name in ids)
+    extent = extent_of(case.trace, start, end, operators[middle[:1]])
+    yield Signal(numbers, "/operator?filter=softmax", extent, spent, change)
+
+
+def _softmaxes(case: Case, names: list[int]) -> Ids:
+    """Device work of all of them, or the operators themselves where nothing runs on a device."""
+    meant = is_operator(case.trace) & one_of(case.trace.events.name, names)
+    owned = nearest_ancestor(case.trace.events.parent, meant, case.joined.op) >= 0
+    return case.joined.work[owned] if len(case.joined.work) else np.flatnonzero(meant).astype(np.int32)
+
+
+RULE = Rule(look, "medium", {"pytorch": "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"})

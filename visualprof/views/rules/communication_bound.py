@@ -1,0 +1,27 @@
+"""Collectives beside which nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.findings import Case, Rule, Signal
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Communication that no computation hides."""
+    spent = case.spent("communication")
+    if spent:
+        numbers = {"communication_ratio": case.share(spent), "communication_ns": round(spent)}
+        extent = case.longest(case.exposed["communication"], case.of(Category.COMM))
+        yield Signal(numbers, "/distributed", extent, spent, "collective=0")
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": "DistributedDataParallel(model, bucket_cap_mb=100); with model.no_sync(): ...",
+        "paddle": "paddle.DataParallel(model, comm_buffer_size=100)",
+    },
+)

@@ -1,0 +1,33 @@
+"""Copies run alone, beside no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.tensor_core import names_with
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Copies beside which nothing else runs on a device."""
+    spent = case.spent("memcpy")
+    if spent:
+        rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)
+        count = int(names_with(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
+        numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
+        extent = case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
+        yield Signal(numbers, "/kernel?table=memory_operations", extent, spent, "copies=0")
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": 'with torch.cuda.stream(side): next_x = next_x.to("cuda", non_blocking=True)',
+        "paddle": "paddle.io.DataLoader(dataset, use_buffer_reader=True)",
+        "onnxruntime": "session.run_with_iobinding(binding)  # inputs and outputs stay on the device",
+    },
+)

@@ -1,0 +1,30 @@
+"""One process drives several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.patterns import pattern
+from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.tensor_core import names_with
+
+NAME = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """An event of DataParallel, and kernels on several devices."""
+    if len(case.devices) < 2:
+        return
+    named = names_with(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))
+    if named.any():
+        extent = longest_event(case.trace, np.flatnonzero(named))
+        yield Signal({"devices": len(case.devices)}, "/overview", extent, severity="medium")
+
+
+RULE = Rule(
+    look,
+    "high",
+    {"pytorch": "DistributedDataParallel(model)  # a process for each device: torchrun --nproc-per-node=N"},
+)

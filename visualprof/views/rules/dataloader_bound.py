@@ -1,0 +1,29 @@
+"""The step waits for its input. Source of the thresholds: torch-tb-profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.findings import Case, Rule, Signal, function_in, time_by_name
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Data loading beside which nothing else runs."""
+    spent, rows = case.spent("dataloader"), case.of(Category.DATALOADER)
+    if spent:
+        where = function_in(case.trace, case.exposed["dataloader"]) or next(iter(time_by_name(case.trace, rows)), "")
+        numbers = {"dataloader_ratio": case.share(spent), "dataloader_ns": round(spent), "function": where}
+        extent = case.longest(case.exposed["dataloader"], rows)
+        yield Signal(numbers, "/overview?chart=steps", extent, spent, "dataloader=0")
+
+
+RULE = Rule(
+    look,
+    "high",
+    {
+        "pytorch": "DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)",
+        "paddle": "paddle.io.DataLoader(dataset, num_workers=4, persistent_workers=True)",
+        "megengine": "megengine.data.DataLoader(dataset, sampler=sampler, num_workers=4)",
+    },
+)

@@ -1,0 +1,55 @@
+"""Element-wise kernels in a row: each reads and writes what the next one reads again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.findings import Case, Rule, Signal, extent_of
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.tensor_core import names_with
+
+PART = "elementwise"
+SHORTEST = 3  # kernels of a chain
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Chains on a stream. Fused, one takes at least as long as its longest kernel."""
+    events = case.trace.events
+    rows = case.of(Category.KERNEL)
+    if not case.on_gpu() or not len(rows):
+        return
+    rows = rows[np.lexsort((events.ts[rows], events.track[rows]))]
+    alike = names_with(case.trace, events.name[rows], lambda name: PART in name.casefold())
+    begins = np.append(True, (events.track[rows[1:]] != events.track[rows[:-1]]) | ~alike[1:] | ~alike[:-1])
+    chains = group(np.cumsum(begins))
+    chained = chains.count[chains.of] >= SHORTEST
+    dur = np.maximum(events.dur[rows], 0)
+    total = int(dur[alike].sum())
+    saved = chains.sum(dur) - chains.max(dur)
+    saved = int(saved[chains.count >= SHORTEST].sum())
+    if not saved:
+        return
+    spent = case.within(case.covering(rows[chained]))
+    longest = int(np.where(chains.count >= SHORTEST, chains.sum(dur), -1).argmax())
+    mine = rows[chains.of == longest]
+    extent = extent_of(case.trace, int(events.ts[mine].min()), int(events.end[mine].max()), mine)
+    chain_count = int((chains.count >= SHORTEST).sum())
+    numbers = {
+        "chains": chain_count, "kernels_per_chain": float(chained.sum() / chain_count),
+        "chain_ns": round(spent), "chain_ratio": case.share(spent),
+    }  # fmt: skip
+    yield Signal(numbers, "/kernel", extent, spent, f"kernel[name~{PART}]*{1 - saved / total:.3g}")
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": "model = torch.compile(model)",
+        "paddle": "model = paddle.jit.to_static(model, backend='CINN')",
+        "megengine": "@megengine.jit.trace(symbolic=True, opt_level=3)",
+    },
+)

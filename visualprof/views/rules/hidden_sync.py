@@ -1,0 +1,51 @@
+"""Calls inside a step that wait for the device: `.item()`, a copy to the host, an explicit synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Category
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
+from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.replay.build import COPY, wait_graph
+from visualprof.views.measure.replay.graph import KINDS
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Time in calls that ended when the work that they waited for had ended."""
+    trace = case.trace
+    if not case.on_gpu():
+        return
+    graph = wait_graph(trace)
+    back = graph.waits.dst[graph.waits.kind == KINDS.index("return")]
+    rows = case.inside(distinct(graph.moments.event[back]))
+    spent = case.within(case.covering(rows))
+    if not spent:
+        return
+    python = trace.events.category == Category.PYTHON
+    around = nearest_ancestor(trace.events.parent, is_operator(trace) | python, rows)
+    callers = np.where(around >= 0, around, rows)
+    copies = [COPY.match(case.name(row)) is not None for row in rows.tolist()]
+    change = "; ".join(text for text, there in (("sync=remove", False), ("copies=async", True)) if there in copies)
+    by_caller = np.bincount(callers, trace.events.dur[rows], len(trace.events))
+    numbers = {
+        "calls_per_step": case.per_step(rows), "sync_ns": round(spent), "sync_ratio": case.share(spent),
+        "call": next(iter(time_by_name(trace, rows))), "function": case.name(int(by_caller.argmax())),
+    }  # fmt: skip
+    yield Signal(numbers, "/idle", longest_event(trace, rows), spent, change)
+
+
+RULE = Rule(
+    look,
+    "high",
+    {
+        "pytorch": "total += loss.detach()  # .item() only every 100 steps",
+        "paddle": "total += loss.detach()  # .item() only every 100 steps",
+        "megengine": "total += loss.detach()  # .item() only every 100 steps",
+        "onnxruntime": "session.run_with_iobinding(binding)  # outputs stay on the device",
+    },
+)

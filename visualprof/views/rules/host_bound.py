@@ -1,0 +1,57 @@
+"""A device waits for the host, which launches the next work only after the last has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Rule, Signal, extent_of, without
+from visualprof.views.measure.gaps import CAUSES, Lane, gaps, lanes
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import intersect, subtract, union
+from visualprof.views.measure.own_time import NamedTime, own_time, sum_by_name
+
+KERNEL_WAIT_NS = 30_000  # as in the view idle
+LEAST = 0.2  # of the time, from which on a function is the one to name
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Gaps of a whole device whose cause is the host, data loading aside."""
+    for lane in lanes(case.trace) if case.on_gpu() else ():
+        if lane.track < 0:
+            yield from _waits(case, lane)
+
+
+def _waits(case: Case, lane: Lane) -> Iterator[Signal]:
+    events = case.trace.events
+    found = gaps(case.trace, lane, np.sort(events.end[lane.work]), KERNEL_WAIT_NS)
+    at = np.flatnonzero(found.cause == CAUSES.index("host_wait"))
+    waiting = np.stack((found.start[at], np.minimum(events.ts[found.call[at]], found.end[at])), axis=1)
+    waiting = subtract(intersect(waiting, case.spans), case.exposed["dataloader"])
+    spent = case.within(waiting)
+    if not spent:
+        return
+    tracks = events.track[found.call[at]]
+    parts = [
+        own_time(case.trace, (int(tracks[of[0]]),), intersect(waiting, union(found.start[at[of]], found.end[at[of]])))
+        for of in group(tracks).members()
+    ]
+    did = sum_by_name(case.trace, parts)
+    start, end = waiting[np.argmax(waiting[:, 1] - waiting[:, 0])].tolist()
+    numbers = {"device": lane.device, "idle_ns": round(spent), "idle_ratio": case.share(spent), **_most(did)}
+    change = without(case.trace, str(numbers.get("function", "")))
+    yield Signal(numbers, "/idle", extent_of(case.trace, start, end, found.call[at]), spent, change)
+
+
+def _most(did: NamedTime) -> dict[str, str | float]:
+    """What stood longest on the launching threads meanwhile, with its share of what they did."""
+    if not len(did.ns):
+        return {}
+    longest, marks = int(did.ns.argmax()), ("step", "session")
+    ratio = float(did.ns[longest] / did.ns.sum())
+    named = ratio >= LEAST and did.category[longest] not in marks
+    return {"function": did.name[longest], "function_ratio": ratio} if named else {}
+
+
+RULE = Rule(look, "medium")

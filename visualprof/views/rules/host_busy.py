@@ -1,0 +1,18 @@
+"""Others wanted the CPUs meanwhile, so that host times are partly theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.pressure import BUSY_PRESSURE, cpu_pressure
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """The CPU pressure that the monitor of a job sampled."""
+    pressure = cpu_pressure(case.trace)
+    if pressure is not None and pressure > BUSY_PRESSURE:
+        yield Signal({"cpu_pressure_ratio": pressure}, "", severity="medium")
+
+
+RULE = Rule(look, "high")

@@ -1,0 +1,47 @@
+"""Launching takes longer than what is launched, and the device waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.findings import Case, Rule, Signal, densest
+from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.intervals import merge, subtract
+from visualprof.views.measure.steps import kernels
+
+FEWEST = 100  # launches
+IDLE = 0.2  # of the step
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Calls that last longer than all the kernels that they launch."""
+    joined, events = case.joined, case.trace.events
+    chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
+    work, call = joined.work[chosen], joined.call[chosen]
+    calls = distinct(call)
+    if not case.on_gpu() or len(calls) < FEWEST:
+        return
+    short = np.bincount(call, events.dur[work])[calls] < events.dur[calls]
+    idle = max(case.idle(device.id) for device in case.devices)
+    if short.mean() > 0.5 and case.share(idle) > IDLE:
+        busy = merge(*(mine.spans for mine in kernels(case.trace).values()))
+        spent = round(case.within(subtract(case.covering(calls[short]), busy)))
+        kernel_mean = round(float(events.dur[work].mean()))
+        ratio = float(short.mean())
+        numbers = {"calls": len(calls), "short_kernel_ratio": ratio, "kernel_mean_ns": kernel_mean, "launch_ns": spent}
+        yield Signal(numbers, "/idle", densest(case.trace, calls[short]), idle, "launch=0")
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": 'model = torch.compile(model, mode="reduce-overhead"); AdamW(parameters, fused=True)',
+        "paddle": "model = paddle.jit.to_static(model, full_graph=True)",
+        "megengine": "@megengine.jit.trace(symbolic=True)",
+        "onnxruntime": 'providers=[("CUDAExecutionProvider", {"enable_cuda_graph": "1"})]',
+    },
+)

@@ -1,0 +1,44 @@
+"""Memory that the allocator holds and nobody uses, where it is scarce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Extent, Rule, Signal
+
+UNUSED = 0.2  # of the device's memory
+FULL = 0.8  # of the device's memory is held
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """What is held and not in use when most is held."""
+    allocs = case.trace.allocs
+    for device in case.trace.meta.devices:
+        here = np.flatnonzero((allocs.device == device.id) & (allocs.reserved > 0) & (allocs.allocated >= 0))
+        if not len(here) or not device.memory_bytes:
+            continue
+        reserved = allocs.reserved[here]
+        at = here[reserved == reserved.max()]
+        row = int(at[allocs.allocated[at].argmax()])  # when most of what is held was in use
+        held, unused = int(allocs.reserved[row]), int(allocs.reserved[row] - allocs.allocated[row])
+        if held > FULL * device.memory_bytes and unused > UNUSED * device.memory_bytes:
+            numbers = {
+                "device": device.id,
+                "reserved_bytes": held,
+                "unused_bytes": unused,
+                "memory_bytes": device.memory_bytes,
+            }
+            ts = int(allocs.ts[row])
+            yield Signal(numbers, "/memory", Extent(ts, ts + 1), severity="medium")
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "paddle": "FLAGS_use_virtual_memory_auto_growth=1",
+    },
+)

@@ -1,0 +1,32 @@
+"""A device has little memory left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Rule, Signal
+
+FULL = 0.9
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """The peak of what is held."""
+    allocs = case.trace.allocs
+    for device in case.trace.meta.devices:
+        here = allocs.device == device.id
+        peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max())) if here.any() else 0
+        if device.memory_bytes and peak > FULL * device.memory_bytes:
+            numbers = {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}
+            yield Signal(numbers, "/memory", severity="medium")
+
+
+RULE = Rule(
+    look,
+    "high",
+    {
+        "pytorch": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+        "paddle": "paddle.distributed.fleet.utils.recompute(block, x)",
+    },
+)

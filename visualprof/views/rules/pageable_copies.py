@@ -1,0 +1,41 @@
+"""Copies to the device from memory that may be paged out: the call copies it aside first, and the host waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.replay.change import PAGEABLE
+from visualprof.views.measure.tensor_core import names_with
+
+LONG_NS = 200_000  # a call that takes longer copies aside; one that only launches takes some 10 us
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Long calls of such copies."""
+    joined, events = case.joined, case.trace.events
+    pageable = (joined.call >= 0) & names_with(case.trace, events.name[joined.work], lambda name: PAGEABLE in name)
+    rows = case.inside(joined.call[pageable])
+    rows = rows[events.dur[rows] > LONG_NS]
+    if len(rows):
+        spent = case.within(case.covering(np.sort(rows)))
+        numbers = {
+            "calls_per_step": case.per_step(rows),
+            "staging_ns": round(spent),
+            "staging_ratio": case.share(spent),
+        }
+        link = "/kernel?table=memory_operations"
+        yield Signal(numbers, link, longest_event(case.trace, rows), spent, "copies=pinned")
+
+
+RULE = Rule(
+    look,
+    "high",
+    {
+        "pytorch": 'DataLoader(..., pin_memory=True); x = x.to("cuda", non_blocking=True)',
+        "paddle": "x = x.pin_memory().cuda(blocking=False)",
+        "onnxruntime": "onnxruntime.OrtValue.ortvalue_from_numpy(x, 'cuda', 0)  # once, then update_inplace",
+    },
+)

@@ -1,0 +1,30 @@
+"""Kernels have too few blocks to fill the device: there is too little work in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.steps import kernels
+
+MOST = 0.5  # of the kernels' time
+FULL = 1.0  # a block for each multiprocessor
+IDLE = 0.7
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Most of the time of a device that is in use is that of kernels with fewer blocks than it has multiprocessors."""
+    for device in case.devices if case.on_gpu() else ():
+        rows = kernels(case.trace)[device.id].rows
+        blocks = case.trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
+        dur = np.maximum(case.trace.events.dur[rows], 0)
+        known, small = int(dur[~np.isnan(blocks)].sum()), blocks < FULL
+        ratio = int(dur[small].sum()) / known if known else 0.0
+        if ratio > MOST and case.share(case.idle(device.id)) < IDLE:
+            numbers = {"device": device.id, "small_kernel_ratio": ratio, "calls": int(small.sum())}
+            yield Signal(numbers, "/kernel?group=launch", longest_event(case.trace, rows[small]))
+
+
+RULE = Rule(look, "low")

@@ -1,0 +1,27 @@
+"""Some steps take much longer than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visualprof.views.measure.findings import Case, Extent, Rule, Signal
+
+FEWEST = 5  # steps
+LONG = 1.5  # medians
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """The mean of the typical steps over their median."""
+    length, median = case.parts["total"][case.typical], case.step
+    if len(case.windows) >= FEWEST and len(length) and length.max() > LONG * median:
+        worst = int(np.flatnonzero(case.typical)[np.argmax(length)])
+        step, longest = case.windows.names[worst], int(length.max())
+        numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
+        extent = Extent(int(case.windows.start[worst]), int(case.windows.end[worst]))
+        most = min(max(0.0, float(length.mean()) - median), median)
+        yield Signal(numbers, f"/overview?step={step}", extent, most)
+
+
+RULE = Rule(look, "low")

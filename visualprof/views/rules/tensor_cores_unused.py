@@ -1,0 +1,43 @@
+"""Products in full precision on a device with tensor cores. Source: torch-tb-profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visualprof.reader.trace import Category
+from visualprof.views.measure.devices import capability
+from visualprof.views.measure.findings import Case, Rule, Signal, kernels_faster, time_by_name
+from visualprof.views.measure.launch import is_kernel
+from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
+
+CAPABILITY = 7.0
+SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
+
+
+def look(case: Case) -> Iterator[Signal]:
+    """Kernels of operators that could use them, those on several streams at a time counted once."""
+    if not case.on_gpu() or case.trace.meta.device_type != "cuda":
+        return
+    capable = [device for device in case.devices if capability(device) >= CAPABILITY]
+    events, joined = case.trace.events, case.joined
+    owned = (joined.op >= 0) & (events.category[joined.work] == Category.KERNEL)
+    rows = joined.work[owned][names_with(case.trace, events.name[joined.op[owned]], can_use_tensor_core)]
+    spans = case.covering(rows)
+    spent = case.within(spans)
+    if capable and all(device.tensor_core_ratio == 0 for device in capable) and spent:
+        eligible, kernels = int(events.dur[rows].sum()), int(events.dur[is_kernel(case.trace)].sum())
+        numbers = {"eligible_ratio": eligible / kernels, "eligible_ns": eligible}
+        change = kernels_faster(time_by_name(case.trace, rows), 1 / SPEEDUP)
+        extent, most = case.longest(spans, rows), spent * (1 - 1 / SPEEDUP)
+        yield Signal(numbers, "/operator?sort=device_self_ns", extent, most, change)
+
+
+RULE = Rule(
+    look,
+    "medium",
+    {
+        "pytorch": 'torch.set_float32_matmul_precision("high"); with torch.autocast("cuda", torch.bfloat16): ...',
+        "paddle": 'with paddle.amp.auto_cast(dtype="bfloat16"): ...',
+        "megengine": "with megengine.amp.autocast(): ...",
+    },
+)
