@@ -18,7 +18,7 @@ JOB_SCHEMA = "visualprof.job/1"
 MONITOR_SCHEMA = "visualprof.monitor/1"
 
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
-Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "uploading"]
+Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "searching", "uploading"]
 # Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
 NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
@@ -208,6 +208,43 @@ class Advise:
     candidate_s: float = 120.0
 
 
+SearchObjective = Literal["", "latency", "throughput", "size", "energy"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Settings of a spec that are tried for the best of them, together with the sizes of the sweep.
+
+    objective: what is to be best; "" searches nothing. over: values by the setting: threads, precision, streams (runs
+    at once), conversion (a converter, "none"), or an option of the backend. where: constraints, `p99<5ms`.
+    trials: settings that are tried at most; 0: all of them where they are few, else a fifth.
+    trial_s: each of them is measured so long, or longer for its percentiles. budget_s: no trial begins after so long.
+    step_s: for a conversion, a load, a set of outputs. seed: of what is tried, and in which order.
+    """
+
+    objective: SearchObjective = ""
+    over: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    where: list[str] = field(default_factory=list[str])
+    trials: int = 0
+    trial_s: float = 0.5
+    budget_s: float = 1800.0
+    step_s: float = 120.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class CaseRef:
+    """A benchmark case, whose bundle stands in the place of the model. name "": none.
+
+    vendor, framework: of `remote.cases`. settings: those of the command line, each value as JSON.
+    """
+
+    name: str = ""
+    vendor: str = ""
+    framework: str = ""
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+
+
 @dataclass(frozen=True)
 class Request:
     """A job as it was submitted; never changed afterwards.
@@ -220,6 +257,7 @@ class Request:
     price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     priority: of its tasks before those of other jobs. advise: candidates that every spec tries beside itself.
+    case: what is run in place of a model. search: its best settings are looked for.
     """
 
     key: str
@@ -242,6 +280,8 @@ class Request:
     sample: bool = False
     priority: Priority = "normal"
     advise: Advise = field(default_factory=Advise)
+    case: CaseRef = field(default_factory=CaseRef)
+    search: Search = field(default_factory=Search)
 
     @property
     def blobs(self) -> dict[str, str]:
@@ -275,7 +315,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap."""
+    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap. optuna: some Python has it."""
 
     platform: Platform
     machine: str  # x86_64, aarch64, ...
@@ -291,6 +331,7 @@ class Capabilities:
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None  # that its owner gives
     converters: list[str] = field(default_factory=list[str])
+    optuna: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 _ROOT = f'"""The part of visualprof that measures."""\n\n__version__ = {__version__!r}\n'
 _OFFERS = ("visualprof.remote.backends", "visualprof.remote.converters")
-_WORKS = (*_OFFERS, "visualprof.remote.child")
+_WORKS = (*_OFFERS, "visualprof.remote.cases", "visualprof.remote.child")
+_LEFT_OUT = ("library",)  # cases that ship travel as bundles of their own
 
 
 @cache
@@ -44,8 +45,10 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "visualprof/__init__.py", _ROOT.encode())
+        _add(archive, "visualprof/peaks.py", files("visualprof").joinpath("peaks.py").read_bytes())
         remote = files("visualprof.remote")
-        for name in ("__init__.py", "protocol.py", "recordings.py", "traced_module.py"):
+        modules = "__init__.py", "constraints.py", "processor.py", "protocol.py", "recordings.py", "traced_module.py"
+        for name in modules:
             _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())
         for package in packages:
             _add_folder(archive, package.replace(".", "/"), files(package))
@@ -55,6 +58,8 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
 
 def _add_folder(archive: zipfile.ZipFile, path: str, folder: Traversable) -> None:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name in _LEFT_OUT:
+            continue
         if entry.is_dir():
             _add_folder(archive, f"{path}/{entry.name}", entry)
         elif entry.name.endswith(".py"):

@@ -60,6 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--python", default="", metavar="PATH", help="the Python to start from")
     index = "where pip looks for it (default for torch without a GPU: the build without CUDA)"
     install.add_argument("--index-url", default="", metavar="URL", help=index)
+    more = "a file of pip's with further packages: that of a benchmark case"
+    install.add_argument("--with", dest="more", type=Path, metavar="FILE", help=more)
     install.add_argument("--folder", metavar="DIR", help="where environments are (VISUALPROF_RUNTIMES)")
     actions.add_parser("probe", help="print what this machine is and has")
 
@@ -81,7 +83,7 @@ def _install(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.machine import runtimes
 
     folder = Path(args.folder).absolute() if args.folder else runtimes.folder()
-    runtimes.install(args.requirement, args.python, folder, say, args.index_url)
+    runtimes.install(args.requirement, args.python, folder, say, args.index_url, more=args.more)
     return 0
 
 

@@ -65,6 +65,13 @@ class Session(Protocol):
         """What really runs: precision, providers, threads, ..."""
         return {}
 
+    def places(self) -> dict[str, dict[str, int]]:
+        """How many operators of each kind run where, as the runtime tells: providers, delegates, precisions.
+
+        {} where it does not tell.
+        """
+        return {}
+
     def memory_bytes(self) -> int | None:
         """Peak memory of the device since the last `prepare`, None where it is the host's or not known."""
         return None
@@ -201,6 +208,15 @@ def backend(name: str) -> Backend:
     Raises: KeyError.
     """
     return {backend.name: backend for backend in all_backends()}[name]
+
+
+def counted(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """`Session.places` of the place and the kind of each operator."""
+    places: dict[str, dict[str, int]] = {}
+    for place, kind in operators:
+        kinds = places.setdefault(place, {})
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return places
 
 
 def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose
+from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose, counted
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {"delegate": ("xnnpack", "none")}
+DELEGATE = "DELEGATE"
 RESOLVERS = {"xnnpack": "AUTO", "none": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
 
 
@@ -60,6 +61,24 @@ class LiteRtSession(Session):
     def effective(self) -> dict[str, str]:
         """Precision, threads, options; a delegate takes what it can."""
         return {"precision": "as the model", "threads": str(self._spec.threads or 1), **self._options}
+
+    def places(self) -> dict[str, dict[str, int]]:
+        """Operators of the first graph by the delegate that took them, or LiteRT's own kernels."""
+        nodes: list[dict[str, Any]] = self._interpreter._get_ops_details()  # noqa: SLF001 - nothing else tells
+        own = {int(tensor): node for node in nodes if node["op_name"] != DELEGATE for tensor in node["outputs"]}
+        taken: set[int] = set()
+        for node in nodes:
+            ends = [int(tensor) for tensor in node["outputs"]] if node["op_name"] == DELEGATE else []
+            while ends:  # what it took lies between its outputs and its inputs
+                made = own.get(ends.pop())
+                if made is not None and made["index"] not in taken:
+                    taken.add(made["index"])
+                    ends += {int(tensor) for tensor in made["inputs"]} - {int(tensor) for tensor in node["inputs"]}
+        return counted(
+            ("XNNPACK" if node["index"] in taken else "LiteRT", node["op_name"])
+            for node in nodes
+            if node["op_name"] != DELEGATE
+        )
 
     def lanes(self, count: int) -> Sequence[Session]:
         """An interpreter each."""

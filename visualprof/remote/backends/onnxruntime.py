@@ -7,10 +7,22 @@ import importlib
 import json
 import logging
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, whole_option
+from visualprof.remote.backends import (
+    ONNX,
+    Backend,
+    Feeds,
+    ProfileFile,
+    Session,
+    check_inputs,
+    choose,
+    counted,
+    whole_option,
+)
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
@@ -27,13 +39,15 @@ LEVELS = {
     "disable": "ORT_DISABLE_ALL",
 }
 CONVERTED = {"f16": "f16 (converted)", "int8": "int8 (weights; activations while it runs)"}
+Places = Callable[[], dict[str, dict[str, int]]]
 RUN = ("model_run", "SequentialExecutor::Execute")
 
 
 class OnnxRuntimeSession(Session):
     """On CPU: inputs and outputs are numpy arrays."""
 
-    def __init__(self, session: Any, settings: dict[str, str]) -> None:
+    def __init__(self, session: Any, settings: dict[str, str], places: Places) -> None:
+        self.places = places
         self._session = session
         self._run = session.run
         self._settings = settings
@@ -50,8 +64,8 @@ class OnnxRuntimeSession(Session):
 class CudaSession(OnnxRuntimeSession):
     """On CUDA: inputs and outputs are bound to the device, so that a run copies nothing."""
 
-    def __init__(self, session: Any, settings: dict[str, str], number: int) -> None:
-        super().__init__(session, settings)
+    def __init__(self, session: Any, settings: dict[str, str], places: Places, number: int) -> None:
+        super().__init__(session, settings, places)
         self._number = number
 
     def prepare(self, feeds: Feeds) -> Any:
@@ -91,7 +105,28 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     precision = CONVERTED.get(spec.precision, own)
     settings = {"precision": precision, "threads": str(spec.threads or "as the runtime chooses"), **options}
     settings = {name: value for name, value in settings.items() if value}
-    return _session(_open(path, spec, feeds, _session_options(spec, options)), spec, settings)
+    inner = _open(path, spec, feeds, _session_options(spec, options))
+    return _session(inner, spec, settings, partial(_places, path, spec, feeds))
+
+
+def _places(path: Path, spec: Spec, feeds: Feeds) -> dict[str, dict[str, int]]:
+    """Operators by their provider, as a run of another session records them, with the copies between devices."""
+    options = _session_options(spec, choose(spec, OPTIONS))
+    options.enable_profiling = True
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = str(Path(folder, "ort"))
+        inner = _open(path, spec, feeds, options)
+        session = _session(inner, spec, {}, dict)
+        session.infer(session.prepare(feeds))
+        events: list[dict[str, Any]] = json.loads(Path(inner.end_profiling()).read_bytes())
+    return by_provider(events)
+
+
+def by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """The operators of a profile by their provider; one that a loop runs again counts once."""
+    run = [(one["name"], one["args"]) for one in events if one["cat"] == "Node" and "provider" in one["args"]]
+    distinct = {(args["provider"], args["op_name"], args["node_index"], name) for name, args in run}
+    return counted((provider, kind) for provider, kind, *_ in sorted(distinct))
 
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
@@ -102,7 +137,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
     options.profile_file_prefix = str(out / "ort_profile")
     options.optimized_model_filepath = str(out / "executed.onnx")
     inner = _open(path, spec, feeds, options)
-    session = _session(inner, spec, {})
+    session = _session(inner, spec, {}, dict)
     prepared = session.prepare(feeds)
     for _ in range(1 + runs):  # memory is planned in the first
         session.infer(prepared)
@@ -113,10 +148,10 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
     return [ProfileFile("timeline.json", start_ns, "chrome_list")]
 
 
-def _session(inner: Any, spec: Spec, settings: dict[str, str]) -> Session:
+def _session(inner: Any, spec: Spec, settings: dict[str, str], places: Places) -> Session:
     if spec.device == "cpu":
-        return OnnxRuntimeSession(inner, settings)
-    return CudaSession(inner, settings, spec.device_number)
+        return OnnxRuntimeSession(inner, settings, places)
+    return CudaSession(inner, settings, places, spec.device_number)
 
 
 def _converted(path: Path, spec: Spec) -> str | bytes:

@@ -17,6 +17,7 @@ from visualprof.remote.backends import (
     Session,
     check_inputs,
     choose,
+    counted,
     whole_option,
 )
 from visualprof.remote.protocol import Spec, TaskFailure
@@ -30,6 +31,9 @@ HINTS = {
 }
 OPTIONS: dict[str, tuple[str, ...]] = {"hint": tuple(HINTS), "streams": ()}
 PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+TOLD = {"layerType", "primitiveType", "runtimePrecision"}
+PASSIVE = ("Const", "Input", "Output", "Reshape")  # nothing is computed
+REFERENCE = " (reference)"  # plain loops, for want of an implementation for the processor
 WARM_UP = 3  # layers are prepared for a shape when it comes first
 COLUMNS = (
     "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
@@ -70,6 +74,17 @@ class OpenVinoSession(Session):
             "shapes": "dynamic" if any(i.partial_shape.is_dynamic for i in self._compiled.inputs) else "static",
         }
         return {name: value for name, value in settings.items() if value}
+
+    def places(self) -> dict[str, dict[str, int]]:
+        """Layers that are executed, by device and precision; apart those without an implementation for the device."""
+        device = _property(self._compiled, "EXECUTION_DEVICES")
+        layers = [_layer(operator) for operator in self._compiled.get_runtime_model().get_ops()]
+        active = [one for one in layers if one.keys() >= TOLD and one["layerType"] not in PASSIVE]
+        apart = [REFERENCE if one["primitiveType"].startswith("ref_") else "" for one in active]
+        return counted(
+            (f"{device} {one['runtimePrecision']}{more}", one["layerType"])
+            for one, more in zip(active, apart, strict=True)
+        )
 
     def lanes(self, count: int) -> Sequence[Session]:
         """A request each, run by the plugin's streams."""

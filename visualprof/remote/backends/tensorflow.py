@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose, whole_option
+from visualprof.remote.backends import (
+    Backend,
+    Feeds,
+    FileFormat,
+    ProfileFile,
+    Session,
+    check_inputs,
+    choose,
+    whole_option,
+)
 from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS: dict[str, tuple[str, ...]] = {"compile": ("none", "xla"), "inter_op_threads": ()}
 SAVED = b"\x08"  # the first byte of a SavedModel: its version
 SOURCES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
+WARM_UP = 3
 SILENT = (*SOURCES, "Const", "NoOp")
 
 
@@ -139,6 +150,24 @@ def _saved(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
     return f"SavedModel, {name}", wanted, function
 
 
+def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `timeline.xplane.pb`: each run as a step with its operators, as TensorFlow's own profiler records it."""
+    tf: Any = importlib.import_module("tensorflow")
+    session = load(path, spec, feeds)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    with tempfile.TemporaryDirectory() as folder:
+        tf.profiler.experimental.start(folder)
+        for run in range(runs):
+            with tf.profiler.experimental.Trace("run", step_num=run, _r=1):
+                session.infer(prepared)
+        tf.profiler.experimental.stop()
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        shutil.copyfile(file, out / "timeline.xplane.pb")
+    return [ProfileFile("timeline.xplane.pb")]
+
+
 MODEL = FileFormat(
     "tensorflow",
     "SavedModel",
@@ -154,6 +183,7 @@ BACKEND = Backend(
     files=(MODEL,),
     devices=devices,
     load=load,
+    passes={"timeline": timeline},
     precisions=("auto", "f32"),
     options=OPTIONS,
     short="tf",

@@ -132,6 +132,10 @@ class TensorRtSession(Session):
         """Precision, device, options."""
         return {**self._settings, "device": self._spec.device}
 
+    def places(self) -> dict[str, dict[str, int]]:
+        """Layers of the engine: all of them run on its GPU."""
+        return {self._spec.device: {"Layer": int(self.engine.num_layers)}}
+
     def _free(self) -> None:
         while self._memory:
             self._told(self._cuda.cudaFree(self._memory.pop()))

@@ -197,13 +197,28 @@ def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds
     options = {"form": "torch.export", **options}
     if options["mode"] == "eager":
         return TorchSession(module, call, spec, options)
+    session = TorchSession(_compiled(torch, module, whole=True), call, spec, options)
+    session.infer(session.prepare(feeds))
+    return session
+
+
+def live(module: Any, spec: Spec) -> TorchSession:
+    """A module in memory, whose inputs go by their order; what is compiled is compiled when sizes come."""
+    options = choose(spec, OPTIONS)
+    torch: Any = importlib.import_module("torch")
+    module = _lowered(torch, module.eval(), spec, options)
+    if options["mode"] == "compile":
+        module = _compiled(torch, module, whole=False)
+    return TorchSession(module, _by_order, spec, {"form": "module", **options})
+
+
+def _compiled(torch: Any, module: Any, whole: bool) -> Any:
+    """A module that is compiled for each size. whole: as one graph, else what Python does between graphs stays."""
     dynamo: Any = importlib.import_module("torch._dynamo")
     for limit in ("recompile_limit", "cache_size_limit"):  # beyond it a size would not be compiled; names by version
         if hasattr(dynamo.config, limit):
             setattr(dynamo.config, limit, SIZES)
-    session = TorchSession(torch.compile(module, fullgraph=True, dynamic=False), call, spec, options)
-    session.infer(session.prepare(feeds))
-    return session
+    return torch.compile(module, fullgraph=whole, dynamic=False)
 
 
 def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> Any:

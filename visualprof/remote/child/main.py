@@ -1,8 +1,9 @@
 """The entry point: one stage of one task.
 
 `main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, `profile:<pass>` with a name
-of `Backend.passes`, one of `child.convert`, or `advise`, which starts `worker` for each candidate. The agent has laid
-down `task.json` in the folder WORK, and reads along in the file of events.
+of `Backend.passes`, one of `child.convert` or `child.case`, `advise`, which starts `worker` for each candidate, or
+`search`, which starts `searcher` for each setting and `suggest` for Optuna. The agent has laid down `task.json` in the
+folder WORK, and reads along in the file of events.
 """
 
 from __future__ import annotations
@@ -13,32 +14,45 @@ import json
 import os
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from visualprof.remote.child import convert
 from visualprof.remote.child.advice.stage import advise
-from visualprof.remote.child.advice.worker import serve
+from visualprof.remote.child.advice.worker import Worker, serve
+from visualprof.remote.child.case import steps
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.load import Loader
 from visualprof.remote.child.measure import describe, measure_point, packed
+from visualprof.remote.child.search import sampler
+from visualprof.remote.child.search.stage import search
+from visualprof.remote.child.search.worker import SearchWorker
 from visualprof.remote.child.task import EventLog, TaskFile, backend_of, inputs_of, read_task
 from visualprof.remote.protocol import Request, TaskFailure
+
+WITHOUT_MODEL = {**convert.STAGES, **steps.STAGES}  # stages with a task of their own
+# Stages that answer commands until their end, and what each answers.
+SERVING: dict[str, Callable[[TaskFile], Mapping[str, Callable[..., object]]]] = {
+    "worker": lambda task: Worker(task).commands,
+    "searcher": lambda task: SearchWorker(task).commands,
+    "suggest": lambda _: sampler.COMMANDS,
+}
 
 
 def main(argv: list[str]) -> int:
     """Runs a stage; 0 when it is done, 1 after a `failed` event."""
     faulthandler.enable()  # a native crash leaves its stack in the log
     work, stage = Path(argv[0]), argv[1]
-    task = None if stage in convert.STAGES else read_task(work)
-    if task and stage == "worker":
-        return serve(task)
+    task = None if stage in WITHOUT_MODEL else read_task(work)
+    if task and stage in SERVING:
+        return serve(SERVING[stage](task))
     events = EventLog(work / "events.jsonl")
     try:
         if task:
             _work(task, events, stage)
         else:
-            convert.STAGES[stage](work, events.tell)
+            WITHOUT_MODEL[stage](work, events.tell)
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
@@ -61,6 +75,8 @@ def _work(task: TaskFile, events: EventLog, stage: str) -> None:
         _measure(task, events, int(which or 0))
     elif kind == "advise":
         advise(task, events)
+    elif kind == "search":
+        search(task, events)
     else:
         _profile(task, events, which)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from visualprof.reader.logdir.scan import Root
+from visualprof.remote.queue.queue import Queue
 from visualprof.remote.queue.store.agents import Agents
-from visualprof.remote.queue.store.arrivals import Arrivals
 from visualprof.remote.queue.store.blobs import Blobs
+from visualprof.remote.queue.store.bucket_url import Place
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
-from visualprof.remote.queue.store.place import Place
+from visualprof.remote.queue.store.pending_uploads import Arrivals
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
 from visualprof.remote.queue.store.registry import Registry
@@ -20,14 +21,14 @@ from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
+from visualprof.remote.queue.tasks.maintenance import Upkeep, remove_leftovers
 from visualprof.remote.queue.tasks.mirror import Mirror
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.relay import Relay
 from visualprof.remote.queue.tasks.removal import Removal
+from visualprof.remote.queue.tasks.reports import Reports
 from visualprof.remote.queue.tasks.results import Results
 from visualprof.remote.queue.tasks.retention import Retention
-from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
-from visualprof.remote.queue.whole import Queue
 
 
 def open_queue(
@@ -63,11 +64,12 @@ def open_queue(
     database = open_database(url, folder / DATABASE)
     number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
-    leases = Leases(database, store, notifier, lease_s)
+    reports = Reports(database)
+    leases = Leases(database, store, notifier, lease_s, reports)
     bucket = store if isinstance(store, Bucket) else None
     results = Results(database, store, root.path, bucket if runs_too else None)
     mirror = Mirror(database, bucket, root, results.partial, busy) if bucket and not read_only else None
-    blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", database)
+    blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)
     removal = Removal(database, jobs, results, store, folder, root.path)
     finisher = Finisher(database, jobs, leases, results, agents, blobs, logs, mirror)
     retention = Retention(database, removal)

@@ -27,7 +27,7 @@ from visualprof.remote.queue.store.model_records import (
 from visualprof.remote.queue.uploads import counted, take_local
 
 if TYPE_CHECKING:
-    from visualprof.remote.queue.whole import Queue
+    from visualprof.remote.queue.queue import Queue
 
 
 def keep_files(remote: Remote, user: str | None, files: Mapping[str, Path]) -> ModelRef:

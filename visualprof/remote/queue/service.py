@@ -17,12 +17,12 @@ from typing import Any
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.queue import Queue
 from visualprof.remote.queue.refusals import DiskFull, disk
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
 from visualprof.remote.queue.store.files import DATABASE, file_number
-from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.notifier import Notifier
-from visualprof.remote.queue.whole import Queue
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from visualprof.remote.queue.store.files import MAX_BLOB, Read, Way
 from visualprof.remote.queue.store.s3 import Bucket
 
 if TYPE_CHECKING:
-    from visualprof.remote.queue.store.arrivals import Arrival
+    from visualprof.remote.queue.store.pending_uploads import Arrival
 
 LISTED = 200
 

@@ -9,30 +9,48 @@ import json
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
-from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.processes import ProcessTree, Usage
-from visualprof.remote.agent.machine.rapl import POWERCAP, Rapl
 from visualprof.remote.child.host import waited_us
-from visualprof.remote.protocol import MONITOR_SCHEMA
+from visualprof.remote.child.rapl import POWERCAP, Rapl
+from visualprof.remote.protocol import MONITOR_SCHEMA, Gpu
 
 PROFILE_INTERVAL_S = 0.02  # a profile pass is short
+
+
+class Devices(Protocol):
+    """GPUs of a maker, as `nvml.Nvml` and `rocm.Rocm` read them."""
+
+    def gpus(self) -> list[Gpu]:
+        """Those that the runtimes see, in their numbering."""
+        ...
+
+    def uuid(self, device: str) -> str | None:
+        """What names it for good."""
+        ...
+
+    def sample(self, device: str, pids: Collection[int] = ()) -> dict[str, Any]:
+        """Its readings, None where not known; of these processes apart where it can tell."""
+        ...
 
 
 class Monitor:
     """Samples of one task while a child of it runs, written to a file. phase, batch: set by whoever follows it."""
 
-    def __init__(self, path: Path, interval_s: float, nvml: Nvml, gpus: list[str], powercap: Path = POWERCAP) -> None:
+    def __init__(
+        self, path: Path, interval_s: float, devices: Devices, gpus: list[str], powercap: Path = POWERCAP
+    ) -> None:
         self.interval_s = interval_s
         self.phase = "preparing"
         self.batch: int | None = None
         self.error: OSError | None = None
         self._path = path
-        self._nvml = nvml
+        self._devices = devices
         self._gpus = gpus
         self._rapl = Rapl(powercap)
         self._tree: ProcessTree | None = None
@@ -71,8 +89,17 @@ class Monitor:
             self.error = error
 
     def _header(self) -> dict[str, Any]:
-        known = {gpu.id: gpu for gpu in self._nvml.gpus()}
-        gpus = [{"id": g, "name": known[g].name, "uuid": self._nvml.uuid(g)} for g in self._gpus if g in known]
+        known = {gpu.id: gpu for gpu in self._devices.gpus()}
+        gpus = [
+            {
+                "id": g,
+                "name": known[g].name,
+                "uuid": self._devices.uuid(g),
+                "memory_bytes": known[g].memory_bytes or None,
+            }
+            for g in self._gpus
+            if g in known
+        ]
         pid = self._tree.pid if self._tree else None
         return {"schema": MONITOR_SCHEMA, "interval_ms": round(self.interval_s * 1000), "gpus": gpus, "pid": pid}
 
@@ -94,7 +121,7 @@ class Monitor:
             "rss_bytes": usage.rss_bytes if usage else None,
             "involuntary_switches": max(0, usage.switches - before.switches) if usage and before else None,
             "cpu_power_w": None if used_j is None else round(used_j / span_s, 3),
-            "gpus": [self._nvml.sample(gpu) for gpu in self._gpus],
+            "gpus": [self._devices.sample(gpu, tree.pids() if tree else ()) for gpu in self._gpus],
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import takewhile
 from typing import Any
 
@@ -27,7 +27,7 @@ class Nvml:
             self._nvml = module or importlib.import_module("pynvml")
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()
-            self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+            self._handles = [self._part(self._nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(count)]
         except Exception as error:  # noqa: BLE001 - pynvml's errors share no class with a missing module's
             self.problem = f"{type(error).__name__}: {error}"
 
@@ -40,8 +40,13 @@ class Nvml:
         handle = self._handle(device)
         return None if handle is None else _text(self._ask("nvmlDeviceGetUUID", handle))
 
-    def sample(self, device: str) -> dict[str, Any]:
-        """A GPU's utilization, clocks, memory, power, temperature and throttling, None where not known."""
+    def sample(self, device: str, pids: Collection[int] = ()) -> dict[str, Any]:
+        """A GPU's utilization, clocks, memory, power, temperature and throttling, None where not known.
+
+        Args:
+            pids: processes whose share is told apart: `own_memory_bytes`, `own_util`, and how many `others` compute on
+                the GPU. They are absent where the driver does not know these processes, as it does in a container.
+        """
         handle = self._handle(device)
         util = self._ask("nvmlDeviceGetUtilizationRates", handle)  # first: the replay library steps with it
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
@@ -54,7 +59,19 @@ class Nvml:
             "power_w": None if power is None else power / 1000,
             "temperature_c": self._ask("nvmlDeviceGetTemperature", handle, 0),  # NVML_TEMPERATURE_GPU
             "throttle": self._throttle(handle),
+            **(self._own(handle, set(pids)) if pids else {}),
         }
+
+    def _own(self, handle: Any, pids: set[int]) -> dict[str, Any]:
+        running: list[Any] = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or []
+        own = [one.usedGpuMemory for one in running if one.pid in pids]
+        rows: list[Any] = self._ask("nvmlDeviceGetProcessUtilization", handle, 0) or []
+        shares = [row.smUtil / 100 for row in _newest(rows) if row.pid in pids]
+        told = {"own_util": min(1.0, sum(shares))} if shares else {}
+        if own:
+            told["others"] = len(running) - len(own)
+            told |= {} if None in own else {"own_memory_bytes": sum(own)}
+        return told
 
     def _throttle(self, handle: Any) -> list[str] | None:
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
@@ -75,7 +92,17 @@ class Nvml:
         handles = (self._named(name.strip()) for name in listed.split(","))
         return list(takewhile(lambda handle: handle is not None, handles))
 
+    def _part(self, handle: Any) -> Any:
+        """The first instance of a GPU that MIG divides, the only one that CUDA shows unless told; else the GPU."""
+        if not (self._ask("nvmlDeviceGetMigMode", handle) or [0])[0]:
+            return handle
+        most: int = self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+        parts = (self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(most))
+        return next((part for part in parts if part is not None), handle)
+
     def _named(self, name: str) -> Any:
+        if name.startswith("MIG-"):
+            return self._ask("nvmlDeviceGetHandleByUUID", name)
         if name.isdecimal():
             return self._handles[int(name)] if int(name) < len(self._handles) else None
         uuids = [(_text(self._ask("nvmlDeviceGetUUID", handle)) or "", handle) for handle in self._handles]
@@ -94,6 +121,11 @@ class Nvml:
             return call(*arguments)
         except Exception:  # noqa: BLE001 - NotSupported, FunctionNotFound, GpuIsLost, ...: the reading is missing
             return None
+
+
+def _newest(rows: list[Any]) -> list[Any]:
+    """The last sample of each process; the driver gives those of some seconds."""
+    return list({row.pid: row for row in sorted(rows, key=lambda row: row.timeStamp)}.values())
 
 
 def _text(value: Any) -> str | None:

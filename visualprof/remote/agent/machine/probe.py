@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from visualprof import __version__
 from visualprof.remote.agent import bundle
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.sandbox import Sandbox
+from visualprof.remote.processor import cpu_name
 from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_order
 
 PATIENCE_S = 120.0
@@ -42,6 +42,7 @@ class Overview:
     prefixes: tuple[str, ...]
     backends: list[str]
     converters: list[str]
+    optuna: bool
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,26 @@ class Machine:
     """What a machine is and has.
 
     prefixes: folders that each interpreter reads, by its path. converters: the interpreters that have each.
+    optuna: those that have it.
     """
 
     capabilities: Capabilities
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    optuna: tuple[str, ...] = ()
 
     def runtime(self, spec: Spec) -> Runtime | None:
         """The newest runtime that fits a spec."""
+        return next(iter(self.fitting(spec)), None)
+
+    def fitting(self, spec: Spec) -> list[Runtime]:
+        """Every runtime that fits a spec, the newest first."""
         fitting = [
             r
             for r in self.capabilities.runtimes
             if r.backend == spec.backend and spec.version in ("", r.version) and spec.device in r.devices
         ]
-        return max(fitting, key=lambda runtime: version_order(runtime.version), default=None)
+        return sorted(fitting, key=lambda runtime: version_order(runtime.version), reverse=True)
 
     def prefixes_for(self, python: str, everything: bool) -> tuple[str, ...]:
         """Folders that an interpreter reads; everything: those of all, for a stage that starts others."""
@@ -79,10 +86,12 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
     converters: dict[str, list[str]] = {}
+    optuna: list[str] = []
     for interpreter in interpreters:
         if (has := overview(interpreter, say)) is None:
             continue
         prefixes[interpreter.python] = has.prefixes
+        optuna += [interpreter.python] * has.optuna
         for name in has.converters:
             converters.setdefault(name, []).append(interpreter.python)
         for runtime in _runtimes(interpreter, has, say):
@@ -93,7 +102,7 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
         machine=platform.machine(),
         system=f"{platform.system()} {platform.release()}",
         hostname=platform.node(),
-        cpu=_cpu(),
+        cpu=cpu_name(),
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
         sandbox=level,
@@ -102,8 +111,9 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
         runtimes=list(runtimes.values()),
         tags=tags,
         converters=sorted(converters),
+        optuna=bool(optuna),
     )
-    return Machine(capabilities, prefixes, converters)
+    return Machine(capabilities, prefixes, converters, tuple(optuna))
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
@@ -113,19 +123,6 @@ def platform_of(machine: str, gpu: bool) -> Platform:
     return "cuda" if gpu else "x86"
 
 
-def _cpu() -> str:
-    """The processor's name; boards have none in /proc/cpuinfo, but name themselves."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        text = ""
-    named = re.search(r"^(?:model name|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
-    board = Path("/proc/device-tree/model")
-    if not named and board.exists():
-        return board.read_text("utf-8", "replace").strip("\0\n ")
-    return named[1].strip() if named else platform.processor() or platform.machine()
-
-
 def overview(interpreter: Interpreter, say: Say) -> Overview | None:
     """What an interpreter has; None after a word to `say` where it does not answer."""
     python, only = interpreter.python, interpreter.backend
@@ -133,7 +130,8 @@ def overview(interpreter: Interpreter, say: Say) -> Overview | None:
         told = ask(python)
         names = [name for name in told["backends"] if only in ("", name)]
         converters = [] if only else list(map(str, told["converters"]))
-        found = Overview(str(told["python_version"]), tuple(map(str, told["prefixes"])), names, converters)
+        prefixes, optuna = tuple(map(str, told["prefixes"])), bool(told["optuna"])
+        found = Overview(str(told["python_version"]), prefixes, names, converters, optuna)
     except (ProbeError, KeyError, TypeError) as error:
         say(f"{python} cannot be used: {error}")
         return None

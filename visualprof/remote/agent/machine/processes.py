@@ -45,6 +45,10 @@ class ProcessTree:
                 self._all = [self._root, *self._root.children(recursive=True)]
         return self._all
 
+    def pids(self) -> set[int]:
+        """Their numbers."""
+        return {process.pid for process in self.processes()}
+
     def rss_bytes(self) -> int:
         """Resident memory of all processes of the tree."""
         total = 0

@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
 from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.cases.requirements import lines_of
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Gpu
 
@@ -45,13 +46,20 @@ class Python:
 
 @dataclass(frozen=True)
 class Kit:
-    """What an environment gets: a package, which pip may find elsewhere, and others. python: versions that have it."""
+    """What an environment gets: a package and others. python: versions that have it.
+
+    cpu_index: where pip finds `from_index`, "" the package itself, without the libraries of a GPU.
+    """
 
     name: str
     package: str
     requires: tuple[str, ...]
     python: str = ""
     cpu_index: str = ""
+    from_index: str = ""
+
+
+OPTUNA = Kit("optuna", "optuna==5.0.0", ())  # as the extra `search` has it
 
 
 def _gpus() -> list[Gpu]:
@@ -85,7 +93,13 @@ def probe_all(named: list[Interpreter], tags: list[str], level: int, nvml: Nvml,
 
 
 def install(
-    requirement: str, python: str, runtimes: Path, say: Say, index: str = "", gpus: Callable[[], list[Gpu]] = _gpus
+    requirement: str,
+    python: str,
+    runtimes: Path,
+    say: Say,
+    index: str = "",
+    gpus: Callable[[], list[Gpu]] = _gpus,
+    more: Path | None = None,
 ) -> Path:
     """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
@@ -97,10 +111,13 @@ def install(
         index: where pip looks for the backend's package; "" where a machine without a GPU finds a small one, else
             where pip looks by itself.
         gpus: finds those of this machine.
+        more: a file of pip's with further packages, as benchmark cases have; its folder's name is part of the result's.
     Returns: its folder. An environment of that name is replaced once the new one works.
     Raises: AgentError.
     """
     kit, version = _parsed(requirement)
+    if more:
+        kit = _with(kit, more)
     base = _chosen(kit, python)
     say(f"{kit.name} with Python {base.version} ({base.path})")
     if not index and kit.cpu_index and not gpus():
@@ -111,7 +128,7 @@ def install(
     try:
         _made(kit, version, base, part, index)
         actual = _verified(kit, part)
-        target = runtimes / f"{kit.name}-{actual}"
+        target = runtimes / "-".join((kit.name, actual, *([more.absolute().parent.name] if more else [])))
         _move_scripts(part, target)
         if target.exists():
             shutil.rmtree(target)
@@ -124,7 +141,8 @@ def install(
 
 def _parsed(requirement: str) -> tuple[Kit, str]:
     """The kit and the version that a requirement names."""
-    kits = {kit.name: kit for kit in (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()))}
+    every = (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()), OPTUNA)
+    kits = {kit.name: kit for kit in every}
     if match := _REQUIREMENT.fullmatch(requirement.strip()):
         for kit in kits.values():
             if match[1].lower() == kit.name:
@@ -134,7 +152,7 @@ def _parsed(requirement: str) -> tuple[Kit, str]:
                 return kits[backend.name], match[2] or ""
     hint = f"one of {', '.join(each.name for each in all_backends())}, with ==version or without"
     tools = ", ".join(each.name for each in all_converters())
-    raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or of {tools}")
+    raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or optuna, or of {tools}")
 
 
 def _of_backend(backend: Backend) -> Kit:
@@ -148,6 +166,17 @@ def _of_converter(converter: Converter) -> Kit:
     requires = (*others, *(base.requires if base else ()))
     index = base.cpu_index if base and base.package == first else ""
     return Kit(converter.name, first, requires, base.python if base else "", index)
+
+
+def _with(kit: Kit, file: Path) -> Kit:
+    """A kit with the packages of a file. Raises: AgentError: it cannot be read."""
+    try:
+        lines = lines_of(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise AgentError(f"{file}: {error}", "name a file as pip's -r takes it") from None
+    torch = next((each for each in all_backends() if each.cpu_index and each.package in lines), None)
+    first = {"cpu_index": torch.cpu_index, "from_index": torch.package} if torch else {}
+    return replace(kit, requires=(*kit.requires, *lines), **first)
 
 
 def _chosen(kit: Kit, path: str) -> Python:
@@ -209,7 +238,7 @@ def _made(kit: Kit, version: str, base: Python, part: Path, index: str) -> None:
     hint = f"is there a {wanted} for Python {base.version}? pip's lines above say it"
     if index:
         elsewhere = f"{hint}; --index-url https://pypi.org/simple is another place"
-        _run([*pip, "--index-url", index, wanted], elsewhere)
+        _run([*pip, "--index-url", index, kit.from_index or wanted], elsewhere)
     _run([*pip, wanted, *requires], hint)
 
 

@@ -24,13 +24,14 @@ Event = dict[str, Any]
 class TaskProgress:
     """What the children of a task have said. on_point: gets each point. changed: is called when there is news.
 
-    converted: what a conversion told, as it came.
+    converted: what a conversion told, as it came. step: of a benchmark case.
     """
 
     on_point: Callable[[dict[str, Any]], None]
     changed: Callable[[], None]
     phase: str = "preparing"
     batch: int | None = None
+    step: str = ""
     share: float = 0.0  # of the stage
     version: str = ""
     effective: dict[str, Any] = field(default_factory=dict[str, Any])

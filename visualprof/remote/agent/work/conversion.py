@@ -15,7 +15,7 @@ from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog, Child
 from visualprof.remote.agent.work.result_folder import WorkFolder, beside, plain_name
-from visualprof.remote.agent.work.stage_runner import StageRunner
+from visualprof.remote.agent.work.stage_runner import StageRunner, refuse_code
 from visualprof.remote.converters import Conversion, Converted, all_converters
 from visualprof.remote.protocol import TaskFailure, build
 
@@ -91,6 +91,7 @@ def applying(
 def _run(
     stage: str, order: Conversion, parts: Mapping[str, Path], folder: Path, shop: Workshop, timeout_s: float
 ) -> tuple[WorkFolder, dict[str, Any]]:
+    refuse_code(order.model, shop.level)
     remove(folder)
     work = WorkFolder(folder.absolute())
     _lay_out(work, order, parts, shop.code)

@@ -15,6 +15,7 @@ from visualprof.remote.agent.faults import Outcome
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.machine.settings import host_settings
+from visualprof.remote.agent.work.case_result import complete_case
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.repeats import combine_points
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
@@ -23,7 +24,7 @@ from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
-    "profile.json", "executed.onnx", "log.txt", "advice.json",
+    "profile.json", "executed.onnx", "log.txt", "advice.json", "case.json", "search.json",
 }  # fmt: skip
 SMALL = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
@@ -54,7 +55,7 @@ class WorkFolder:
     def lay_out(
         self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int], more: Mapping[str, Any] | None = None
     ) -> None:
-        """Makes the child's folder, with task.json. cpus: that it may use, [] all. more: for advice."""
+        """Makes the child's folder, with task.json. cpus: that it may use, [] all. more: for advice and search."""
         self.out.mkdir(parents=True)
         paths = {name: str(path) for name, path in inputs.items()}
         task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(more or {})}
@@ -68,12 +69,13 @@ class WorkFolder:
 
 
 def for_advice(machine: Machine, data: Mapping[str, Path], memory_bytes: int) -> dict[str, Any]:
-    """What task.json says for the stage `advise`: what the machine has, and rows of the user's data."""
+    """What task.json says for the stages `advise` and `search`: what the machine has, and rows of the user's data."""
     return {
         "data": {name: str(path) for name, path in data.items()},
         "runtimes": [asdict(runtime) for runtime in machine.capabilities.runtimes],
         "converters": machine.converters,
         "memory_bytes": memory_bytes,
+        "optuna": list(machine.optuna),
     }
 
 
@@ -107,6 +109,8 @@ def assemble(
         if file.is_file():
             link(file, work.out / file.name)
     complete_points(work.out / "points.jsonl", work.monitor)
+    if lease.request.case.name:
+        complete_case(work.out, work.monitor, lease, outcome, env)
     if lease.request.repeat > 1:
         combine_points(work.out / "points.jsonl")
     for profile in progress.profiles:

@@ -55,6 +55,15 @@ def samples_of(path: Path) -> Iterator[dict[str, Any]]:
             yield from (json.loads(line) for line in file if line.endswith("\n"))
 
 
+def header_of(path: Path) -> dict[str, Any]:
+    """The first line of a monitor's file, empty where there is none."""
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        line = next(file, "")
+    return json.loads(line) if line.endswith("\n") else {}
+
+
 @dataclass(frozen=True)
 class DeviceHistory:
     """Samples of the measured GPU, else of the processors, in order of time; None where not known."""

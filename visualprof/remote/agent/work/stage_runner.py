@@ -18,6 +18,7 @@ from visualprof.remote.agent.machine.sandbox import Sandbox
 from visualprof.remote.agent.work.child_events import Event, EventReader, TaskProgress, is_object, plain, text, whole
 from visualprof.remote.agent.work.child_process import GRACE_S, CappedLog, Child
 from visualprof.remote.agent.work.result_folder import WorkFolder
+from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Phase, Reason, TaskFailure
 
 TICK_S = 0.1
@@ -33,7 +34,27 @@ SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
 SPARE_BYTES = 1 << 20
 OOM_KILLS = Path("/proc/vmstat")
 NO_MEMORY = ("std::bad_alloc", "MemoryError", "out of memory")
+BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
 NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
+
+
+def refuse_code(name: str, level: int, case: str = "") -> None:
+    """Keeps a model that may run its maker's code, and a benchmark case, out of children without a sandbox.
+
+    Args: name: of the model's file. level: of the sandbox. case: its name, "" for a model.
+    Raises: TaskFailure: it is such a model, or a case.
+    """
+    suffix = Path(name).suffix.lower()
+    if level >= BUBBLEWRAP:
+        return
+    if case:
+        error = "a case may run any code, and there is no sandbox here"
+        raise TaskFailure("model_error", error, "install bubblewrap on that machine")
+    if any(one.runs_code and suffix in one.suffixes for one in all_formats().values()):
+        error = f"a {suffix} may run any code, and there is no sandbox here"
+        raise TaskFailure(
+            "model_error", error, "install bubblewrap on that machine, or save the model in another format"
+        )
 
 
 @dataclass
@@ -123,7 +144,7 @@ class StageRunner:
             raise TaskFailure("disk_full", "the agent's disk is full: the log could not be written")
         self._check_machine(child)
         used, allowed = child.tree.rss_bytes(), self.memory_bytes
-        used += scratch_bytes(child.tree) if self.level == 2 else 0
+        used += scratch_bytes(child.tree) if self.level == BUBBLEWRAP else 0
         if used > allowed:
             error = f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})"
             hint = "a smaller size of the swept dimension, or a larger --memory of the agent"
@@ -144,6 +165,8 @@ class StageRunner:
 
     def _doing(self) -> str:
         phase, batch = self.progress.phase, self.progress.batch
+        if self.progress.step:
+            return f"step {self.progress.step}"
         return phase if batch is None else f"{phase} batch {batch}"
 
     def _last_lines(self) -> str:
@@ -176,6 +199,7 @@ class StageRunner:
         match event["event"]:
             case "phase" if event.get("phase") in PHASES:
                 progress.phase, progress.batch = event["phase"], whole(event, "batch")
+                progress.step = text(event, "step", 40)
                 self.monitor.phase, self.monitor.batch = progress.phase, progress.batch
             case "progress":
                 done, total = whole(event, "done") or 0, whole(event, "total") or 0

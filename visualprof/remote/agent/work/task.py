@@ -12,19 +12,20 @@ from typing import Any
 
 import psutil
 
-from visualprof.remote.agent.child_files import free_bytes, link, remove
+from visualprof.remote.agent.child_files import free_bytes, is_plain, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
 from visualprof.remote.agent.machine.cpus import pinned
+from visualprof.remote.agent.machine.measuring_lock import turn
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.machine.quiet import host_use, wait_for_quiet
 from visualprof.remote.agent.machine.settings import throttled_periods
-from visualprof.remote.agent.machine.turns import turn
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, Settings, StateFolder
+from visualprof.remote.agent.work.case_run import Python, run_case, sampler, unpacked
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
@@ -39,11 +40,10 @@ from visualprof.remote.agent.work.result_folder import (
     plain_name,
     warnings_told,
 )
-from visualprof.remote.agent.work.stage_runner import StageRunner
+from visualprof.remote.agent.work.stage_runner import StageRunner, refuse_code
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
 
-BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
 MEMORY_SHARE = 0.9
 SPARE_BYTES = 64 << 20
 MEASURED = 0.85  # share of the progress that measuring is, when profile passes follow
@@ -52,6 +52,8 @@ UPLOADING = 0.97
 PASSES_END_S = 10.0  # before the deadline, so that the result still arrives
 SHIPPING_S = 5.0
 MONITOR_MIN_S = 0.01
+TRYING = {"advise", "search"}  # stages that start other interpreters
+SEARCHED, SEARCH_MAX = "search.json", 16 << 20
 WORTH_SAYING_S = 1.0
 
 
@@ -120,7 +122,7 @@ class LeasedTask:
         if self._done < rounds:
             done = (self._done + self._progress.share) / rounds
             return done * (MEASURED if passes > 0 else MEASURED + PASSES)
-        return MEASURED + PASSES * (self._done - rounds) / max(passes, 1)
+        return MEASURED + PASSES * (self._done - rounds + self._progress.share) / max(passes, 1)
 
     def end(self, why: str) -> None:
         """Ends the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
@@ -143,14 +145,24 @@ class LeasedTask:
             self._context.changed()
             ending = Delivery(self._client, lease, self._work.out, warnings, self._stop, self._leave).send(outcome)
         except LeaseLost as lost:
+            self._keep_search()
             ending = f"dropped: {lost}"
         except StopRequested:
             if self._why == "abandoned":
                 return "left; the next start goes on with it, unless the server gives it to another agent"
+            self._keep_search()
             ending = "dropped: its lease is over"
         journal.remove(lease)
         remove(self._work.folder)
         return ending
+
+    def _keep_search(self) -> None:
+        """Keeps the trials of a search for the next attempt, which may come here."""
+        state, lease = self._context.state, self.lease
+        if begun := searched(state, lease):
+            kept = state.work / f"{plain_name(lease.task)}-kept" / SEARCHED
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_bytes(begun)
 
     def _told(self) -> list[str]:
         """What the result of an earlier start warns of."""
@@ -200,11 +212,9 @@ class LeasedTask:
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
             error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
-        suffix = Path(lease.request.model.name).suffix.lower()
-        unsafe = any(one.runs_code and suffix in one.suffixes for one in backend(spec.backend).files)
-        if unsafe and self._machine.capabilities.sandbox < BUBBLEWRAP:
-            error = f"a {suffix} may run any code, and this agent has no sandbox"
-            raise TaskFailure("model_error", error, "install bubblewrap there, or save the model in another format")
+        case = lease.request.case
+        refuse_code(lease.request.model.name, self._machine.capabilities.sandbox, case.name)
+        begun = searched(self._context.state, lease)
         remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
@@ -217,10 +227,16 @@ class LeasedTask:
         rounds = range(lease.request.repeat)
         self._stages = [*(f"measure:{n}" for n in rounds), *(f"profile:{name}" for name in passes)]
         more: dict[str, Any] = {}
-        if lease.request.advise.objective:
-            self._stages.append("advise")
+        if case.name:
+            self._stages, more = ["case"], unpacked(model, work.files / "case", lease)
+        objectives = {"advise": lease.request.advise.objective, "search": lease.request.search.objective}
+        trying = [stage for stage, objective in objectives.items() if objective]
+        self._stages += trying
+        if trying:
             more = for_advice(self._machine, data, self._context.memory_bytes)
         work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads), more)
+        if begun:
+            (work.out / SEARCHED).write_bytes(begun)
         return runtime
 
     def _fetch(self) -> tuple[Path, dict[str, Path], dict[str, Path]]:
@@ -249,13 +265,14 @@ class LeasedTask:
         shipper, repeats = Shipper(self._client, lease, work.log, lambda: self.end("stale")), Repeats()
         self._progress.on_point = lambda point: shipper.point(repeats.add(point))
         gpus = [lease.spec.device] if lease.spec.device.startswith("cuda") else []
-        monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
+        nvml = sampler(lease.request.case.vendor, context.nvml)
+        monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), nvml, gpus)
         stages = StageRunner(
             work=work,
             device=lease.spec.device,
             timeout_s=lease.request.timeout_s,
             python=Path(runtime.python),
-            prefixes=self._machine.prefixes_for(runtime.python, everything=bool(lease.request.advise.objective)),
+            prefixes=self._machine.prefixes_for(runtime.python, everything=bool({*self._stages} & TRYING)),
             level=self._machine.capabilities.sandbox,
             memory_bytes=context.memory_bytes,
             monitor=monitor,
@@ -273,28 +290,38 @@ class LeasedTask:
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
     def _run_each(self, stages: StageRunner, runner: Runner) -> None:
-        """Runs the stages; a profile pass or advice that fails is a warning, for the measured points stand."""
+        """Runs the stages; a pass, advice or search that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
         left_s = timeout_s
         for stage in self._stages:
             kind, _, name = stage.partition(":")
-            measures = kind == "measure"
+            measures = kind in ("measure", "case")
             with self._device(runner):
                 if measures:
                     self._settle(stages.log)
                 began = time.monotonic()
                 try:
                     self._check()
-                    stages.run(stage, began + left_s - (0 if measures else min(PASSES_END_S, timeout_s / 10)))
+                    deadline = began + left_s - (0 if measures else min(PASSES_END_S, timeout_s / 10))
+                    if kind == "case":
+                        run_case(stages, self._pythons(), deadline)
+                    else:
+                        stages.run(stage, deadline)
                 except TaskFailure as failure:
                     if measures:
                         raise
-                    told = f"profile pass {name}: {failure.error}" if name else f"no advice: {failure.error}"
+                    none = f"no advice: {failure.error}" if kind == "advise" else f"no search: {failure.error}"
+                    told = f"profile pass {name}: {failure.error}" if name else none
                     progress.warnings.append(told)
                     if name:
                         progress.profiles.append({"pass": name, "error": failure.error})
                 left_s -= time.monotonic() - began
             self._done += 1
+
+    def _pythons(self) -> list[Python]:
+        """Interpreters that a case may run in, the one with the newest runtime first."""
+        runtimes = [runtime.python for runtime in self._machine.fitting(self.lease.spec)]
+        return [(python, self._machine.prefixes_for(python, everything=False)) for python in dict.fromkeys(runtimes)]
 
     @contextmanager
     def _device(self, runner: Runner) -> Generator[None]:
@@ -329,6 +356,18 @@ class LeasedTask:
         if self._throttled:
             told = f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods"
             self._progress.warnings.append(f"{told}: latencies have waits in them")
+
+
+def searched(state: StateFolder, lease: Lease) -> bytes:
+    """The trials that earlier attempts of a task left on this machine: those of the last that wrote some."""
+    if not lease.request.search.objective:
+        return b""
+    folders = [state.work / f"{plain_name(lease.task)}-{n}" for n in range(lease.attempt, 0, -1)]
+    places = [*(WorkFolder(folder).out for folder in folders), state.work / f"{plain_name(lease.task)}-kept"]
+    for file in (place / SEARCHED for place in places):
+        if is_plain(file) and file.stat().st_size <= SEARCH_MAX:
+            return file.read_bytes()
+    return b""
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:

@@ -36,6 +36,7 @@ class Row:
     version: str = ""
     tools: Json = field(default_factory=dict[str, Any])
     effective: Json = field(default_factory=dict[str, Any])
+    places: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     files: list[str] = field(default_factory=list[str])
 
 

@@ -1,62 +1,86 @@
-"""Verdicts on candidates, from paired rounds: pure functions. Definitions: docs/advice.md, ADR 59."""
+"""Verdicts on candidates, from rounds taken in turns: pure functions. Definitions: docs/advice.md, ADRs 59 and 60."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-Verdict = Literal["faster", "equal", "slower", "wrong", "no effect", "failed"]
+Verdict = Literal["faster", "equal", "slower", "undecided", "wrong", "no effect", "failed"]
 
 MARGIN = 0.05  # a difference that nobody would change a model for
-CONFIDENCE = 0.95
+LOOKS = (30, 60, 120, 240)  # rounds after which a verdict is tried
+CONFIDENCE = 1 - 0.05 / len(LOOKS)  # of one look: 95 % of all of them together
+LEAST_DISTURBED = 0.1  # quantile of the rounds: what other programs do only adds time
+BLOCK = 10  # rounds that are drawn together, as neighbours resemble each other
 RESAMPLES = 2000
 SEED = 20261122
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its 95 % confidence interval."""
+    """A value with its confidence interval."""
 
     value: float
     low: float
     high: float
 
 
-def median_interval(values: Sequence[float]) -> Interval:
-    """The median of some numbers and its confidence interval, by resampling with a fixed seed.
+def latency_of(rounds_ns: Sequence[float]) -> Interval:
+    """The tenth of the rounds that was disturbed least.
 
-    Args: values: n >= 1 of one unit; rounds in any order.
+    Args: rounds_ns: n >= 1, in their order.
     """
-    numbers = np.asarray(values, np.float64)
-    draws = np.random.default_rng(SEED).integers(0, len(numbers), (RESAMPLES, len(numbers)))
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(np.median(numbers[draws], axis=1), [tail, 100 - tail])
-    return Interval(float(np.median(numbers)), float(low), float(high))
+    rounds = np.asarray(rounds_ns, np.float64)
+    return _interval(_low(rounds), _low(rounds[_draws(len(rounds))]))
 
 
 def ratio_of(candidate_ns: Sequence[float], original_ns: Sequence[float]) -> Interval:
-    """Latency of a candidate as a share of the original's, round by round; below 1 is faster.
+    """Latency of a candidate as a share of the original's; below 1 is faster.
 
-    Args: the medians of paired rounds, of the same number.
+    Args: rounds in their order, of the same number: those of one number were taken one after the other.
     Raises: ValueError: their numbers differ.
     """
-    return median_interval([ours / theirs for ours, theirs in zip(candidate_ns, original_ns, strict=True)])
+    pairs: Any = np.asarray([*zip(candidate_ns, original_ns, strict=True)], np.float64)
+    ours, theirs, draws = pairs[:, 0], pairs[:, 1], _draws(len(candidate_ns))
+    return _interval(_low(ours) / _low(theirs), _low(ours[draws]) / _low(theirs[draws]))
+
+
+def _low(rounds: Any) -> Any:
+    """That quantile along the last dimension."""
+    return np.quantile(rounds, LEAST_DISTURBED, axis=-1)
+
+
+def _draws(n: int) -> Any:
+    """Numbers of rounds, [RESAMPLES, n]: whole blocks of neighbours, the last round being one of the first."""
+    starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, -(-n // BLOCK)))
+    return ((starts[:, :, None] + np.arange(BLOCK)) % n).reshape(RESAMPLES, -1)[:, :n]
+
+
+def _interval(value: Any, resampled: Any) -> Interval:
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(resampled, [tail, 100 - tail])
+    return Interval(float(value), float(low), float(high))
 
 
 def margin_of(same: Interval) -> float:
     """The share that a ratio has to differ from 1 by: 5 %, or what the original differs from itself by.
 
-    Args: same: the ratio of the original to a second process of it.
+    Args: same: the ratio of the original to a second process of it. How wide its interval is says how busy the machine
+        was just then, which the interval of a candidate says for itself.
     """
-    return max(MARGIN, abs(same.low - 1), abs(same.high - 1))
+    return max(MARGIN, abs(same.value - 1))
 
 
 def judge(ratio: Interval, margin: float) -> Verdict:
-    """Faster or slower only where the whole interval lies beyond the margin."""
-    return "faster" if ratio.high < 1 - margin else "slower" if ratio.low > 1 + margin else "equal"
+    """Faster or slower where the whole interval lies beyond the margin, equal where it lies within 5 % of 1."""
+    if ratio.high < 1 - margin:
+        return "faster"
+    if ratio.low > 1 + margin:
+        return "slower"
+    return "equal" if ratio.low >= 1 - MARGIN and ratio.high <= 1 + MARGIN else "undecided"
 
 
 def wilson(agreed: int, rows: int) -> tuple[float, float]:

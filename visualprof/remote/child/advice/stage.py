@@ -25,21 +25,22 @@ from visualprof.remote.child.advice.candidates import (
     runtime_of,
     wanted,
 )
+from visualprof.remote.child.advice.conversion import converted
 from visualprof.remote.child.advice.errors import Comparison, OutputError
-from visualprof.remote.child.advice.process import Bounds, Process, failure
+from visualprof.remote.child.advice.process import Bounds, Process
 from visualprof.remote.child.advice.row import Row, mark_front
-from visualprof.remote.child.advice.rules import MARGIN, Interval, judge, margin_of, median_interval, ratio_of
+from visualprof.remote.child.advice.rules import LOOKS, Interval, judge, latency_of, margin_of, ratio_of
 from visualprof.remote.child.advice.sets import InputSet, Sets, make_sets
 from visualprof.remote.child.advice.worker import as_json, read_outputs
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
-from visualprof.remote.converters import Converter, all_converters, converter
+from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SCHEMA = "visualprof.advice/1"
-ROUNDS, ROUNDS_MAX = 15, 45  # more while the interval is wider than the margin, whatever it says
-TURN_S = 0.03
+FEWEST = 10  # rounds that a verdict is tried with when the time is used up
+TURN_S = 0.01
 MEMORY_SHARE = 0.6  # of what the task may use, for one process
 KEPT_MAX = 64  # files of made models in a result
 SMALLER = 0.95
@@ -130,7 +131,7 @@ class Advice:
                 if row.verdict:
                     return
                 row.points = [self._time(running, i) for i in range(len(self.points))]
-                row.rss_bytes, row.device_bytes = self._peak(running)
+                self._after(row, running)
             finally:
                 running.process.close()
             row.verdict = row.points[self._judged()]["verdict"]
@@ -144,7 +145,7 @@ class Advice:
         """The candidate's model, and whether any step changed it."""
         model, changed, took_ns = self.task.model, None if not candidate.steps else False, 0
         for i, step in enumerate(candidate.steps):
-            made = self._step(step, model, folder / f"step{i}")
+            made = self._made(step, model, folder / f"step{i}")
             model = folder / f"step{i}" / "out" / "made" / Path(str(made["file"])).name
             took_ns += int(made["took_ns"])
             row.tools |= made["tools"]
@@ -153,24 +154,9 @@ class Advice:
         row.convert_ns = took_ns if candidate.steps else None
         return model, changed
 
-    def _step(self, step: Step, model: Path, folder: Path) -> Json:
-        """Runs a conversion in an interpreter that has its framework; what it says of what it made."""
-        folder.mkdir(parents=True)
-        data = str(self.sets.data or "")
-        order = {"converter": step.converter, "model": str(model), "options": step.options, "data": data}
-        (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
-        limit_s = min(self.asked.candidate_s, 60 * converter(step.converter).minutes)
-        process = Process(self.task.converters[step.converter][0], folder, "convert", folder, self.bounds)
-        try:
-            status = process.wait(limit_s)
-        finally:
-            process.close()
-        told = [json.loads(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
-        failed = next((one for one in told if one["event"] == "failed"), None)
-        made = next((one["converted"] for one in told if one["event"] == "converted"), None)
-        if failed or made is None:
-            raise failure(failed or {"reason": "crashed", "error": f"its process ended by status {status}"})
-        return made
+    def _made(self, step: Step, model: Path, folder: Path) -> Json:
+        limit_s, data = self.asked.candidate_s, self.sets.data
+        return converted(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
 
     def _load(self, name: str, model: Path, spec: Spec) -> Running:
         """A process with the model loaded, and its outputs for every set of inputs."""
@@ -201,7 +187,7 @@ class Advice:
             row.random, row.data = self._errors(twin)
         finally:
             twin.process.close()
-        row.rss_bytes, row.device_bytes = self._peak(self.original)
+        self._after(row, self.original)
         for point, margin in zip(row.points, self.margins, strict=True):
             point.update(margin=margin, verdict="")
         self.rows.append(row)
@@ -264,33 +250,36 @@ class Advice:
         for process in pair:
             process.ask("warm", limit_s, at=at)
         times: tuple[list[float], list[float]] = ([], [])
-        end = time.monotonic() + limit_s
-        most = ROUNDS
-        while len(times[0]) < most:
-            for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
-                times[who].append(float(pair[who].ask("turn", limit_s, least_s=TURN_S)))
-            if time.monotonic() > end:
+        end, margin = time.monotonic() + limit_s, self.margins[at]
+        for rounds in LOOKS:
+            while len(times[0]) < rounds and time.monotonic() < end:
+                for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
+                    times[who].append(float(pair[who].ask("turn", limit_s, least_s=TURN_S)))
+            if len(times[0]) < FEWEST:
                 raise TaskFailure("timeout", f"not measured after {limit_s:g} s at {point.batch}")
-            if len(times[0]) == most < ROUNDS_MAX:
-                ratio = ratio_of(times[1], times[0])
-                most += ROUNDS * (ratio.high - ratio.low > 2 * MARGIN * ratio.value)
-        ratio, latency = ratio_of(times[1], times[0]), median_interval(times[1])
-        margin = self.margins[at]
+            if len(times[0]) < rounds or judge(ratio_of(times[1], times[0]), margin) != "undecided":
+                break
+        ratio, latency = ratio_of(times[1], times[0]), latency_of(times[1])
         return {
             "batch": point.batch,
             "samples": point.samples,
             "rounds": len(times[0]),
             "latency_ns": asdict(latency),
-            "original_ns": asdict(median_interval(times[0])),
+            "original_ns": asdict(latency_of(times[0])),
             "ratio": asdict(ratio),
             "margin": margin,
             "verdict": judge(ratio, margin),
             "samples_per_s": point.samples * 1e9 / latency.value,
         }
 
-    def _peak(self, running: Running) -> tuple[int, int | None]:
-        told = running.process.ask("peak", self.asked.candidate_s)
-        return int(told["rss_bytes"]), told["device_bytes"]
+    def _after(self, row: Row, running: Running) -> None:
+        """What is asked for when the times are taken: peak memory, then where the operators ran."""
+        peak = running.process.ask("peak", self.asked.candidate_s)
+        row.rss_bytes, row.device_bytes = int(peak["rss_bytes"]), peak["device_bytes"]
+        try:
+            row.places = running.process.ask("places", self.asked.candidate_s)
+        except TaskFailure as failure:  # it is measured all the same
+            _log(f"{row.name}: where its operators ran is not known: {failure.error}")
 
     def _judged(self) -> int:
         """The number of the point that counts: the largest size for throughput, else the smallest."""

@@ -11,6 +11,8 @@ from visualprof.remote.queue.check import machines, shapes
 from visualprof.remote.queue.check.form import FieldError, Invalid, parse_request
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, from_json
 from visualprof.remote.queue.check.limits import limit_errors
+from visualprof.remote.queue.check.rows import row_errors
+from visualprof.remote.queue.check.search import search_errors
 from visualprof.remote.queue.store.records import Agent
 
 __all__ = ["FieldError", "Invalid", "check_request", "parse_request", "points_of"]
@@ -54,8 +56,11 @@ def check_request(request: Request, known: Known) -> Findings:
     if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # sizes out of range would spoil what follows
         more = _inputs(request, model, known)
         errors, warnings = errors + more[0], warnings + more[1]
-    if "advise" not in wrong:
+    if not wrong & {"advise", "inputs", "dims"}:
         errors += _data(request, known)
+    if not wrong & {"specs", "sweep", "search"}:
+        online = [agent for agent in known.agents() if agent.online(known.intervals.lease_s)]
+        errors += search_errors(request, model, online)
     return errors, warnings
 
 
@@ -86,6 +91,8 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
     if kept is None:
         return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
     content = from_json(kept)
+    if request.case.name:
+        return None, []  # a bundle: the agent looks into it
     if not isinstance(content, InspectedModel):
         what = "an array" if isinstance(content, InspectedArray) else "a file of weights"
         return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is {what}, not a model")]
@@ -122,17 +129,15 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
 
 
 def _data(request: Request, known: Known) -> Iterator[FieldError]:
-    """Rows of the user's own that are no array, or of no number of rows."""
-    counts = dict[str, int]()
-    for name, blob in request.advise.data.items():
-        array = array_of(known.inspected(blob))
-        if array is None:
-            yield FieldError(f"advise.data.{name}", "this array is not here", "upload the .npy first")
-        elif array.shape:
-            counts[name] = array.shape[0]
-    if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        yield FieldError("advise.data", f"the arrays have no common number of rows ({told})")
+    """Rows of the user's own that are no arrays, or do not fit the model."""
+    arrays = {name: array_of(known.inspected(blob)) for name, blob in request.advise.data.items()}
+    for name in (name for name, array in arrays.items() if array is None):
+        yield FieldError(f"advise.data.{name}", "this array is not here", "upload the .npy first")
+    there = {name: array for name, array in arrays.items() if array}
+    if there and len(there) == len(arrays):
+        named = {dim for one in request.inputs for dim in one.dims if isinstance(dim, str)}
+        free = (named - request.dims.keys()) | {request.sweep.dim}
+        yield from row_errors(request.inputs, request.dims, free, there)
 
 
 def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
+from visualprof.remote.cases import all_vendors
 from visualprof.remote.protocol import (
     DTYPES,
     INPUT_NAME_MAX,
     SPEC_ID,
+    CaseRef,
     Input,
     Load,
     ModelRef,
@@ -37,6 +40,7 @@ MAX_ONLY = 64
 MAX_METRIC = 65_536
 MAX_STEPS = 16  # of concurrency, and of rates
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
+CASE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 DEVICE = re.compile(r"[a-z][a-z0-9_]{0,15}(:\d{1,3})?")
 VERSION = re.compile(r"[A-Za-z0-9.+_-]{0,64}")
@@ -54,6 +58,11 @@ RANGES = (
     ("advise.max_error", 0, 1e9),
     ("advise.budget_s", 0, 86_400),
     ("advise.candidate_s", 1, 3600),
+    ("search.trials", 0, 2000),
+    ("search.trial_s", 0.05, 60),
+    ("search.budget_s", 1, 86_400),
+    ("search.step_s", 1, 3600),
+    ("search.seed", 0, 2**31 - 1),
 )
 
 
@@ -61,7 +70,7 @@ def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
     parts = (
         _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
-        _all_inputs(request), _all_specs(request.specs), _advise(request),
+        _all_inputs(request), _all_specs(request.specs), _advise(request), _case(request.case),
     )  # fmt: skip
     return [error for part in parts for error in part]
 
@@ -71,6 +80,30 @@ def _texts(request: Request) -> Iterator[FieldError]:
         yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
     yield from _named("name", request.name, empty=True)
     yield from model_errors(request.model)
+
+
+def _case(case: CaseRef) -> Iterator[FieldError]:
+    """Names of a benchmark case, and settings that are JSON."""
+    if not case.name:
+        return
+    for field, name in (("case.name", case.name), ("case.framework", case.framework)):
+        if not CASE.fullmatch(name):
+            yield FieldError(field, "must have 1 to 100 letters, digits, - and _")
+    if case.vendor not in all_vendors():
+        yield FieldError(
+            "case.vendor", f"there is no vendor {case.vendor[:80]!r}", nearest(case.vendor, [*all_vendors()])
+        )
+    for key, value in case.settings.items():
+        if not _is_json(value):
+            yield FieldError(f"case.settings.{key[:100]}", "is no JSON", 'a text has quotes: "openvino"')
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def model_errors(model: ModelRef) -> Iterator[FieldError]:

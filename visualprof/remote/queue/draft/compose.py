@@ -16,6 +16,7 @@ from visualprof.remote.queue.check.shapes import Array, array_sizes
 from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftError, DraftInput, DraftSpec
 from visualprof.remote.queue.draft.grammar import EXAMPLES, batch_of, dims_text, parse_dims, parse_sizes, sizes_text
 from visualprof.remote.queue.draft.loads import load_texts, parse_load
+from visualprof.remote.queue.draft.searches import batch_text, parse_search, typed_search
 from visualprof.remote.queue.draft.specs import Machines, choices, expanded, first_specs, made_id
 from visualprof.remote.queue.store.records import Agent
 
@@ -55,9 +56,11 @@ def compose(draft: Draft, known: Known) -> Drafted:
     specs, spec_errors = expanded(wanted, model, machines)
     numbers, number_errors = _numbers(draft.measure)
     load, load_errors = parse_load(draft.measure)
-    errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors, *load_errors]
-    if draft.advise.objective and "timeout_s" not in numbers[""]:
-        numbers[""]["timeout_s"] = TIMEOUT_S + draft.advise.budget_s + draft.advise.candidate_s
+    search, search_errors = parse_search(draft.search, sweep.dim)
+    errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors, *load_errors, *search_errors]
+    if "timeout_s" not in numbers[""]:
+        advice_s = draft.advise.budget_s + draft.advise.candidate_s if draft.advise.objective else 0
+        numbers[""]["timeout_s"] = TIMEOUT_S + advice_s + (search.budget_s + 2 * search.step_s) * bool(search.objective)
     request = Request(
         key=draft.key or "draft",
         model=ModelRef(draft.model, name, [Part(path, blob) for path, blob in draft.parts.items()]),
@@ -71,6 +74,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         spread=draft.spread,
         priority=draft.priority,
         advise=draft.advise,
+        search=search,
         **numbers[""],
     )
     checked, warnings = check_request(request, known)
@@ -113,6 +117,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         spread=request.spread,
         priority=request.priority,
         advise=request.advise,
+        search=typed_search(request.search),
         measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
     )
 
@@ -191,7 +196,8 @@ def _names(inputs: Sequence[Input]) -> list[str]:
 
 def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) -> tuple[Sweep, list[DraftError]]:
     dim = draft.sweep if draft.sweep is not None else batch_of([i.dims for i in inputs])
-    text = draft.sizes if draft.sizes is not None else draft.usual_sizes if dim else ""
+    searched = batch_text(draft.search, dim)
+    text = searched or (draft.sizes if draft.sizes is not None else draft.usual_sizes if dim else "")
     try:
         values = parse_sizes(text) if text or draft.sizes is not None else [model.dims.get(dim, 1) if model else 1]
     except ValueError as error:

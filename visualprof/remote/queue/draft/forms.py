@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from visualprof.remote.protocol import Advise, Priority, Request
+from visualprof.remote.protocol import Advise, Priority, Request, SearchObjective
 from visualprof.remote.queue.check.form import FieldError
 
 
@@ -46,6 +46,23 @@ class DraftSpec:
 
 
 @dataclass(frozen=True)
+class DraftSearch:
+    """A search of the best settings; "" where the server chooses.
+
+    objective "": none. over: values by the setting, `1:4` or `f32, bf16`; the batch may be among them. where:
+    constraints, with commas between.
+    """
+
+    objective: SearchObjective = ""
+    over: dict[str, str] = field(default_factory=dict[str, str])
+    where: str = ""
+    trials: str = ""
+    trial_s: str = ""
+    budget_s: str = ""
+    seed: str = ""
+
+
+@dataclass(frozen=True)
 class Draft:
     """A job as it is typed: texts, and nothing where the server chooses.
 
@@ -56,6 +73,7 @@ class Draft:
     "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of
     the other named dimensions. specs null: a first choice of machines. measure: by the names of `MEASURES`.
     spread: specs may go to several machines. advise: candidates that are to be tried; its data by the inputs' names.
+    search: its best settings are looked for.
     """
 
     model: str
@@ -74,6 +92,7 @@ class Draft:
     spread: bool = False
     priority: Priority = "normal"
     advise: Advise = field(default_factory=Advise)
+    search: DraftSearch = field(default_factory=DraftSearch)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ _LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '
 _LOCK = 0x76705F77  # "vp_w": the turn of writers; the next number is that of `alone`
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _TURN = f"SELECT pg_advisory_xact_lock({_LOCK}), {_CLOCK}"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _PIPELINE = "visualprof_pipeline"  # of a connection that writes
 _ALONE = f"SELECT pg_try_advisory_xact_lock({_LOCK + 1}), {_CLOCK}"
 _BUSY = ("53300", "55P03", "57014")  # too many connections, a lock that is not to be had, a query that took too long
@@ -56,9 +57,7 @@ class PostgreSQL(Database):
 
         super().__init__(engine)
         self._errors = Error
-        self._looker = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._writer = engine.execution_options(isolation_level="AUTOCOMMIT")  # `write` begins and commits itself
+        self._looker = self._writer = engine  # its connections commit each statement: who wants more says so
         self._since_ns: int | None = None
 
     def now_ns(self) -> int:
@@ -69,6 +68,14 @@ class PostgreSQL(Database):
     def ahead_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """See `Database`."""
         return self.now_ns() - time.time_ns()
+
+    @contextlib.contextmanager
+    def read(self) -> Generator[Connection]:
+        """See `Database`. It is undone when the connection is given back."""
+        with self.look() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(_SNAPSHOT)
+            yield connection
 
     @contextlib.contextmanager
     def write(self) -> Generator[Connection]:
@@ -129,7 +136,8 @@ def open_database(url: str, file: Path) -> Database:
     except ImportError as error:
         raise VisualprofError("PostgreSQL needs psycopg", "pip install 'visualprof[team]'") from error
     given = {name: value for name, value in _CONNECT.items() if name not in address.query}
-    engine = create_engine(address, connect_args=given, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True)
+    pool = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_use_lifo": True}
+    engine = create_engine(address, connect_args=given, isolation_level="AUTOCOMMIT", **pool)
     event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
     event.listen(engine, "checkin", _noted)
     event.listen(engine, "checkout", _refuse_dead)
@@ -183,9 +191,7 @@ def _refuse_dead(connection: Any, record: Any, _: Any) -> None:
     """
     if time.monotonic() - record.info.get("used", float("inf")) > _FRESH_S:
         try:
-            connection.autocommit = True
             connection.execute("")
-            connection.autocommit = False
         except connection.Error as error:
             raise InvalidatePoolError from error
 
@@ -223,4 +229,3 @@ def _configure(connection: Any, _: Any) -> None:
     connection.adapters.register_dumper(str, Text)
     connection.autocommit = True
     connection.execute(_LIMITS)
-    connection.autocommit = False

@@ -21,8 +21,8 @@ from typing import Any
 
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.refusals import StoreDown, Unfit, disk
+from visualprof.remote.queue.store.bucket_url import Place
 from visualprof.remote.queue.store.files import CHUNK, Part, Read, Room, Store, Way
-from visualprof.remote.queue.store.place import Place
 from visualprof.remote.queue.store.signing import PUT_S, Signer
 
 _log = logging.getLogger(__name__)

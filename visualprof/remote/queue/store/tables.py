@@ -212,6 +212,7 @@ sessions = Table(
     Column("seen_ns", BigInteger, nullable=False),
     Column("address", String(200), nullable=False),
     Column("browser", String(300), nullable=False),
+    Column("issued", String(64), nullable=True),  # sha256 of how the issuer calls it; empty where it began here
 )
 
 # For commands and CI. role: the most that it may do, whatever its user may.

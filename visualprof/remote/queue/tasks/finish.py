@@ -184,7 +184,7 @@ class Finisher:
 
 def _refuse_part(points: int, job: Job) -> None:
     """Raises: Unfit: a result that lacks points did not succeed."""
-    wanted = points_of_spec(job.request)
+    wanted = 0 if job.request.case.name else points_of_spec(job.request)  # of a case the result is case.json
     if points < wanted:
         raise Unfit(f"{POINTS} has {points} of {wanted} points", "a task that succeeded has measured every size")
 

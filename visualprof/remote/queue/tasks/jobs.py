@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
 _COUNTED = unasked(update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1))
 _NEWER = unasked(update(jobs).values(revision=of_kind("jobs")))
 _TOUCHED = _NEWER.where(jobs.c.id == bindparam("of"))
-_TOUCHED_OF = _NEWER.where(jobs.c.id == select(tasks.c.job).where(tasks.c.id == bindparam("of")).scalar_subquery())
+_TOUCHED_OF = _NEWER.where(jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id.in_(bindparam("of", expanding=True)))))
 _SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
 
 
@@ -261,10 +262,10 @@ def touch(connection: Connection, job: str) -> None:
     connection.execute(_TOUCHED, {"of": job})
 
 
-def touch_of(connection: Connection, task: str) -> None:
-    """As `touch`, of a task's job."""
+def touch_of(connection: Connection, tasks: Collection[str]) -> None:
+    """As `touch`, of the jobs of tasks."""
     connection.execute(_COUNTED)
-    connection.execute(_TOUCHED_OF, {"of": task})
+    connection.execute(_TOUCHED_OF, {"of": list(tasks)})
 
 
 def folder_of(model: str, job: str) -> str:

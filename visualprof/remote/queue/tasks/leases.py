@@ -23,11 +23,12 @@ from visualprof.remote.queue.store.quotas import begin_use, end_use
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.store.visibility import serves
-from visualprof.remote.queue.tasks.jobs import touch, touch_of
+from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.messages import Beat, Report
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
-from visualprof.remote.queue.tasks.told import Beat, Report
-from visualprof.remote.queue.tasks.turns import OWNER, SERVED, WAITS, in_turn, offer
+from visualprof.remote.queue.tasks.reports import Reports
+from visualprof.remote.queue.tasks.scheduling import OWNER, SERVED, WAITS, in_turn, offer
 
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
@@ -62,8 +63,9 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
 class Leases:
     """Leases over the table of tasks."""
 
-    def __init__(self, database: Database, store: Store, notifier: Notifier, lease_s: float) -> None:
+    def __init__(self, database: Database, store: Store, notifier: Notifier, lease_s: float, reports: Reports) -> None:
         self._database = database
+        self.reports = reports
         self._store = store
         self._notifier = notifier
         self._lease_ns = int(lease_s * 1e9)
@@ -106,20 +108,24 @@ class Leases:
 
     def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
         """Renews leases; the tasks that people want cancelled, and those that are not the agent's any more."""
-        cancel, stale = list[str](), list[str]()
         if not beats:
-            return cancel, stale
-        with self._database.write() as connection:
+            return [], []
+
+        def renew(connection: Connection) -> tuple[tuple[list[str], list[str]], list[str]]:
+            cancel, stale, shown = list[str](), list[str](), list[str]()
             for beat in beats:
                 try:
                     row = self.hold(connection, agent.id, beat.task, beat.lease)
                 except Stale:
                     stale.append(beat.task)
                     continue
-                self._renew(connection, row, beat)
+                if self._renew(connection, row, beat):
+                    shown.append(beat.task)
                 if row.cancel:
                     cancel.append(beat.task)
-        return cancel, stale
+            return (cancel, stale), shown
+
+        return self.reports.keep(renew)
 
     def holder(self, agent: Agent, task: str, token: str) -> Task:
         """The task of a lease that still holds.
@@ -150,12 +156,15 @@ class Leases:
 
         Raises: Stale. Oversize: it has more of them than a job can ask for.
         """
-        with self._database.write() as connection:
+
+        def keep(connection: Connection) -> tuple[None, tuple[str]]:
             if not keep_point(connection, agent.id, task, token, batch, point):
                 self.hold(connection, agent.id, task, token)  # it may be one that was given back
                 if not keep_point(connection, agent.id, task, token, batch, point):
                     raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
-            touch_of(connection, task)
+            return None, (task,)
+
+        self.reports.keep(keep)
 
     def ending(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
         """The task of a lease that is to end in that state; None when it did so before.
@@ -305,7 +314,8 @@ class Leases:
         url = self._store.get_url
         return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
 
-    def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> None:
+    def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> bool:
+        """Prolongs a lease; whether people see what it tells."""
         now = self._database.now_ns()
         progress = min(max(beat.progress, 0.0), 1.0)
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
@@ -319,8 +329,7 @@ class Leases:
         if shown:
             values["updated_ns"] = now
         connection.execute(_RENEWED, {"of": row.id, **values})
-        if shown:
-            touch(connection, row.job)
+        return shown
 
 
 def _lease(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import Connection, bindparam, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import Elsewhere, disk
-from visualprof.remote.queue.store.database import Database, unasked
+from visualprof.remote.queue.store.database import unasked
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import tasks
-from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.reports import Reports
 
 LOG = "log.txt"  # in the folder of a result
 CAP = 16 << 20
@@ -23,9 +23,9 @@ _NOTED = unasked(update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.atte
 class Logs:
     """A file for each attempt of a task."""
 
-    def __init__(self, folder: Path, database: Database) -> None:
+    def __init__(self, folder: Path, reports: Reports) -> None:
         self._folder = folder
-        self._database = database
+        self._reports = reports
         self._locks = [threading.Lock() for _ in range(64)]
 
     def path(self, task: Task, attempt: int) -> Path:
@@ -73,7 +73,10 @@ class Logs:
             return b"", 0, 0
 
     def _note(self, task: Task, size: int, cut: int) -> None:
-        with self._database.write() as connection:
-            values = {"log_bytes": size, "log_cut": cut}
-            connection.execute(_NOTED, {"of": task.id, "of_attempt": task.attempt, **values})
-            touch(connection, task.job)
+        values = {"of": task.id, "of_attempt": task.attempt, "log_bytes": size, "log_cut": cut}
+
+        def note(connection: Connection) -> tuple[None, tuple[str]]:
+            connection.execute(_NOTED, values)
+            return None, (task.id,)
+
+        self._reports.keep(note)

@@ -29,12 +29,13 @@ from visualprof.remote.queue.store.files import place
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.s3 import Bucket, used
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
+from visualprof.remote.queue.tasks.bucket_runs import MARK, Kept, Run, runs_of
 from visualprof.remote.queue.tasks.logs import LOG
-from visualprof.remote.queue.tasks.stored import MARK, Kept, Run, runs_of
 
 _log = logging.getLogger(__name__)
 
-HEADS = ("env.json", "status.json", "points.jsonl", "job.json")  # what lists need; the last one makes it a report
+# What lists and the table of reports need; the last one makes it a report.
+HEADS = ("env.json", "status.json", "points.jsonl", "advice.json", "job.json")
 _EVERY_S = 1.0
 _ROUND_S = 5.0  # of fetching heads, before new runs are looked for again
 _WAIT_S = 1.0  # for a file that somebody reads: most are there by then

@@ -14,7 +14,7 @@ from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.store.database import unasked
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import points, tasks
-from visualprof.remote.queue.tasks.told import MAX_POINT, batch_of
+from visualprof.remote.queue.tasks.messages import MAX_POINT, batch_of
 
 FILE = "points.jsonl"
 _SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))

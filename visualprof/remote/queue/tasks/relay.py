@@ -32,7 +32,7 @@ class Relay:
     """
 
     def __init__(self, database: Database, notifier: Notifier) -> None:
-        self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._engine = database.engine
         self._notifier = notifier
         self._me = secrets.token_hex(8)
         self._lock = threading.Lock()

@@ -23,9 +23,9 @@ from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.model_tables import version_files, versions
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
+from visualprof.remote.queue.tasks.bucket_runs import run_of
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
-from visualprof.remote.queue.tasks.stored import run_of
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from visualprof.remote.queue.store.files import Part, Store, place
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks.stored import keep
-from visualprof.remote.queue.tasks.told import Announced
+from visualprof.remote.queue.tasks.bucket_runs import keep
+from visualprof.remote.queue.tasks.messages import Announced
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64

@@ -18,8 +18,8 @@ from visualprof.remote.queue.store.records import Job, Removable, Rule
 from visualprof.remote.queue.store.retention import DAY_NS, change_rule, drop_rule, rules_of
 from visualprof.remote.queue.store.tables import audit, blobs, jobs, notices, projects, runs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.maintenance import unused_for
 from visualprof.remote.queue.tasks.removal import Removal
-from visualprof.remote.queue.tasks.upkeep import unused_for
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from visualprof.remote.queue.store.quotas import Room, room_of
 from visualprof.remote.queue.store.records import Agent, AnyRow, Wait, agent_of
 from visualprof.remote.queue.store.tables import agents, bookings, tasks
 from visualprof.remote.queue.store.visibility import serves, visible_agents
-from visualprof.remote.queue.tasks.turns import OWNER, WAITS
+from visualprof.remote.queue.tasks.scheduling import OWNER, WAITS
 
 _wanted = (tasks.c.wanted_agent, tasks.c.platform, tasks.c.backend, tasks.c.version, tasks.c.device)
 _WAITING = (  # in the order in which each user's are taken

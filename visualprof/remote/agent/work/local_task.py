@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.remote.agent.child_files import link, remove
-from visualprof.remote.agent.faults import SUCCEEDED, failed
+from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, failed
 from visualprof.remote.agent.machine.cpus import pinned
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
@@ -24,7 +24,7 @@ from visualprof.remote.agent.work.result_folder import (
     for_advice,
     plain_name,
 )
-from visualprof.remote.agent.work.stage_runner import StageRunner
+from visualprof.remote.agent.work.stage_runner import StageRunner, refuse_code
 from visualprof.remote.protocol import Lease, Request, TaskFailure
 
 
@@ -47,13 +47,15 @@ def work_alone(
     code: bytes,
     folder: Path,
     say: Callable[[str], object] = lambda _: None,
+    begun: bytes = b"",
 ) -> Path:
     """Runs stages of the first spec of a request; the result folder.
 
     Args:
-        stages: `measure:0`, `advise`.
+        stages: `measure:0`, `advise`, `search`.
         memory_bytes: that a child may use. code: the child's archive.
         folder: gets everything, and is emptied first. say: takes the lines of the log as they come.
+        begun: the trials of an earlier start of a search.
     Raises: TaskFailure: a stage failed; the result folder says it, too.
     """
     remove(folder)
@@ -62,8 +64,11 @@ def work_alone(
     if runtime is None:
         hint = f"visualprof agent install-runtime {spec.backend}"
         raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}", hint)
+    refuse_code(request.model.name, machine.capabilities.sandbox)
     lease = Lease("local", "local", folder.name, 1, "", spec, request, [])
     _lay_out(work, lease, files, machine, memory_bytes, code)
+    if begun:
+        (work.out / "search.json").write_bytes(begun)
     progress, log = TaskProgress(lambda _: None, lambda: None), _SpokenLog(work.log, say)
     monitor = Monitor(work.monitor, request.monitor_interval_s, Nvml(), [spec.device] if spec.device != "cpu" else [])
     runner = StageRunner(
@@ -87,6 +92,9 @@ def work_alone(
     except TaskFailure as failure:
         outcome = failed(failure)
         raise
+    except KeyboardInterrupt:
+        outcome = CANCELLED
+        raise
     finally:
         monitor.close()
         log.close()
@@ -96,7 +104,7 @@ def work_alone(
 
 
 class _SpokenLog(CappedLog):
-    """A log whose own lines of advice are also told."""
+    """A log whose lines of advice and search are also told."""
 
     def __init__(self, path: Path, say: Callable[[str], object]) -> None:
         super().__init__(path)
@@ -106,8 +114,9 @@ class _SpokenLog(CappedLog):
         """Appends, and tells."""
         super().write(data)
         for line in data.decode("utf-8", "replace").splitlines():
-            if line.startswith("[advice] "):
-                self._say(line.removeprefix("[advice] "))
+            said = line.removeprefix("[advice] ").removeprefix("[search] ")
+            if said != line:
+                self._say(said)
 
 
 def _lay_out(work: WorkFolder, lease: Lease, files: Files, machine: Machine, memory_bytes: int, code: bytes) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from visualprof.remote.queue.refusals import StoreDown
-from visualprof.remote.queue.store.arrivals import ARRIVING_NS
 from visualprof.remote.queue.store.blobs import in_a_version, named_by_a_job
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
+from visualprof.remote.queue.store.pending_uploads import ARRIVING_NS
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, rules_of

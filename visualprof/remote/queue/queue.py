@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads the libraries of the database
     from visualprof.remote.queue.store.agents import Agents
-    from visualprof.remote.queue.store.arrivals import Arrivals
     from visualprof.remote.queue.store.blobs import Blobs
     from visualprof.remote.queue.store.database import Database
     from visualprof.remote.queue.store.files import Read, Store
+    from visualprof.remote.queue.store.pending_uploads import Arrivals
     from visualprof.remote.queue.store.quotas import Quotas
     from visualprof.remote.queue.store.registry import Registry
     from visualprof.remote.queue.store.signing import Signer
@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.tasks.jobs import Jobs
     from visualprof.remote.queue.tasks.leases import Leases
     from visualprof.remote.queue.tasks.logs import Logs
+    from visualprof.remote.queue.tasks.maintenance import Upkeep
     from visualprof.remote.queue.tasks.mirror import Mirror
     from visualprof.remote.queue.tasks.notifier import Notifier
     from visualprof.remote.queue.tasks.relay import Relay
     from visualprof.remote.queue.tasks.removal import Removal
     from visualprof.remote.queue.tasks.results import Results
     from visualprof.remote.queue.tasks.retention import Retention
-    from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 
 @dataclass(frozen=True)

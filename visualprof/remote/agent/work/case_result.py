@@ -1,0 +1,139 @@
+"""The result of a benchmark case, completed by whoever watched its child: how it ended, and what the device did."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+
+from visualprof.remote.agent.child_files import clear, is_plain
+from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.machine.best import best_peak
+from visualprof.remote.agent.machine.runtimes import folder
+from visualprof.remote.agent.work.child_events import is_object, plain
+from visualprof.remote.agent.work.samples import header_of, history, samples_of
+from visualprof.remote.cases import CASE_SCHEMA, STEPS
+from visualprof.remote.protocol import Lease
+
+FILE = "case.json"
+LARGEST = 4 << 20
+DEPTH = 6
+OBSERVED = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
+            "throttled")  # fmt: skip
+# Mean over inference: the field, and what the monitor calls it on a GPU and on the host.
+MEANS = (("utilization", "util", "child_cpu"), ("power_w", "power_w", "cpu_power_w"),
+         ("temperature_c", "temperature_c", ""), ("clock_mhz", "sm_mhz", ""))  # fmt: skip
+
+
+def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env: Mapping[str, Any]) -> None:
+    """Writes `case.json` anew. env: of `result_folder.environment`. Raises: OSError."""
+    case = _told(out / FILE) or _nothing(lease)
+    seen = [*(env.get("gpus") or ()), *header_of(monitor).get("gpus", ())]
+    gpu = next((gpu for gpu in seen if gpu["id"] == lease.spec.device), None)
+    case |= {
+        **{key: outcome[key] or "" for key in ("state", "reason", "error", "hint")},
+        "host": str(env.get("hostname") or ""),
+        "agent": str(env.get("agent") or ""),
+        "finished_ns": time.time_ns(),
+        "device_name": case.get("device_name") or (gpu["name"] if gpu else str(env.get("cpu") or "")),
+        "memory_total_bytes": gpu["memory_bytes"] if gpu else psutil.virtual_memory().total,
+        **device_use(monitor, _window(case)),
+        **_utilised(case),
+    }
+    if any((_gpu(sample) or {}).get("others") for sample in samples_of(monitor)):
+        told = cast("object", case.get("warnings"))
+        before = cast("list[str]", told) if isinstance(told, list) else []
+        case["warnings"] = [*before, "other processes computed on the GPU meanwhile"]
+    case["steps"] = [_ended(row, outcome) for row in _objects(case.get("steps"))]
+    clear(out / FILE)
+    (out / FILE).write_text(json.dumps(case, indent=1), "utf-8")
+
+
+def device_use(monitor: Path, window: tuple[int, int, int] | None) -> dict[str, float | None]:
+    """What the device did: the most memory of the whole run, the rest over a window of (start ns, end ns, samples)."""
+    samples = list(samples_of(monitor))
+    start, end, count = window or (0, -1, 0)
+    if window and samples and end < samples[0]["t_ns"]:  # of an earlier run, whose figures stand
+        return {}
+    inside = [one for one in samples if start <= one["t_ns"] <= end]
+    told: dict[str, float | None] = {
+        "memory_used_bytes": max(_values(samples, "memory_bytes", "rss_bytes"), default=None)
+    }
+    for field, on_gpu, on_host in MEANS:
+        values = _values(inside, on_gpu, on_host)
+        told[field] = statistics.fmean(values) if values else None
+    device = history(monitor)
+    energy_j, throttled = (device.energy_j(start, end), device.was_throttled(start, end)) if count else (None, None)
+    return told | {"energy_j_per_sample": None if energy_j is None else energy_j / count, "throttled": throttled}
+
+
+def _values(samples: list[dict[str, Any]], on_gpu: str, on_host: str) -> list[float]:
+    """Known readings of the first GPU, of our processes alone where the driver tells; without a GPU, of the host."""
+    gpus = [gpu for sample in samples if (gpu := _gpu(sample)) is not None]
+    if not gpus:
+        return [sample[on_host] for sample in samples if sample.get(on_host) is not None]
+    own = [gpu[f"own_{on_gpu}"] for gpu in gpus if gpu.get(f"own_{on_gpu}") is not None]
+    return own or [gpu[on_gpu] for gpu in gpus if gpu.get(on_gpu) is not None]
+
+
+def _gpu(sample: dict[str, Any]) -> dict[str, Any] | None:
+    """The first GPU of a sample."""
+    gpus: list[dict[str, Any]] = sample.get("gpus") or []
+    return gpus[0] if gpus else None
+
+
+def _utilised(case: Mapping[str, Any]) -> dict[str, float | None]:
+    """A peak that was measured is the best that this machine has reached so far; the MFU follows it."""
+    peak, flops = case.get("peak_flops"), case.get("flops_per_s")
+    if case.get("peak_source") != "measured" or not isinstance(peak, float):
+        return {}
+    settings = {row.get("key"): row.get("value") for row in _objects(case.get("settings"))}
+    threads = str(settings.get("threads") or "0")
+    device, precision = str(case.get("device_name")), str(case.get("precision"))
+    best = best_peak(folder() / ".peaks", device, precision, int(threads) if threads.isdecimal() else 0, peak)
+    return {"peak_flops": best, "mfu": flops / best if isinstance(flops, float) and flops <= best else None}
+
+
+def _window(case: dict[str, Any]) -> tuple[int, int, int] | None:
+    """When inference ran, without one validation, and over how many samples."""
+    for name in ("inference", "validation"):
+        if is_object(one := case.get(name)):
+            window = one.get("start_ns"), one.get("end_ns"), one.get("samples")
+            if all(isinstance(value, int) and value > 0 for value in window):
+                return cast("tuple[int, int, int]", window)
+    return None
+
+
+def _told(file: Path) -> dict[str, Any] | None:
+    """What the child wrote, which may be anything."""
+    try:
+        content = json.loads(file.read_bytes()) if is_plain(file) and file.stat().st_size < LARGEST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return plain(content, DEPTH) if is_object(content) and content.get("schema") == CASE_SCHEMA else None
+
+
+def _nothing(lease: Lease) -> dict[str, Any]:
+    """The result of a case whose child did not get as far as to write one."""
+    case, steps = lease.request.case, [{"name": name, "state": "pending"} for name in STEPS]
+    return {
+        "schema": CASE_SCHEMA, "case": case.name, "framework": case.framework, "vendor": case.vendor, "compiler": None,
+        "precision": "fp32", "batch_size": 0, "device": lease.spec.device, "step": STEPS[0],
+        "steps": [{**steps[0], "state": "running"}, *steps[1:]],
+    }  # fmt: skip
+
+
+def _objects(rows: object) -> list[dict[str, Any]]:
+    return [row for row in cast("list[object]", rows) if is_object(row)] if isinstance(rows, list) else []
+
+
+def _ended(row: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """A step that ran when the child was ended."""
+    if row.get("state") != "running":
+        return row
+    return row | {"state": outcome["state"], "why": outcome["error"] or outcome["state"]}

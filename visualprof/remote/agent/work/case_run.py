@@ -1,0 +1,231 @@
+"""Benchmark cases in a child: laid out, given the interpreter that has all they need, run, and kept as a run."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.agent.child_files import link, remove
+from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, Outcome, StopRequested, failed
+from visualprof.remote.agent.machine.monitor import Monitor
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import probe
+from visualprof.remote.agent.work.child_events import TaskProgress
+from visualprof.remote.agent.work.child_process import CappedLog
+from visualprof.remote.agent.work.result_folder import WorkFolder, assemble, environment
+from visualprof.remote.agent.work.stage_runner import StageRunner
+from visualprof.remote.cases import Vendor, all_vendors
+from visualprof.remote.cases.bundle import unpack
+from visualprof.remote.protocol import CaseRef, Lease, ModelRef, Profile, Reason, Request, Spec, TaskFailure
+
+INTERVAL_S = 0.1  # of the monitor
+CHECK_S = 120.0
+WORK = ".work"  # in the folder of a run, while it goes on
+Python = tuple[str, tuple[str, ...]]  # an interpreter, and the folders that it reads
+
+
+@dataclass(frozen=True)
+class CaseOrder:
+    """A case that is to run on this machine.
+
+    description: of `Case.description`. files: by their places, of `Case.files`. command: settings of the command line.
+    data_dir: "" without. pythons: the first that has all that is needed is taken.
+    """
+
+    description: dict[str, Any]
+    files: Mapping[str, Path]
+    vendor: str
+    framework: str
+    device: str = "cpu"
+    data_dir: str = ""
+    command: dict[str, Any] = field(default_factory=dict[str, Any])
+    pythons: Iterable[Python] = ()
+    level: int = 0
+    memory_bytes: int = 0
+    timeout_s: float = 3600.0
+    code: bytes = b""
+    tell: Callable[[str], object] = lambda _: None
+    check: Callable[[], None] = lambda: None
+
+
+def case_task(
+    root: Path, vendor: str, framework: str, device: str, data_dir: str, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`task.json` of a case. more: `command` and `description`."""
+    where = {"root": str(root), "vendor": vendor, "framework": framework, "device": device, "data_dir": data_dir}
+    return {"case": {**where, **more}}
+
+
+def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
+    """Lays out the bundle of a job; the case's part of `task.json`. Raises: TaskFailure: it is none, or another's."""
+    case = lease.request.case
+    root.mkdir(parents=True)
+    description = unpack(bundle, root)
+    if description["name"] != case.name or case.framework not in description["frameworks"]:
+        raise TaskFailure("input_error", f"the bundle has no case {case.name!r} for {case.framework!r}")
+    data, command = root / "data", {key: json.loads(value) for key, value in case.settings.items()}
+    more = {"command": command, "description": description}
+    where = str(data) if data.is_dir() else ""
+    return case_task(root, case.vendor, case.framework, lease.spec.device, where, more)
+
+
+def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
+    """Runs a case that is laid out, in the first interpreter that lacks nothing.
+
+    Raises: TaskFailure: no_runtime where each lacks something. StopRequested.
+    """
+    if isinstance(pythons, Sequence) and len(pythons) == 1:  # it says itself what it lacks
+        stages.python, stages.prefixes = Path(pythons[0][0]), pythons[0][1]
+    else:
+        choose(stages, pythons, deadline)
+    stages.run("case", deadline)
+
+
+def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
+    """Takes the first interpreter that lacks nothing; what it told is in `stages.progress.converted`.
+
+    Raises: TaskFailure: each lacks something; what the one with the shortest list said. StopRequested.
+    """
+    failures: list[TaskFailure] = []
+    for python, prefixes in pythons:
+        stages.python, stages.prefixes = Path(python), prefixes
+        stages.progress.converted = {}
+        stages.run("case-check", min(deadline, time.monotonic() + CHECK_S))
+        told = {key: str(stages.progress.converted.get(key, "")) for key in ("missing", "hint", "reason")}
+        if not told["missing"]:
+            return
+        reason: Reason = "no_runtime" if told["reason"] == "no_runtime" else "input_error"
+        failures.append(TaskFailure(reason, told["missing"], told["hint"]))
+    if not failures:
+        raise TaskFailure("no_runtime", "there is no interpreter that the case could run in")
+    raise min(failures, key=lambda failure: len(failure.error))
+
+
+def sampler(vendor: str, otherwise: Any) -> Any:
+    """What samples the devices of a vendor; the machine's own where it names none."""
+    module, _, name = all_vendors().get(vendor, Vendor("", "", "cpu")).monitor.partition(":")
+    return getattr(importlib.import_module(module), name)() if name else otherwise
+
+
+def check_here(order: CaseOrder, folder: Path) -> dict[str, Any]:
+    """What the child says of a case before anything of it runs: missing, warnings, changes, settings.
+
+    Raises: TaskFailure: something is missing, which the message names.
+    """
+    with _Run(order, folder) as run:
+        choose(run.stages, order.pythons, time.monotonic() + order.timeout_s)
+        return {**run.progress.converted, "python": str(run.stages.python)}
+
+
+def run_here(order: CaseOrder, folder: Path) -> Outcome:
+    """Runs a case on this machine; `folder` becomes the run, and what an earlier one left whole there is kept."""
+    outcome, started_ns = SUCCEEDED, time.time_ns()
+    with _Run(order, folder / WORK, folder) as run:
+        try:
+            run_case(run.stages, order.pythons, time.monotonic() + order.timeout_s)
+        except StopRequested:
+            outcome = CANCELLED
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is the end of a run that is kept
+            outcome = failed(error)
+        run.close()
+        machine = probe([], [], order.level, run.nvml, order.tell)
+        env = environment(run.lease.spec, {"agent": "", "agent_id": ""}, machine, run.progress)
+        assemble(run.work, run.lease, outcome, run.progress, env, started_ns)
+        _move(run.work.out, folder)
+    return outcome
+
+
+class _Run:
+    """A work folder with its stages, removed at the end. earlier: a run whose files the child may go on from."""
+
+    def __init__(self, order: CaseOrder, folder: Path, earlier: Path | None = None) -> None:
+        self.work = work = WorkFolder(folder.absolute())
+        if earlier and work.out.is_dir():  # of a command that was killed
+            _move(work.out, earlier)
+            work.log.replace(earlier / work.log.name)
+        remove(folder)
+        work.out.mkdir(parents=True)
+        root = work.files / "case"
+        for place, file in order.files.items():
+            target = root / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link(file, target)
+        work.code.write_bytes(order.code)
+        more = {"command": order.command, "description": order.description}
+        data = case_task(root, order.vendor, order.framework, order.device, order.data_dir, more)
+        work.task.write_text(json.dumps(data), "utf-8")
+        for file in _results(earlier) if earlier else ():
+            target = work.out / file.relative_to(earlier or folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link(file, target)
+        if earlier and (earlier / work.log.name).is_file():
+            shutil.copyfile(earlier / work.log.name, work.log)  # it goes on, too
+        self.lease = _lease(order)
+        self.progress = TaskProgress(lambda _: None, self._changed)
+        self.nvml = sampler(order.vendor, Nvml())
+        self.log, gpus = CappedLog(work.log), [] if order.device == "cpu" else [order.device]
+        self._tell, self._last = order.tell, ""
+        self._monitor = Monitor(work.monitor, INTERVAL_S, self.nvml, gpus)
+        self.stages = StageRunner(
+            work=work,
+            device=order.device,
+            timeout_s=order.timeout_s,
+            python=Path(),
+            prefixes=(),
+            level=order.level,
+            memory_bytes=order.memory_bytes,
+            monitor=self._monitor,
+            log=self.log,
+            progress=self.progress,
+            check=order.check,
+            started=lambda _: None,
+        )
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        remove(self.work.folder)
+
+    def close(self) -> None:
+        """Ends the monitor and the log."""
+        self._monitor.close()
+        self.log.close()
+
+    def _changed(self) -> None:
+        if self.progress.step and self.progress.step != self._last:
+            self._last = self.progress.step
+            self._tell(self._last)
+
+
+def _lease(order: CaseOrder) -> Lease:
+    """A task that no server gave out, for the files of its result."""
+    name, compiler = (
+        order.description["name"],
+        order.command.get("compiler") or order.description["case"].get("compiler"),
+    )
+    spec = Spec(str(compiler or order.framework), str(compiler or order.framework), device=order.device)
+    case = CaseRef(name, order.vendor, order.framework, {key: json.dumps(one) for key, one in order.command.items()})
+    request = Request("", ModelRef("", name), [spec], name, profile=Profile(0), timeout_s=order.timeout_s, case=case)
+    return Lease("", "", "", 1, "", spec, request, [])
+
+
+def _results(folder: Path) -> list[Path]:
+    """The files of a run that a step may have left."""
+    files = [file for file in folder.rglob("*") if file.is_file() and not file.is_symlink()]
+    return [file for file in files if file.relative_to(folder).parts[0] != WORK]
+
+
+def _move(out: Path, folder: Path) -> None:
+    """Puts the files of a result where the run is."""
+    for file in _results(out):
+        target = folder / file.relative_to(out)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target)

@@ -1,0 +1,113 @@
+"""A case as one file for an agent: a zip of its files, its data, and `case.json`, which says what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+from visualprof.remote.cases.folder import BYTES_MAX, FILES_MAX, Case
+from visualprof.remote.protocol import TaskFailure
+
+DESCRIPTION = "case.json"
+SUFFIX = ".case.zip"
+RATIO_MAX, ALWAYS_ALLOWED = 50, 64 << 20  # unpacked to packed
+DIRECTORY_MAX = 16 << 20
+_PLAIN = re.compile(r"[^\x00-\x1f\\:*?\"<>|/]{1,150}")
+
+
+def staged(case: Case, data: Path | None = None) -> dict[str, Path]:
+    """Every file that travels, by its place; `data/` is the data of the case, or of the folder given instead."""
+    folder = data or case.data_dir
+    found = dict(case.files)
+    for file in sorted(folder.rglob("*")) if folder else []:
+        if file.is_symlink():
+            raise TaskFailure("input_error", f"{file} is a link", "data that travels are files")
+        if file.is_file():
+            found[f"data/{file.relative_to(folder).as_posix()}"] = file  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def pack(case: Case, target: Path, data: Path | None = None) -> None:
+    """Writes the file. Raises: TaskFailure: too large, or a link is in it."""
+    files = staged(case, data)
+    if len(files) > FILES_MAX or sum(file.stat().st_size for file in files.values()) > BYTES_MAX:
+        error = f"{case.name} has more than {FILES_MAX:,} files or {BYTES_MAX >> 30} GiB with its data"
+        raise TaskFailure("input_error", error, "a smaller set of data for the agent: --data")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(DESCRIPTION), json.dumps(case.description()))
+        for place, file in files.items():
+            info = zipfile.ZipInfo(place, (2020, 1, 1, 0, 0, 0))  # the same case gives the same file
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with file.open("rb") as source, archive.open(info, "w") as out:
+                shutil.copyfileobj(source, out, 1 << 20)
+
+
+def unpack(packed: Path, folder: Path) -> dict[str, Any]:
+    """Lays the files of a bundle into an empty folder; what it says of itself.
+
+    Raises: TaskFailure: input_error: it is none, leads out of the folder, has links, or is a bomb.
+    """
+    try:
+        with zipfile.ZipFile(packed) as archive:
+            _check(archive, packed.stat().st_size)
+            for entry in archive.infolist():
+                if not entry.is_dir():
+                    target = folder / entry.filename
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    _extract(archive, entry, target)
+        return description_of((folder / DESCRIPTION).read_bytes())
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise TaskFailure(
+            "input_error", f"this is no bundle of a case: {error}", "visualprof case run packs it"
+        ) from error
+
+
+def description_of(data: bytes) -> dict[str, Any]:
+    """What `case.json` says. Raises: TaskFailure."""
+    try:
+        said: object = json.loads(data)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise TaskFailure("input_error", "case.json does not describe a case")
+    described = cast("dict[str, Any]", said)
+    kinds = {"name": str, "frameworks": list, "case": dict, "parameters": dict, "vendors": dict, "requirements": dict}
+    for key, kind in kinds.items():
+        if not isinstance(described.get(key), kind):
+            raise TaskFailure("input_error", f"case.json: {key} is missing, or of another type")
+    return described
+
+
+def _check(archive: zipfile.ZipFile, packed_bytes: int) -> None:
+    entries = archive.infolist()
+    names = [entry.filename for entry in entries]
+    unpacked = sum(entry.file_size for entry in entries)
+    if len(entries) > FILES_MAX + 1 or unpacked > max(ALWAYS_ALLOWED, min(BYTES_MAX, RATIO_MAX * packed_bytes)):
+        raise TaskFailure("input_error", f"the bundle unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?")
+    if len({name.casefold() for name in names}) < len(names) or DESCRIPTION not in names:
+        raise TaskFailure("input_error", "the bundle has a file twice, or no case.json")
+    for entry in entries:
+        parts = entry.filename.rstrip("/").split("/")
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        plain = all(_PLAIN.fullmatch(part) and part not in (".", "..") for part in parts)
+        if not plain or len(parts) > 12 or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise TaskFailure(
+                "input_error", f"{entry.filename[:80]!r} in the bundle leads out of it, or is no plain file"
+            )
+
+
+def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
+    """One file, of no more bytes than its entry says."""
+    left = entry.file_size
+    with archive.open(entry) as source, target.open("xb") as out:
+        while piece := source.read(1 << 20):
+            left -= len(piece)
+            if left < 0:
+                raise TaskFailure("input_error", f"{entry.filename[:80]!r} is larger than the bundle says: a bomb?")
+            out.write(piece)

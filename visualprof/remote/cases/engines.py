@@ -1,0 +1,137 @@
+"""Engines of cases on the backends that measure models: one class, whatever the runtime."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import Feeds, Session, backend
+from visualprof.remote.cases import Engine, InferModel
+from visualprof.remote.protocol import Precision, Spec, TaskFailure
+
+Make = Callable[[Any, str, Any], InferModel]
+
+
+class BackendModel:
+    """A session of a backend as FlagPerf's class InferModel: lists of tensors in and out.
+
+    Args:
+        feeds: what it was loaded with, its inputs by name in their order; {}: as many as come.
+        compiles: the runtime compiles for each size. A new one has a run of its own, whose time is no inference.
+    """
+
+    def __init__(self, session: Session, feeds: Feeds, compiles: bool) -> None:
+        self._session, self._names, self._compiles = session, list(feeds), compiles
+        self._sizes = {tuple(values.shape for values in feeds.values())}
+
+    def __call__(self, inputs: list[Any], /) -> tuple[list[Any], float]:
+        """One batch, of tensors of PyTorch or arrays; the outputs are the same."""
+        np: Any = importlib.import_module("numpy")
+        tensors = any(hasattr(one, "detach") for one in inputs)
+        arrays = [np.ascontiguousarray(one.detach().cpu().numpy() if tensors else one) for one in inputs]
+        names = self._names or [str(i) for i in range(len(arrays))]
+        feeds: Feeds = dict(zip(names, arrays, strict=True))
+        compiled_s = self._compile(feeds) if self._compiles else 0.0
+        outputs = self._session.fetch(self._session.infer(self._session.prepare(feeds)))
+        if tensors:
+            torch: Any = importlib.import_module("torch")
+            outputs = [torch.from_numpy(one) for one in outputs]
+        return outputs, compiled_s
+
+    def _compile(self, feeds: Feeds) -> float:
+        """Seconds that the first run with these sizes takes; 0 for sizes that have run."""
+        sizes = tuple(values.shape for values in feeds.values())
+        if sizes in self._sizes:
+            return 0.0
+        self._sizes.add(sizes)
+        start = time.perf_counter()
+        self._session.infer(self._session.prepare(feeds))
+        return time.perf_counter() - start
+
+    def effective(self) -> dict[str, str]:
+        """What really runs: precision, threads, providers, ..."""
+        return self._session.effective()
+
+
+def of_backend(
+    name: str, device: str, requires: tuple[str, ...], suffix: str = ".onnx", compiles: bool = False
+) -> Engine:
+    """An engine that loads the exported file with a backend.
+
+    Args:
+        device: of the spec, "cpu" or "cuda:0".
+        suffix: of the files that it reads; `export_model` writes one.
+        compiles: as of BackendModel.
+    """
+
+    def make(config: Any, onnx_path: str, model: Any) -> InferModel:
+        path = Path(onnx_path)
+        if path.suffix != suffix:
+            error = f"{name} reads {suffix} files, and the case has exported {path.name or 'nothing'}"
+            raise TaskFailure("model_error", error, f"have export_model write a {suffix} file, or use another compiler")
+        feeds = {".onnx": _onnx_feeds, ".mge": _megengine_feeds, ".tflite": _litert_feeds}[suffix](path, config)
+        session = backend(name).load(path, spec_of(config, name, device), feeds)
+        return BackendModel(session, feeds, compiles)
+
+    return Engine(make, requires, backend=name)
+
+
+def of_torch(device: str, compiled: bool) -> Engine:
+    """The model of the case itself in PyTorch: operator by operator, or by torch.compile. Nothing is exported."""
+
+    def make(config: Any, onnx_path: str, model: Any) -> InferModel:
+        if model is None:
+            raise TaskFailure("model_error", "this compiler runs the case's model, and create_model has made none")
+        torch_backend: Any = importlib.import_module("visualprof.remote.backends.torch")
+        mode = "compile" if compiled else "eager"
+        spec = spec_of(config, "torch", device, {"mode": mode})
+        return BackendModel(torch_backend.live(model, spec), {}, compiled)
+
+    return Engine(make, ("torch>=2.1",), onnx=False, backend="torch")
+
+
+def spec_of(config: Any, name: str, device: str, options: dict[str, str] | None = None) -> Spec:
+    """The spec that a configuration stands for: fp16 is f16; it may have `threads` and the options of the backend."""
+    precision: Precision = "f16" if config.fp16 else ""
+    given = {option: getattr(config, option, None) for option in backend(name).options}
+    chosen = {option: str(value) for option, value in given.items() if value is not None} | (options or {})
+    threads: int = getattr(config, "threads", 0)
+    return Spec(config.case, name, device=device, precision=precision, threads=threads, options=chosen)
+
+
+def _sized(dims: list[Any], config: Any) -> tuple[int, ...]:
+    """Sizes of an input: an open first dimension is the batch, any other one is 1."""
+    return tuple(d if isinstance(d, int) and d > 0 else (1 if i else config.batch_size) for i, d in enumerate(dims))
+
+
+def _onnx_feeds(path: Path, config: Any) -> Feeds:
+    np: Any = importlib.import_module("numpy")
+    onnx: Any = importlib.import_module("onnx")
+    graph = onnx.load(path, load_external_data=False).graph
+    weights = {one.name for one in graph.initializer}
+    feeds: Feeds = {}
+    for one in graph.input:
+        if one.name not in weights:
+            tensor = one.type.tensor_type
+            dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+            feeds[one.name] = np.zeros(_sized(dims, config), onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    return feeds
+
+
+def _megengine_feeds(path: Path, config: Any) -> Feeds:
+    np: Any = importlib.import_module("numpy")
+    graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
+    tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
+    with path.open("rb") as file:
+        outputs = graphs.load_graph(file).output_vars_list
+    return {one.name: np.zeros(one.shape, one.dtype) for one in tools.get_dep_vars(outputs, "Host2DeviceCopy")}
+
+
+def _litert_feeds(path: Path, config: Any) -> Feeds:
+    np: Any = importlib.import_module("numpy")
+    litert: Any = importlib.import_module("visualprof.remote.backends.litert")
+    inputs = litert.LiteRtSession(path, Spec(config.case, "litert")).inputs
+    return {name: np.zeros(_sized(list(one["shape_signature"]), config), one["dtype"]) for name, one in inputs.items()}

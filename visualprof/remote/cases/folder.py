@@ -1,0 +1,212 @@
+"""A case as it lies on disk, in its own folder or in FlagPerf's tree: read, never run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from visualprof.remote.cases.layers import fit
+from visualprof.remote.cases.requirements import lines_of
+from visualprof.remote.protocol import TaskFailure
+
+LIBRARY = Path(__file__).parent / "library"
+CONFIGURATIONS, PARAMETERS, ABOUT = "configurations.yaml", "parameters.yaml", "case.yaml"
+YAML_MAX, FILES_MAX, BYTES_MAX = 1 << 18, 5000, 2 << 30
+KEYS_MAX, DEPTH_MAX = 500, 4
+LEFT_OUT = ("__pycache__",)
+FUNCTIONS = ("build_dataloader", "create_model", "evaluator", "export_model", "model_forward", "engine_forward")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case. files: where each is to lie (as in FlagPerf's tree), and where it is.
+
+    framework: that is run where nobody chooses, "" none of several. case, parameters, vendors: its layers. data_dir:
+    its own data, None without. data, weights: paths below data_dir that have to be there. requirements: of packages, ""
+    for every vendor, `+NAME` what a vendor adds, `NAME` what it has instead.
+    """
+
+    name: str
+    frameworks: tuple[str, ...]
+    files: dict[str, Path]
+    case: dict[str, Any]
+    parameters: dict[str, Any]
+    vendors: dict[str, dict[str, Any]]
+    title: str = ""
+    framework: str = ""
+    data_dir: Path | None = None
+    data: tuple[str, ...] = ()
+    requirements: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+
+    def description(self) -> dict[str, Any]:
+        """What the child, which reads no YAML, has to know of it."""
+        same = ("name", "frameworks", "case", "parameters", "vendors", "title", "data", "requirements")
+        return {name: getattr(self, name) for name in same}
+
+
+def needed(requirements: dict[str, list[str]], vendor: str) -> list[str]:
+    """The packages that a case needs with a vendor."""
+    return [*requirements.get(vendor, requirements.get("", [])), *requirements.get(f"+{vendor}", [])]
+
+
+def library() -> dict[str, Path]:
+    """The cases that ship, by name."""
+    folders = sorted(LIBRARY.iterdir()) if LIBRARY.is_dir() else []
+    return {folder.name: folder for folder in folders if (folder / CONFIGURATIONS).is_file()}
+
+
+def find_case(named: str) -> Case:
+    """A case by its folder, by `ROOT:CASE` in a tree of FlagPerf's, or by its name among those that ship.
+
+    Raises: TaskFailure: input_error: there is none, or it is none.
+    """
+    path, _, name = named.rpartition(":") if ":" in named and not Path(named).exists() else (named, "", "")
+    if not Path(path).is_dir() and path in library():
+        return read_case(library()[path])
+    return read_case(Path(path), name)
+
+
+def read_case(path: Path, name: str = "") -> Case:
+    """The case of a folder. name: of one of several in a tree of FlagPerf's. Raises: TaskFailure."""
+    if not path.is_dir():
+        hint = f"shipped: {', '.join(library()) or 'none'}; or give the path of a folder"
+        raise TaskFailure("input_error", f"{path}: there is no such case", hint)
+    path = path.resolve()
+    configs, code, engines = _places(path, name)
+    name = code.name
+    if not fit(name.replace("-", "_")):
+        raise TaskFailure("input_error", f"{name!r} is no name of a case", "letters, digits and _")
+    frameworks = tuple(sorted(folder.name for folder in code.iterdir() if _holds_code(folder)))
+    if not frameworks:
+        raise TaskFailure("input_error", f"{code}: no folder has {', '.join(FUNCTIONS[:4])}", "for example pytorch/")
+    about = _yaml(code / ABOUT)
+    data = [*_texts(about, "data"), *_texts(about, "weights")]
+    own = code / "data"
+    return Case(
+        name,
+        frameworks,
+        dict(_files(name, code, engines)),
+        _yaml(configs / CONFIGURATIONS),
+        _yaml(configs / PARAMETERS),
+        dict(_vendors(configs / "vendor_config")),
+        str(about.get("title") or ""),
+        str(about.get("framework") or (frameworks[0] if len(frameworks) == 1 else "")),
+        own if own.is_dir() else None,
+        tuple(data),
+        dict(_requirements(code, frameworks)),
+    )
+
+
+def _places(path: Path, name: str) -> tuple[Path, Path, Path]:
+    """The folders of configurations, of code and of engines."""
+    if (path / CONFIGURATIONS).is_file() and any(_holds_code(folder) for folder in path.iterdir()):
+        return path, path, path / "inference_engine"
+    if path.parent.name in ("benchmarks", "configs"):
+        path, name = path.parent.parent, path.name
+    root = path / "inference" if (path / "inference" / "configs").is_dir() else path
+    cases = sorted(file.parent.name for file in root.glob(f"configs/*/{CONFIGURATIONS}"))
+    name = name or (cases[0] if len(cases) == 1 else "")
+    if name in cases and (root / "benchmarks" / name).is_dir():
+        return root / "configs" / name, root / "benchmarks" / name, root / "inference_engine"
+    if cases:
+        raise TaskFailure("input_error", f"{path} has several cases", f"one of {root}:{{{','.join(cases)}}}")
+    raise TaskFailure("input_error", f"{path} is no case: it has no {CONFIGURATIONS}", "visualprof case new makes one")
+
+
+def _holds_code(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / "dataloader.py").is_file() or (folder / "__init__.py").is_file())
+
+
+def _files(name: str, code: Path, engines: Path) -> Iterator[tuple[str, Path]]:
+    """Files of the case and of the engines that it brings. Raises: TaskFailure: too many, too large, links."""
+    total = 0
+    pairs = [(f"benchmarks/{name}", code)] + ([("inference_engine", engines)] if engines.is_dir() else [])
+    for count, (place, file) in enumerate(_walk(pairs)):
+        if file.is_symlink():
+            raise TaskFailure("input_error", f"{file} is a link", "a case has its own files; name data by --data")
+        total += file.stat().st_size
+        if count >= FILES_MAX or total > BYTES_MAX:
+            limits = f"{FILES_MAX:,} files and {BYTES_MAX >> 30} GiB"
+            raise TaskFailure(
+                "input_error", f"{code} has more than {limits}", "keep data elsewhere and name it by --data"
+            )
+        yield place, file
+
+
+def _walk(pairs: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    for place, folder in pairs:
+        for entry in sorted(folder.iterdir()):
+            below = f"{place}/{entry.name}"
+            if entry.name in LEFT_OUT or entry.name.startswith("."):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                if below.count("/") != 2 or entry.name not in ("data", "inference_engine"):
+                    yield from _walk([(below, entry)])
+            else:
+                yield below, entry
+
+
+def _vendors(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """FlagPerf writes `nvidia_configurations.yaml`, we `nvidia.yaml`."""
+    for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
+        yield file.stem.removesuffix("_configurations"), _yaml(file)
+
+
+def _requirements(code: Path, frameworks: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    """Of `requirements.txt`, of `requirements-VENDOR.txt`, and of FlagPerf's `FRAMEWORK/VENDOR_requirements.txt`."""
+    for folder in (code, *(code / framework for framework in frameworks)):
+        for file in sorted(folder.glob("*requirements*.txt")):
+            before, _, after = file.stem.partition("requirements")
+            vendor = f"+{after.strip('-_')}" if after else before.rstrip("-_")
+            yield vendor, lines_of(file.read_text("utf-8", "replace"))
+
+
+def _yaml(file: Path) -> dict[str, Any]:
+    """The keys of a file; none where there is no file. Raises: TaskFailure: it is no flat YAML."""
+    if not file.is_file():
+        return {}
+    import yaml
+
+    if file.stat().st_size > YAML_MAX:
+        raise TaskFailure("input_error", f"{file} has over {YAML_MAX >> 10} KiB")
+    try:
+        content: object = yaml.safe_load(file.read_text("utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise TaskFailure("input_error", f"{file}: {' '.join(str(error).split())[:300]}", "is it YAML?") from None
+    if content is not None and not (isinstance(content, dict) and _plain(cast("object", content), [KEYS_MAX])):
+        hint = f"keys with texts, numbers, true, false, null, and lists of them; at most {KEYS_MAX} in all"
+        raise TaskFailure("input_error", f"{file} is no list of keys and values", hint)
+    return json.loads(json.dumps(content or {}))
+
+
+def _plain(value: object, left: list[int], depth: int = DEPTH_MAX) -> bool:
+    """Whether it is what JSON can say, and not too much of it: anchors of YAML may stand for millions of values."""
+    left[0] -= 1
+    if isinstance(value, (str, int, float, type(None))):
+        return True
+    if left[0] < 0 or not depth:
+        return False
+    if isinstance(value, dict):
+        items: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
+        return all(isinstance(key, str) and _plain(one, left, depth - 1) for key, one in items.items())
+    values: list[object] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, list) and all(_plain(one, left, depth - 1) for one in values)
+
+
+def value_typed(text: str) -> Any:
+    """A value as it is typed, read as in the files: `8`, `true`, `null`, `openvino`."""
+    import yaml
+
+    try:
+        value: object = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if _plain(value, [KEYS_MAX]) else text
+
+
+def _texts(about: dict[str, Any], key: str) -> list[str]:
+    value: object = about.get(key) or []
+    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else [str(value)]

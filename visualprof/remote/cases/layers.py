@@ -1,0 +1,157 @@
+"""The configuration of a case: layers over one another, each key with its origin, frozen once they are merged."""
+
+from __future__ import annotations
+
+import collections
+import json
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from visualprof.remote.cases import STEPS
+from visualprof.remote.cases.arithmetic import value_of
+from visualprof.remote.protocol import TaskFailure
+
+# What a case need not say. FlagPerf's cases say all of it.
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 1, "flops": None, "fp16": False, "compiler": None, "num_workers": 0, "log_freq": 30, "repeat": 1,
+    "no_validation": False, "exist_onnx_path": None, "exist_compiler_path": None,
+}  # fmt: skip
+COUNTS = {
+    "batch_size": 1,
+    "num_workers": 0,
+    "log_freq": 1,
+    "repeat": 1,
+}  # whole numbers, and the least that they may be
+FLAGS = ("fp16", "no_validation")
+TEXTS = ("compiler", "exist_onnx_path", "exist_compiler_path")
+HOST = ("perf_dir", "data_dir", "log_dir", "vendor", "case", "framework")
+
+Layer = Mapping[str, Any]
+_named: Callable[..., Any] = collections.namedtuple
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key as it counts. origin: the layer that set it. before: what the layer below said, as JSON; None: nothing."""
+
+    key: str
+    value: Any
+    origin: str
+    before: str | None = None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """All layers as one. warnings: new keys, and overrides that change nothing. changes: what an override changed."""
+
+    settings: dict[str, Setting]
+    warnings: list[str] = field(default_factory=list[str])
+    changes: list[str] = field(default_factory=list[str])
+
+    def __getitem__(self, key: str) -> Any:
+        return self.settings[key].value
+
+    def frozen(self) -> Any:
+        """The namedtuple that a case's functions get."""
+        kind = _named("Config", self.settings)
+        return kind(*(setting.value for setting in self.settings.values()))
+
+
+def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: Layer) -> Merged:
+    """The layers as one: host < case < vendor < command line, and beside them the parameters, which nobody changes.
+
+    Raises: TaskFailure: input_error that names every clash.
+    """
+    below = {key: Setting(key, value, "default") for key, value in DEFAULTS.items() if key not in parameters}
+    below |= {key: Setting(key, value, "case") for key, value in case.items()}
+    merged = Merged(below)
+    errors = [f"{key} stands in configurations.yaml and in parameters.yaml" for key in case if key in parameters]
+    for origin, layer in (("vendor", vendor), ("command line", command)):
+        errors += [f"{key} is a parameter, which the {origin} may not change" for key in layer if key in parameters]
+        for key, value in layer.items():
+            if key not in host and key not in parameters:
+                _override(merged, Setting(key, value, origin))
+    every = {"configurations.yaml": case, "parameters.yaml": parameters, "the vendor": vendor, "command line": command}
+    errors += [f"{key} of {where} is set by the host" for where, layer in every.items() for key in layer if key in host]
+    ours = {key: Setting(key, value, "host") for key, value in host.items()}
+    fixed = {key: Setting(key, value, "parameters") for key, value in parameters.items()}
+    whole = Merged({**ours, **below, **fixed}, merged.warnings, merged.changes)
+    errors += wrong(whole)
+    if errors:
+        raise TaskFailure("input_error", "; ".join(errors), "each key has one place: docs/cases.md")
+    return whole
+
+
+def _override(merged: Merged, setting: Setting) -> None:
+    key, before = setting.key, merged.settings.get(setting.key)
+    if before is None:
+        merged.warnings.append(f"{key} is new: the {setting.origin} sets it, and no layer below knows it")
+    elif same(before.value, setting.value):
+        merged.warnings.append(f"{key}: the {setting.origin} sets {shown(setting.value)}, which it is already")
+        return
+    else:
+        merged.changes.append(f"{key}: {shown(before.value)} -> {shown(setting.value)} ({setting.origin})")
+    merged.settings[key] = Setting(key, setting.value, setting.origin, before and shown(before.value))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, and true is no 1."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def wrong(merged: Merged) -> list[str]:
+    """What is no name of a key, or no value of the ten that every case has."""
+    settings = merged.settings
+    errors = [f"{key[:60]!r} is no name" for key in settings if not fit(key)]
+    for key, least in COUNTS.items():
+        value = settings[key].value
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            errors.append(f"{key} is {shown(value)}, and has to be a whole number of {least} or more")
+    errors += [f"{key} has to be true or false" for key in FLAGS if not isinstance(settings[key].value, bool)]
+    texts = [(key, settings[key].value) for key in TEXTS]
+    errors += [f"{key} has to be a text or null" for key, value in texts if value is not None and not _text(value)]
+    if settings["flops"].value is not None:
+        try:
+            value_of(settings["flops"].value)
+        except ValueError as error:
+            errors.append(f"flops: {error}")
+    return errors
+
+
+def fit(key: object) -> bool:
+    """Whether it can be a field of a namedtuple."""
+    return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) and key[0] != "_"
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def skipped(merged: Layer | Merged) -> dict[str, str]:
+    """The steps that the four switches leave out, each with the reason.
+
+    Raises: TaskFailure: input_error: nothing would be left to run, or no_validation stands without a model to compile.
+    """
+    compiler, onnx, compiled = (merged[key] for key in TEXTS)
+    left_out: dict[str, str] = {}
+    if merged["no_validation"]:
+        if compiler is None:
+            raise TaskFailure("input_error", "nothing is left to run: compiler is null and no_validation is true")
+        if onnx is None:
+            hint = "say where the model is, or leave no_validation false"
+            raise TaskFailure("input_error", "no_validation needs exist_onnx_path: there is no model to export", hint)
+        left_out["validation"] = "no_validation is true"
+    if compiler is None:
+        return left_out | dict.fromkeys(STEPS[3:6], "compiler is null")
+    if onnx is not None:
+        left_out["export"] = "exist_onnx_path names the model"
+    if compiled is not None:
+        left_out["compile"] = "exist_compiler_path names the compiled model"
+    return left_out

@@ -1,0 +1,60 @@
+"""What a device can do at most, measured: the best of many multiplications of large matrices."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+from visualprof.remote.cases import Peak
+
+SIDE = 1024  # of the matrices on a CPU
+SIDE_ON_DEVICE = 8192
+AT_MOST_S = 0.8
+TYPES = {"fp32": "float32", "fp16": "float16"}
+
+
+def measured(precision: str, device: str = "cpu", side: int = SIDE) -> Peak | None:
+    """Operations a second of the best of the multiplications that fit into 0.8 s, with PyTorch or else numpy.
+
+    Args:
+        precision: "fp32" or "fp16". device: of PyTorch.
+    Returns: None without a library that multiplies in that precision.
+    """
+    if importlib.util.find_spec("torch"):
+        multiply = _by_torch(precision, device, side)
+    elif device == "cpu" and precision == "fp32" and importlib.util.find_spec("numpy"):
+        np: Any = importlib.import_module("numpy")
+        matrix = np.ones((side, side), np.float32)
+
+        def multiply() -> object:
+            return matrix @ matrix
+    else:
+        return None
+    return Peak(2 * side**3 / _best_s(multiply), "measured")
+
+
+def _by_torch(precision: str, device: str, side: int) -> Callable[[], object]:
+    torch: Any = importlib.import_module("torch")
+    matrix = torch.ones((side, side), dtype=getattr(torch, TYPES[precision]), device=device)
+
+    def multiply() -> object:
+        product = torch.mm(matrix, matrix)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return product
+
+    return multiply
+
+
+def _best_s(multiply: Callable[[], object]) -> float:
+    """Seconds of the fastest run, the first apart; two at least."""
+    multiply()
+    took: list[float] = []
+    while len(took) < 2 or sum(took) + min(took) < AT_MOST_S:
+        start = time.perf_counter()
+        multiply()
+        took.append(time.perf_counter() - start)
+    return min(took)

@@ -1,0 +1,110 @@
+"""Packages that a case and its engine need, compared with what this interpreter has; nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from visualprof.remote.protocol import TaskFailure, version_order
+
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([^;#]*)")
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|<|>)\s*([A-Za-z0-9.+!_-]+?)(\.\*)?")
+MODULES = {
+    "opencv-python": "cv2",
+    "pillow": "PIL",
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "nvidia-ml-py": "pynvml",
+}
+
+FLAGPERF = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
+# Of TensorRT's engines and contexts, gone with version 10.
+BEFORE_10 = {
+    "num_bindings", "get_binding_shape", "get_binding_dtype", "get_binding_index", "get_binding_name",
+    "binding_is_input", "set_binding_shape", "execute_async_v2", "execute_v2", "max_batch_size", "max_workspace_size",
+    "build_engine",
+}  # fmt: skip
+
+
+def lines_of(text: str) -> list[str]:
+    """The requirements in a file of pip's; options such as --index-url and markers are left to pip."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("-")]
+
+
+def requires_of(file: Path) -> tuple[str, ...]:
+    """What a file of an engine needs, read off its imports; of TensorRT what it calls says which versions have it.
+
+    Raises: TaskFailure: it is no Python.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (SyntaxError, ValueError) as error:
+        raise TaskFailure("input_error", f"{file.name}: {error}", "is it Python 3?") from None
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    packages = {module: package for package, module in MODULES.items()}
+    modules = {name.partition(".")[0] for name in imported} - {"", *sys.stdlib_module_names, *FLAGPERF}
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    wanted = {module: packages.get(module, module.replace("_", "-")) for module in modules}
+    if "tensorrt" in wanted and names & BEFORE_10:
+        wanted["tensorrt"] = "tensorrt<10"
+    command = any("trtexec" in text for text in texts) and not shutil.which("trtexec")
+    return (*sorted(wanted.values()), *(["trtexec"] if command else []))
+
+
+def missing(requirements: Iterable[str]) -> Iterator[str]:
+    """What this interpreter lacks, each as `tensorrt <10 (10.3.0 is here)`."""
+    for line in requirements:
+        match = _REQUIREMENT.match(line)
+        if not match:
+            continue
+        name, wanted = match[1], match[2].strip()
+        version = version_of(name)
+        if version is None:
+            yield f"{name} {wanted}".strip()
+        elif version and not fits(version, wanted):
+            yield f"{name} {wanted} ({version} is here)"
+
+
+def version_of(name: str) -> str | None:
+    """The version of a package, "" for a module without one, None where there is neither."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        module = MODULES.get(name.lower(), name.replace("-", "_"))
+        return "" if "." not in module and importlib.util.find_spec(module) else None
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether a version is within clauses such as `>=8,<10`; a clause that is not understood is left to pip."""
+    return all(
+        _holds(version, *match.groups()) for part in wanted.split(",") if (match := _CLAUSE.fullmatch(part.strip()))
+    )
+
+
+def _holds(version: str, operator: str, other: str, any_patch: str | None) -> bool:
+    have, want = (_padded(text) for text in (version, other))
+    length = len(other.split("."))
+    same_start = _padded(version)[:length] == want[:length]
+    return {
+        "==": same_start if any_patch else have == want,
+        "!=": not same_start if any_patch else have != want,
+        ">=": have >= want,
+        "<=": have <= want,
+        "<": have < want,
+        ">": have > want,
+        "~=": have >= want and _padded(version)[: length - 1] == want[: length - 1],
+    }[operator]
+
+
+def _padded(version: str) -> tuple[tuple[int, str], ...]:
+    parts = version_order(version.partition("+")[0])
+    return (*parts, *[(0, "0")] * (8 - len(parts)))

@@ -1,0 +1,19 @@
+"""AMD's GPUs by ROCm, whose PyTorch calls them cuda."""
+
+from __future__ import annotations
+
+from visualprof.remote.cases import Vendor
+from visualprof.remote.cases.cuda import DEVICE, device_name, peak, synchronize
+from visualprof.remote.cases.engines import of_torch
+
+VENDOR = Vendor(
+    name="amd",
+    title="AMD GPU",
+    device="cuda",
+    engines={"torch": of_torch(DEVICE, compiled=False), "inductor": of_torch(DEVICE, compiled=True)},
+    synchronize=synchronize,
+    device_name=device_name,
+    peak=peak,
+    monitor="visualprof.remote.agent.machine.rocm:Rocm",
+    visible="HIP_VISIBLE_DEVICES",
+)

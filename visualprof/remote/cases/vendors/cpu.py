@@ -1,0 +1,45 @@
+"""CPUs: the engines that run without a device of their own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from visualprof.remote.cases import Vendor
+from visualprof.remote.cases.engines import of_backend, of_torch
+from visualprof.remote.cases.peaks import measured
+from visualprof.remote.processor import cpu_name
+
+
+def prepare(framework: str) -> None:
+    """Makes `.cuda()` of PyTorch do nothing, so that cases written for a GPU run."""
+    if framework != "pytorch":
+        return
+    torch: Any = importlib.import_module("torch")
+
+    def stay(self: Any, *_: Any, **__: Any) -> Any:
+        return self
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    torch.Tensor.cuda = torch.nn.Module.cuda = stay
+    torch.cuda.synchronize = nothing
+
+
+VENDOR = Vendor(
+    name="cpu",
+    title="CPU",
+    device="cpu",
+    engines={
+        "onnxruntime": of_backend("onnxruntime", "cpu", ("onnxruntime>=1.17", "onnx")),
+        "openvino": of_backend("openvino", "cpu", ("openvino>=2024.0", "onnx")),
+        "torch": of_torch("cpu", compiled=False),
+        "inductor": of_torch("cpu", compiled=True),
+        "megengine": of_backend("megengine", "cpu", ("megengine>=1.13",), ".mge"),
+        "litert": of_backend("litert", "cpu", ("ai-edge-litert",), ".tflite"),
+    },
+    prepare=prepare,
+    device_name=cpu_name,
+    peak=measured,
+)

@@ -1,0 +1,37 @@
+"""One conversion in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.child.advice.candidates import Step
+from visualprof.remote.child.advice.process import Bounds, Process, failure
+from visualprof.remote.converters import converter
+
+Json = dict[str, Any]
+
+
+def converted(
+    python: str, step: Step, model: Path, data: Path | None, folder: Path, bounds: Bounds, limit_s: float
+) -> Json:
+    """Runs a conversion in an interpreter that has its framework; what it says of what it made.
+
+    Args: data: an .npz with rows of the user's. folder: gets the model, below `out/made`.
+    Raises: TaskFailure: what it failed with, or how it ended.
+    """
+    folder.mkdir(parents=True)
+    order = {"converter": step.converter, "model": str(model), "options": step.options, "data": str(data or "")}
+    (folder / "task.json").write_text(json.dumps({"conversion": order}), "utf-8")
+    process = Process(python, folder, "convert", folder, bounds)
+    try:
+        status = process.wait(min(limit_s, 60 * converter(step.converter).minutes))
+    finally:
+        process.close()
+    told = [json.loads(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
+    failed = next((one for one in told if one["event"] == "failed"), None)
+    made = next((one["converted"] for one in told if one["event"] == "converted"), None)
+    if failed or made is None:
+        raise failure(failed or {"reason": "crashed", "error": f"its process ended by status {status}"})
+    return made

@@ -1,0 +1,247 @@
+"""Validation and inference over the data: default functions, and clocks around whatever a case has of its own.
+
+core: between two synchronisations of the device around the model; whole: a pass over the data with its loading and the
+evaluation. What an engine says is no inference (FlagPerf's foo_time) is in neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from visualprof.remote.child.host import LoadMeter
+from visualprof.remote.child.measure import distribution, warm_up
+from visualprof.remote.protocol import Measure
+
+WARM_UP = Measure(warmup_s=0.2, max_s=10.0)
+SHOWN = ("mean_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "stable")
+# Of Student's t for a 95 % interval, by degrees of freedom; beyond, that of 30 is within 4 %.
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+Clock = Callable[[], int]
+
+
+@dataclass
+class Round:
+    """A pass over the data. ns: all of it. calls, foo: ns of the model at each batch, and of what is no inference."""
+
+    start_ns: int
+    ns: int = 0
+    samples: int = 0
+    calls: list[int] = field(default_factory=list[int])
+    foo: list[int] = field(default_factory=list[int])
+    accuracy: float | None = None
+
+
+class Clocks:
+    """Notes rounds and calls. A round begins with each iteration over the data; calls outside of one are warm-up."""
+
+    def __init__(self, synchronize: Callable[[], None], batch_size: int, clock: Clock = time.perf_counter_ns) -> None:
+        self._synchronize = synchronize
+        self._batch_size = batch_size
+        self.clock = clock
+        self.rounds: list[Round] = []
+        self.first_ns: int | None = None
+        self.warmup_n = self.warmup_ns = 0
+        self._open: Round | None = None
+
+    def timed(self, call: Callable[[list[Any]], tuple[list[Any], float]], inputs: list[Any]) -> tuple[list[Any], float]:
+        """One batch, with the device idle before and after."""
+        self._synchronize()
+        begin = self.clock()
+        outputs, foo = call(inputs)
+        self._synchronize()
+        took, foo_ns = self.clock() - begin, round(float(foo) * 1e9)
+        if self.first_ns is None:
+            self.first_ns = took
+        if self._open:
+            self._open.calls.append(took - foo_ns)
+            self._open.foo.append(foo_ns)
+        return outputs, foo
+
+    def iterate(self, loader: Any) -> Iterator[Any]:
+        """The batches of a round."""
+        here = Round(self.clock())
+        self.rounds.append(here)
+        for batch in loader:
+            self._open = here
+            here.samples += samples_of(batch, self._batch_size)
+            yield batch
+            here.ns = self.clock() - here.start_ns
+        self._open = None
+        here.ns = self.clock() - here.start_ns
+
+    def warm(self, call: Callable[[list[Any]], Any], inputs: list[Any]) -> None:
+        """Runs a batch until its times settle, kept apart from the rounds."""
+        begin = self.clock()
+        self.warmup_n = 1 + warm_up(lambda one: call(one), inputs, WARM_UP)
+        self.warmup_ns = self.clock() - begin
+
+
+class Data:
+    """A case's data with clocks around it, for functions that iterate over it themselves."""
+
+    def __init__(self, loader: Any, clocks: Clocks) -> None:
+        self._loader = loader
+        self._clocks = clocks
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._clocks.iterate(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._loader[key]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class Compiled:
+    """A compiled model with clocks around its calls."""
+
+    def __init__(self, engine: Any, clocks: Clocks) -> None:
+        self._engine = engine
+        self._clocks = clocks
+
+    def __call__(self, inputs: list[Any]) -> tuple[list[Any], float]:
+        """One batch."""
+        return self._clocks.timed(self._engine, inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def forward(
+    call: Callable[[list[Any]], tuple[list[Any], float]], loader: Any, evaluator: Any, clocks: Clocks, repeat: int
+) -> None:
+    """Every round of the data through a model: batches are (input, ..., target).
+
+    The evaluator gets the output, or the list of several, and the target; it answers with a number for each sample, or
+    with one for the batch.
+    """
+    first = next(iter(loader), None)
+    if first is None:
+        raise ValueError("build_dataloader gave no batch")
+    clocks.warm(lambda inputs: clocks.timed(call, inputs), split(first)[0])
+    for _ in range(repeat):
+        total, count = 0.0, 0
+        for batch in clocks.iterate(loader):
+            inputs, target = split(batch)
+            outputs, _ = clocks.timed(call, inputs)
+            scores = numbers(evaluator(outputs[0] if len(outputs) == 1 else outputs, target))
+            each = 1 if len(scores) > 1 else samples_of(batch, 1)
+            total, count = total + float(scores.sum()) * each, count + len(scores) * each
+        clocks.rounds[-1].accuracy = total / count if count else None
+
+
+def model_call(model: Any) -> Callable[[list[Any]], tuple[list[Any], float]]:
+    """A model of a framework as an engine: inputs are brought to its device within the call, as engines do."""
+    if "torch" not in sys.modules:
+        return lambda inputs: (_listed(model(*inputs)), 0.0)
+    torch: Any = importlib.import_module("torch")
+    device = next((one.device for one in model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+
+    def call(inputs: list[Any]) -> tuple[list[Any], float]:
+        with torch.no_grad():
+            moved = [one.to(device) if device is not None and torch.is_tensor(one) else one for one in inputs]
+            return _listed(model(*moved)), 0.0
+
+    return call
+
+
+def _listed(outputs: Any) -> list[Any]:
+    return list(cast("list[Any]", outputs)) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def split(batch: Any) -> tuple[list[Any], Any]:
+    """The inputs and the target of a batch."""
+    *inputs, target = batch
+    return (_listed(inputs[0]) if len(inputs) == 1 else inputs), target
+
+
+def samples_of(batch: Any, otherwise: int) -> int:
+    """The first size of the first array in a batch."""
+    while isinstance(batch, (list, tuple)) and batch:
+        batch = cast("list[Any]", batch)[0]
+    shape: Any = getattr(cast("Any", batch), "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) else otherwise
+
+
+def numbers(scores: Any) -> Any:
+    """(n,) float64 of what an evaluator answered with."""
+    if hasattr(scores, "detach"):
+        scores = scores.detach().cpu().numpy()
+    return np.asarray(scores, np.float64).reshape(-1)
+
+
+def summed(clocks: Clocks, meter: LoadMeter, own: tuple[Any, ...] | None = None) -> dict[str, Any]:
+    """A `CasePass` of what the clocks noted. own: (whole, core, accuracy) that the case's own function gave."""
+    rounds = [one for one in clocks.rounds if one.ns > 0]
+    calls = np.array([call for one in rounds for call in one.calls], np.int64)
+    foo_ns, samples = sum(sum(one.foo) for one in rounds), sum(one.samples for one in rounds)
+    rows = [_repeat(one) for one in rounds]
+    accuracies = [row["accuracy"] for row in rows if row["accuracy"] is not None]
+    told: dict[str, Any] = {
+        "samples": samples,
+        "own": own is not None,
+        "repeats": rows,
+        "whole_per_s": _rate(samples, sum(one.ns for one in rounds) - foo_ns),
+        "core_per_s": _rate(samples, int(calls.sum())),
+        "accuracy": statistics.fmean(accuracies) if accuracies else None,
+        "whole_ci": _interval(rows, "whole_per_s"),
+        "core_ci": _interval(rows, "core_per_s"),
+        "warmup_n": clocks.warmup_n,
+        "warmup_ns": clocks.warmup_ns,
+        "first_ns": clocks.first_ns,
+        "foo_ns": foo_ns,
+        "n": len(calls),
+        "host_busy": meter.load().busy,
+    }
+    if len(calls):
+        spread = distribution(calls)
+        told |= {name: spread[name] for name in SHOWN}
+    if rounds:
+        behind = time.time_ns() - clocks.clock()
+        told |= {"start_ns": rounds[0].start_ns + behind, "end_ns": rounds[-1].start_ns + rounds[-1].ns + behind}
+    if own is not None:
+        told |= {
+            name: number(value) for name, value in zip(("whole_per_s", "core_per_s", "accuracy"), own, strict=False)
+        }
+    return told
+
+
+def number(value: Any) -> float | None:
+    """A finite number that a case gave, None for anything else."""
+    try:
+        finite = float(value)
+    except (TypeError, ValueError):
+        return None
+    return finite if math.isfinite(finite) else None
+
+
+def _repeat(one: Round) -> dict[str, Any]:
+    whole, core = _rate(one.samples, one.ns - sum(one.foo)), _rate(one.samples, sum(one.calls))
+    return {"whole_per_s": whole, "core_per_s": core, "accuracy": one.accuracy}
+
+
+def _rate(samples: int, ns: int) -> float | None:
+    """Samples a second; None where nothing was timed."""
+    return samples * 1e9 / ns if ns > 0 else None
+
+
+def _interval(rows: list[dict[str, Any]], key: str) -> float | None:
+    """Half the width of the 95 % confidence interval of the mean, by Student's t; None with fewer than two."""
+    values = [row[key] for row in rows if row[key] is not None]
+    if len(values) < 2:
+        return None
+    return T[min(len(values) - 1, len(T)) - 1] * statistics.stdev(values) / math.sqrt(len(values))

@@ -1,0 +1,126 @@
+"""What the steps of a case come to: MFU, a verdict on the accuracy, a point as evaluations have it, FlagPerf's line."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from visualprof.remote.cases import Vendor
+from visualprof.remote.cases.arithmetic import value_of
+from visualprof.remote.cases.layers import Merged
+from visualprof.remote.cases.requirements import version_of
+from visualprof.remote.child.case.forward import Clocks, number
+from visualprof.remote.child.host import peak_rss_bytes
+from visualprof.remote.child.measure import distribution, packed
+
+TOLERANCE = 0.01  # of accuracy, unless parameters.yaml has `tolerance`
+PACKAGES = ("torch", "torchvision", "transformers", "onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt",
+            "MegEngine", "ai-edge-litert", "tensorflow", "numpy")  # fmt: skip
+
+
+def metrics_of(given: tuple[Any, ...]) -> dict[str, float]:
+    """The further numbers that a case's own function gave, as a dictionary behind the three."""
+    more = cast("dict[Any, Any]", given[3]) if len(given) > 3 and isinstance(given[3], dict) else {}
+    return {str(name): value for name, one in more.items() if (value := number(one)) is not None}
+
+
+def passes_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Validation and inference, empty where there was none."""
+    return result.get("validation", {}), result.get("inference", {})
+
+
+def derived(result: dict[str, Any], vendor: Vendor, merged: Merged | None) -> dict[str, Any]:
+    """Fields of the result that follow from the others."""
+    assert merged is not None
+    validation, inference = passes_of(result)
+    flops = merged["flops"]
+    per_sample = None if flops is None else value_of(flops)
+    measured = inference if result["compiler"] is not None else validation
+    peak = vendor.peak(result["precision"])
+    told = {
+        "flops_per_sample": per_sample,
+        "device_name": vendor.device_name(),
+        "versions": _versions(),
+        "peak_flops": peak.flops if peak else None,
+        "peak_source": peak.source if peak else "",
+        **utilised(per_sample, measured.get("core_per_s"), peak.flops if peak else None),
+    }
+    tolerance = merged.settings.get("tolerance")
+    known = number(tolerance.value) if tolerance else TOLERANCE
+    return told | judged(validation.get("accuracy"), inference.get("accuracy"), known)
+
+
+def utilised(per_sample: float | None, core_per_s: float | None, peak: float | None) -> dict[str, float | None]:
+    """Operations a second, and their share of the peak (MFU); None where a part of either is not known.
+
+    What ran faster than the peak shows that the peak was measured on a busy machine, or that `flops` is too much.
+    """
+    flops = per_sample * core_per_s if per_sample and core_per_s else None
+    return {"flops_per_s": flops, "mfu": flops / peak if flops and peak and flops <= peak else None}
+
+
+def judged(validation: float | None, inference: float | None, tolerance: float | None) -> dict[str, Any]:
+    """How the accuracy of inference differs from that of validation; within the tolerance it is the same."""
+    if validation is None or inference is None or tolerance is None:
+        return {"accuracy_difference": None, "tolerance": tolerance, "verdict": ""}
+    difference = inference - validation
+    verdict = "same" if abs(difference) <= tolerance else "worse" if difference < 0 else "better"
+    return {"accuracy_difference": difference, "tolerance": tolerance, "verdict": verdict}
+
+
+def write_point(out: Path, clocks: Clocks, passed: dict[str, Any], load_ns: int, tell: Callable[..., None]) -> None:
+    """Leaves the calls as evaluations leave their runs: a line of `points.jsonl`, and `latencies.bin`."""
+    calls = np.array([call for one in clocks.rounds for call in one.calls], np.int64)
+    (out / "latencies.bin").write_bytes(packed(calls))
+    if not len(calls) or not passed["samples"]:
+        return
+    batch, duration_ns = passed["samples"] / len(calls), max(1, int(calls.sum()))
+    line = {
+        "batch": max(1, round(batch)),
+        "n": len(calls),
+        "duration_ns": duration_ns,
+        "load_ns": load_ns,
+        "first_ns": passed["first_ns"] or 0,
+        "warmup_n": passed["warmup_n"],
+        "qps": len(calls) * 1e9 / duration_ns,
+        "samples_per_s": passed["samples"] * 1e9 / duration_ns,
+        "whole_samples_per_s": passed["whole_per_s"],
+        **distribution(calls),
+        "involuntary_switches": None,
+        "pressure": None,
+        "host_busy": passed["host_busy"],
+        "rss_bytes": peak_rss_bytes(),
+        "gpu_memory_bytes": None,
+        "energy_j_per_sample": None,
+        "throttled": None,
+        "start_ns": passed["start_ns"],
+        "end_ns": passed["end_ns"],
+        "latencies": [0, len(calls)],
+    }
+    (out / "points.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    tell("point", point=line)
+
+
+def say(result: dict[str, Any]) -> None:
+    """FlagPerf's last line into the log; memory and the rest follow in the result."""
+    validation, inference = passes_of(result)
+    info = {
+        "vendor": result["vendor"], "compiler": result["compiler"], "precision": result["precision"],
+        "batchsize": result["batch_size"], "flops": result["flops_per_s"],
+        "e2e_time(second)": round(result["e2e_ns"] / 1e9, 3),
+        "p_validation_whole(qps)": validation.get("whole_per_s"),
+        "p_validation_core(qps)": validation.get("core_per_s"), "p_inference_whole(qps)": inference.get("whole_per_s"),
+        "*p_inference_core(qps)": inference.get("core_per_s"), "val_average_acc": validation.get("accuracy"),
+        "infer_average_acc": inference.get("accuracy"),
+    }  # fmt: skip
+    print("Finish Info", "|", info, flush=True)  # noqa: T201 - the log of the run
+
+
+def _versions() -> dict[str, str]:
+    known = {name: version_of(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **{name: version for name, version in known.items() if version}}

@@ -1,0 +1,59 @@
+"""Do rows of the user's own fit the inputs of a model? Said before anything is converted, or even sent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from visualprof.remote.protocol import Input
+from visualprof.remote.queue.check.form import FieldError, nearest
+from visualprof.remote.queue.check.shapes import Array
+
+HOW = "the first dimension of every array is its rows: numpy.savez(path, **{input: rows})"
+
+
+def row_errors(
+    inputs: Sequence[Input], sizes: Mapping[str, int], free: Collection[str], arrays: Mapping[str, Array]
+) -> Iterator[FieldError]:
+    """What of some arrays is not as the inputs are.
+
+    An array has the dimensions of its input, the first being its rows, or one more, with a whole input in each row.
+
+    Args: sizes: of named dimensions. free: those of any size. arrays: by the input's name, all of the data.
+    """
+    names = [one.name for one in inputs]
+    for name in arrays:
+        if name not in names:
+            yield FieldError(f"advise.data.{name[:200]}", f"the model has no input {name[:80]!r}", nearest(name, names))
+    for one in inputs:
+        array = arrays.get(one.name)
+        if array is None:
+            yield FieldError(
+                "advise.data", f"the data have no array {one.name!r}", f"the model's inputs are {', '.join(names)}"
+            )
+        else:
+            yield from _array(one, sizes, free, array)
+    counts = {name: array.shape[0] for name, array in arrays.items() if array.shape}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        yield FieldError("advise.data", f"the arrays have no common number of rows ({told})")
+
+
+def _array(one: Input, sizes: Mapping[str, int], free: Collection[str], array: Array) -> Iterator[FieldError]:
+    path = f"advise.data.{one.name}"
+    if one.dtype and not np.can_cast(np.dtype(array.dtype), np.dtype(one.dtype), "safe"):
+        error = f"the data of {one.name!r} are {array.dtype}, the model wants {one.dtype}"
+        yield FieldError(path, error, f"convert them with numpy: a.astype('{one.dtype}')")
+    more = len(array.shape) - len(one.dims)
+    if more not in (0, 1) and array.shape:
+        error = f"the data of {one.name!r} have {len(array.shape)} dimensions, the model wants {len(one.dims)}"
+        yield FieldError(path, error, "or one more, with a whole input in each row")
+        return
+    rows = 1 if more == 0 else 0  # the first dimension of an input that is cut into batches is free
+    for dim, size in list(zip(one.dims, array.shape[more:], strict=False))[rows:]:
+        wanted = sizes.get(dim) if isinstance(dim, str) and dim not in free else dim
+        if isinstance(wanted, int) and wanted != size:
+            error = f"the data of {one.name!r} have the shape {array.shape}, the model wants {one.dims}"
+            yield FieldError(path, error, HOW)
+            return

@@ -1,0 +1,99 @@
+"""Can a job's search be done? Its settings are those of its runtimes, its constraints of figures that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.child.search.space import NONE, space_of, trials_of
+from visualprof.remote.constraints import parse_constraint
+from visualprof.remote.converters import all_converters
+from visualprof.remote.protocol import Request
+from visualprof.remote.queue.check.form import FieldError, nearest
+from visualprof.remote.queue.check.inspect import InspectedModel
+from visualprof.remote.queue.check.limits import MAX_LANES, MAX_NAME, MAX_VALUES
+from visualprof.remote.queue.check.matching import takers
+from visualprof.remote.queue.store.records import Agent
+
+MAX_AXES = 16
+MAX_SETTINGS = 1_000_000
+MAX_WHERE = 16
+MAX_THREADS = 1024
+
+
+def search_errors(request: Request, model: InspectedModel | None, online: Sequence[Agent]) -> Iterator[FieldError]:
+    """What is wrong with the search of a job; nothing without one. online: machines that are there."""
+    search = request.search
+    if not search.objective:
+        return
+    if len(search.over) > MAX_AXES or len(search.where) > MAX_WHERE:
+        yield FieldError("search", f"has over {MAX_AXES} settings or constraints")
+        return
+    for i, text in enumerate(search.where):
+        try:
+            parse_constraint(text)
+        except ValueError as error:  # noqa: PERF203 - each alone
+            yield FieldError(f"search.where[{i}]", *error.args)
+    known = {one.name: one for one in all_backends()}
+    backends = [known[name] for name in dict.fromkeys(spec.backend for spec in request.specs) if name in known]
+    wrong = list(chain.from_iterable(_axis(one, values, backends, model) for one, values in search.over.items()))
+    yield from wrong
+    if search.objective == "size" and "conversion" not in search.over:
+        error = "the size differs by conversions alone"
+        yield FieldError("search.objective", error, "search over some: conversion=none, onnx_fp16")
+    if not wrong:
+        yield from _trials(request, online)
+
+
+def _axis(
+    name: str, values: Sequence[str], backends: Sequence[Backend], model: InspectedModel | None
+) -> Iterator[FieldError]:
+    """What is wrong with one setting and its values."""
+    path = f"search.over.{name[:MAX_NAME]}"
+    if not 1 <= len(values) <= MAX_VALUES or len(set(values)) < len(values):
+        yield FieldError(path, f"has {len(values)} values", f"allowed: 1 to {MAX_VALUES} different ones")
+        return
+    for backend in backends:
+        yield from _of(backend, path, name, values, model)
+
+
+def _of(
+    backend: Backend, path: str, name: str, values: Sequence[str], model: InspectedModel | None
+) -> Iterator[FieldError]:
+    if name in ("threads", "streams"):
+        most = MAX_THREADS if name == "threads" else MAX_LANES if backend.lanes else 1
+        if bad := next((v for v in values if not (v.isascii() and v.isdecimal() and 1 <= int(v[:9]) <= most)), None):
+            yield FieldError(path, f"{bad[:40]!r} is none that {backend.name} can have", f"1 to {most}")
+        return
+    allowed: Sequence[str] | None = backend.options.get(name)
+    if name == "precision":
+        allowed = backend.precisions
+    elif name == "conversion":
+        usable = (one for one in all_converters() if one.makes in backend.formats and not one.calibrates)
+        fitting = (one for one in usable if model is None or one.takes == model.format)
+        allowed = [NONE, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
+    elif allowed is None:
+        there = ["threads", "streams", "precision", "conversion", *backend.options]
+        yield FieldError(path, f"{backend.name} has no such setting", nearest(name, there))
+        return
+    if allowed and (bad := next((value for value in values if value not in allowed), None)) is not None:
+        yield FieldError(path, f"{bad[:80]!r} is none that {backend.name} can have", f"one of {', '.join(allowed)}")
+    elif any(len(value) > MAX_NAME or not value.isprintable() for value in values):
+        yield FieldError(path, f"must have at most {MAX_NAME} characters, and none that cannot be shown")
+
+
+def _trials(request: Request, online: Sequence[Agent]) -> Iterator[FieldError]:
+    """Settings that are too many, and nobody who chooses among them."""
+    size = space_of(request.search, request.sweep.values).size
+    total = trials_of(request.search, size)
+    if size > MAX_SETTINGS:
+        yield FieldError("search.over", f"has {size:,} settings", f"at most {MAX_SETTINGS:,}")
+    elif size == 1:
+        yield FieldError("search.over", "has one setting alone", "give several sizes, threads=1:4 or another setting")
+    elif total < size:
+        able = [agent for spec in request.specs for agent in takers(spec, online)]
+        if able and not any(agent.capabilities.optuna for agent in able):
+            error = f"{size:,} settings are more than {total:,} trials, and no machine has Optuna to choose among them"
+            hint = f"on the machine: visualprof agent install-runtime optuna; or {size} trials, which are all"
+            yield FieldError("search.trials", error, hint)
