@@ -61,3 +61,14 @@ def redeem_for(connection: Connection, purpose: Purpose, email: str) -> AnyRow |
     theirs = (codes.c.email == email) & (codes.c.purpose == purpose)
     rows = connection.execute(delete(codes).where(theirs).returning(codes)).all()
     return next((row for row in rows if row.expires_ns >= time.time_ns()), None)
+
+
+def used(connection: Connection, text: str, until_ns: int) -> bool:
+    """Was this text of somebody else used before? It is from now on, until it is of no use anyway."""
+    sha256 = secret.hashed(text)
+    connection.execute(delete(codes).where(codes.c.expires_ns < time.time_ns()))
+    if connection.execute(select(codes.c.sha256).where(codes.c.sha256 == sha256)).first():
+        return True
+    row = {"purpose": "used", "email": "", "role": "", "made_by": None}
+    connection.execute(insert(codes).values(sha256=sha256, expires_ns=until_ns, **row))
+    return False

@@ -21,13 +21,15 @@ from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Untrusted
 
 TIMEOUT_S = 10
 SKEW_S = 60  # that two clocks may differ
 METADATA_S = 600  # that what the issuer says of itself is kept
 _MOST = 1 << 20  # bytes of an answer
+LOG_OUT = "http://schemas.openid.net/event/backchannel-logout"
+LONGEST_S = 86400  # that an order to end sessions counts
 # Signatures that need a key of the issuer: no secret that others may have, and never none.
 _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
 _AGAIN = "log in again"
@@ -45,6 +47,7 @@ class Identity:
 
     subject: how it calls them for ever, with its own name. email: which it has verified. admin: they are in the group
     of administrators; None where none is named. token: the ID token that says so, by which they are logged out there.
+    session: how it calls the one that began there, "" where it does not say.
     """
 
     subject: str
@@ -52,6 +55,21 @@ class Identity:
     name: str
     admin: bool | None
     token: str = ""
+    session: str = ""
+
+
+@dataclass(frozen=True)
+class LogOut:
+    """What an issuer says to end sessions here.
+
+    subject: as of `Identity`, "" for whoever has the session. session: "" for all of theirs. name: of this order, which
+    counts once. until_ns: it counts no more.
+    """
+
+    subject: str
+    session: str
+    name: str
+    until_ns: int
 
 
 class Issuer:
@@ -101,7 +119,8 @@ class Issuer:
         if refusal or not code:
             raise Untrusted(f"the issuer refused: {_word(refusal)}", _AGAIN)
         tokens = self._redeemed(code, _of(kept, "verifier"))
-        return replace(self._identity(self._claims(tokens, _of(kept, "nonce"))), token=str(tokens["id_token"]))
+        claims = self._claims(tokens, _of(kept, "nonce"))
+        return replace(self._identity(claims), token=str(tokens["id_token"]), session=_text(claims.get("sid")))
 
     def end(self, token: str) -> str:
         """Where a browser ends its session there, and comes back from; "" where the issuer has no such place.
@@ -114,6 +133,31 @@ class Issuer:
             return ""
         asked = {"id_token_hint": token, "client_id": self._client, "post_logout_redirect_uri": self._back}
         return address and f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
+
+    def log_out(self, token: str) -> LogOut:
+        """Which sessions are over, by a logout token.
+
+        Raises: BadParameter: it proves nothing. IssuerTrouble.
+        Source: OpenID Connect Back-Channel Logout 1.0, sections 2.4 and 2.6.
+        """
+        from joserfc import errors, jwt
+
+        needed: Any = {"essential": True}
+        by: Any = {**needed, "value": self.url}
+        to: Any = {**needed, "value": self._client}
+        rules = jwt.JWTClaimsRegistry(leeway=SKEW_S, iss=by, aud=to, iat=needed, exp=needed, jti=needed)
+        try:
+            claims = self._signed(token).claims
+            rules.validate(claims)
+            name, exp, subject, session = str(claims["jti"]), int(claims["exp"]), claims.get("sub"), claims.get("sid")
+            wanted = LOG_OUT in claims["events"] and "nonce" not in claims and bool(_text(subject) or _text(session))
+        except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            what = _word(str(getattr(error, "claim", "") or type(error).__name__))
+            raise BadParameter(f"logout_token: it proves nothing: {what}") from error
+        if not wanted or exp > time.time() + LONGEST_S:
+            raise BadParameter("logout_token: it ends no session")
+        who = f"{self.url} {subject}" if _text(subject) else ""
+        return LogOut(who, _text(session), name, (exp + SKEW_S) * 10**9)
 
     def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
         """What the issuer gives for a code: an access token and an ID token."""
@@ -132,16 +176,12 @@ class Issuer:
 
         Raises: Untrusted: it is no proof for this log-in.
         """
-        from joserfc import errors, jwt
-        from joserfc.jwk import KeySet
+        from joserfc import errors
 
-        keys = self._asked(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
         its: Any = {"iss": {"essential": True, "value": self.url}, "aud": {"essential": True, "value": self._client}}
         of = {"nonce": nonce, "client_id": self._client, "access_token": tokens.get("access_token")}
         try:
-            signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
-            known = cast("Any", KeySet).import_key_set({"keys": signing})
-            token = jwt.decode(str(tokens.get("id_token", "")), known, algorithms=_SIGNED_BY)
+            token = self._signed(str(tokens.get("id_token", "")))
             claims = _authlib("oidc.core").CodeIDToken(token.claims, token.header, its, of)
             claims.validate(int(time.time()), SKEW_S)
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -153,6 +193,19 @@ class Issuer:
         wanted = {"email", *(["groups"] if self._admin_group else [])}
         more = self._user(tokens, claims["sub"]) if wanted - claims.keys() else {}
         return {**more, **claims}
+
+    def _signed(self, text: str) -> Any:
+        """A token that a key of the issuer has signed.
+
+        Raises: JoseError, ValueError, KeyError, TypeError, AttributeError: none has. IssuerTrouble.
+        """
+        from joserfc import jwt
+        from joserfc.jwk import KeySet
+
+        keys = self._asked(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
+        signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
+        known = cast("Any", KeySet).import_key_set({"keys": signing})
+        return jwt.decode(text, known, algorithms=_SIGNED_BY)
 
     def _user(self, tokens: Mapping[str, Any], subject: object) -> dict[str, Any]:
         """What the issuer says of the user beside the token; nothing where it does not say it of the same one."""
@@ -245,6 +298,11 @@ def _error_of(error: urllib.error.HTTPError) -> str:
         return str(json.loads(error.read(_MOST))["error"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def _text(claim: object) -> str:
+    """A claim that is a text; "" for any other, and for none."""
+    return claim if isinstance(claim, str) else ""
 
 
 def _word(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -81,9 +82,24 @@ class Passwords:
             if not self._room.acquire(timeout=_PATIENCE_S):
                 raise _crowded()
             try:
-                yield
+                with _one_core():
+                    yield
             finally:
                 self._room.release()
+
+
+@contextmanager
+def _one_core() -> Generator[None]:
+    """Has Argon2, which begins four threads, take one core: the others are for who is logged in."""
+    if not hasattr(os, "sched_setaffinity"):  # nothing but Linux has that for a thread
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {random.choice(sorted(cores))})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _crowded() -> Crowded:

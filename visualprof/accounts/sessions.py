@@ -55,11 +55,20 @@ class Sessions:
         self._database = database
         self._idle_ns, self._whole_ns = int(idle_s * 1e9), int(whole_s * 1e9)
 
-    def begin(self, user: str, address: str, browser: str) -> str:
-        """The cookie of a new session; old ones of everybody are cleared away."""
+    def begin(self, user: str, address: str, browser: str, issued: str | None = None) -> str:
+        """The cookie of a new session; old ones of everybody are cleared away.
+
+        issued: what is kept of its name at an issuer; None where it began here.
+        """
         now = time.time_ns()
         cookie, sha256 = secret.new(_COOKIE)
-        row = {"id": secret.short_id(), "user": user, "address": address[:200], "browser": browser[:300]}
+        row = {
+            "id": secret.short_id(),
+            "user": user,
+            "address": address[:200],
+            "browser": browser[:300],
+            "issued": issued,
+        }
         with self._database.write() as connection:
             over = (sessions.c.seen_ns < now - self._idle_ns) | (sessions.c.begun_ns < now - self._whole_ns)
             connection.execute(delete(sessions).where(over))

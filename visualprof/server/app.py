@@ -18,6 +18,7 @@ from visualprof.server.api.advice import Advices
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agent_runs import AgentRuns
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.health import Health
@@ -41,17 +42,17 @@ from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.identity import identified
-from visualprof.server.meter import Meter
+from visualprof.server.latency import Meter
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
-    from visualprof.accounts.by_mail import ByMail
+    from visualprof.accounts.external_login import Issued
+    from visualprof.accounts.mail_links import ByMail
     from visualprof.accounts.notices.mail import Mail
-    from visualprof.accounts.proxied import Proxied
+    from visualprof.accounts.proxy_login import Proxied
     from visualprof.accounts.service import Accounts
-    from visualprof.accounts.vouched import Issued
 
 # Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
 IDENTIFY, PREPARE = "visualprof.identify", "visualprof.prepare"
@@ -105,6 +106,7 @@ def create_app(
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
         Trends(logdir, visible, reports),
+        Cases(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),
@@ -130,7 +132,7 @@ def _accounts(settings: Settings, remote: Remote) -> Accounts:
 
 
 def _proxied(settings: Settings, remote: Remote) -> Proxied:
-    from visualprof.accounts.proxied import Proxied
+    from visualprof.accounts.proxy_login import Proxied
 
     queue = remote.opened()
     return Proxied(queue.database, settings.registration, queue.signer)
@@ -140,9 +142,9 @@ def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[Issued | No
     """Besides passwords that people know: an issuer, and links by e-mail."""
     if accounts is None:
         return None, None
-    from visualprof.accounts.by_mail import ByMail
+    from visualprof.accounts.external_login import Issued
     from visualprof.accounts.issuer import Issuer
-    from visualprof.accounts.vouched import Issued
+    from visualprof.accounts.mail_links import ByMail
 
     issued, mail = None, mail_of(settings)
     if settings.oidc:

@@ -27,7 +27,7 @@ from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
 from visualprof.remote.queue.check.names import check_name
 from visualprof.remote.queue.refusals import Conflict, Oversize, Unfit, disk
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.told import Announced
+from visualprof.remote.queue.tasks.messages import Announced
 from visualprof.remote.recordings import (
     GROWING,
     MOST_BYTES,

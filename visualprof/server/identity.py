@@ -17,7 +17,7 @@ from visualprof.server.session_token import HEADER, VARIABLE
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
-    from visualprof.accounts.proxied import Proxied
+    from visualprof.accounts.proxy_login import Proxied
     from visualprof.accounts.service import Accounts
 
 # What a route needs: nothing, a token of a machine that it looks at itself, a role; or, for what shows a run, a link to

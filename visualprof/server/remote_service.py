@@ -19,7 +19,7 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.logdir.scan import LogFile, Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.store.place import CACHE_BYTES, Place
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
 
 if TYPE_CHECKING:
     from visualprof.remote.queue.tasks.mirror import Mirror

@@ -295,7 +295,7 @@ class _Held:
     def _pointed(self) -> Iterator[tuple[int, int]]:
         """Where the findings point, ns since the first event."""
         for key, answer in self._answers.items():
-            for finding in answer["findings"] if key.startswith("view/overview") and "findings" in answer else ():
+            for finding in answer["findings"] if key.startswith("view/findings") else ():
                 if finding["start_ns"] is not None and finding["end_ns"] is not None:
                     yield finding["start_ns"], finding["end_ns"]
 

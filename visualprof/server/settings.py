@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.accounts.principal import Registration
-from visualprof.remote.queue.store.place import CACHE_BYTES, Place
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 

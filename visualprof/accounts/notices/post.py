@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sqlalchemy import delete, select, update
 
 from visualprof.accounts.audit import note
-from visualprof.accounts.notices import letters
+from visualprof.accounts.notices import messages
 from visualprof.accounts.notices.contacts import Contact, contact_of
 from visualprof.accounts.notices.events import LOST_LEASES, tell_of_jobs, tell_of_machines
 from visualprof.accounts.notices.kinds import Notice
@@ -134,10 +134,10 @@ class Post:
 
     def _send(self, row: AnyRow, notice: Notice, contact: Contact, email: str) -> None:
         if row.channel == "webhook":
-            body = json.dumps(letters.document(notice, contact.language, self._base_url), ensure_ascii=False)
+            body = json.dumps(messages.document(notice, contact.language, self._base_url), ensure_ascii=False)
             post(contact.webhook, contact.secret, body.encode(), row.seq, self._networks)
         elif self._mail:
-            self._mail.send(email, *letters.letter(notice, contact.language, self._base_url))
+            self._mail.send(email, *messages.letter(notice, contact.language, self._base_url))
         else:
             raise Unsent("this server sends no e-mail any more")
 

@@ -168,11 +168,12 @@ def chosen(report: Report, names: list[str]) -> list[Advised]:
 def evaluation_of(asked: Request, report: Report, row: Advised, model: ModelRef, address: str) -> Request:
     """The job that measures a candidate as the original was measured, without advice.
 
-    Its key is made of both, so that the same click gives the same job.
+    Its key is made of all that the click decides, so that the same click gives the same job; a version that was deleted
+    and made again has another number, and is measured again.
     """
     own = next((spec for spec in asked.specs if spec.id == report.spec), asked.specs[0])
     said = build(Spec, {"id": "x", "backend": own.backend, **row.spec})
     spec = replace(said, id=row.candidate[:48].rstrip("-.+").replace("+", "-"), agent=own.agent)
-    key = sha256(f"{report.id}\0{row.candidate}\0{model.blob}".encode()).hexdigest()
-    name = address or f"{asked.name or asked.model.name} {row.candidate}"
-    return replace(asked, key=f"advice-{key}", model=model, specs=[spec], name=name[:200], advise=Advise())
+    name = (address or f"{asked.name or asked.model.name} {row.candidate}")[:200]
+    key = sha256("\0".join((report.id, row.candidate, model.blob, name)).encode()).hexdigest()
+    return replace(asked, key=f"advice-{key}", model=model, specs=[spec], name=name, advise=Advise())

@@ -14,7 +14,7 @@ from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.told import MAX_POINT, Announced, Beat, Report, batch_of
+from visualprof.remote.queue.tasks.messages import MAX_POINT, Announced, Beat, Report, batch_of
 from visualprof.server.answers import answer
 from visualprof.server.identity import sender
 from visualprof.server.remote_service import Queue, Remote

@@ -14,7 +14,7 @@ from visualprof.server.api.spans import columns_of, summary_of
 from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
 from visualprof.server.routes import SPAN, Resource, get
 from visualprof.server.visible import Visible
-from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.disk_cache import KeptAnswer
 from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare

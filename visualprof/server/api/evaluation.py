@@ -20,7 +20,7 @@ from visualprof.reader.results.report import PARTS, Profile, Report, folders, re
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
-from visualprof.server.api.making import Making
+from visualprof.server.api.partial_reports import Making
 from visualprof.server.api.spans import columns_of
 from visualprof.server.identity import who
 from visualprof.server.remote_service import Remote
@@ -45,6 +45,7 @@ from visualprof.views.measure.point import (
     window_of,
     work,
 )
+from visualprof.views.measure.search import SearchColumns, SearchedColumns
 
 MOST_REPORTS = 100
 NO_REPORT = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}
@@ -111,13 +112,16 @@ class ReportsAnswer(msgspec.Struct):
 class EvaluationAnswer(Answer):
     """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load.
 
-    advice: a row a candidate that was tried beside a report's model.
+    advice: a row a candidate that was tried beside a report's model. search: a row a setting that was tried for the
+    best one; searched: a row a search.
     """
 
     reports: list[ReportRow]
     table: PointColumns
     loads: LoadColumns
     advice: AdviceColumns
+    search: SearchColumns
+    searched: SearchedColumns
     best: BestColumns
     verdicts: list[Verdict]
     charts: dict[str, Option]
@@ -243,6 +247,8 @@ class Evaluation(Resource):
             table=result.columns,
             loads=result.loads.columns,
             advice=result.advice.columns,
+            search=result.search.columns,
+            searched=result.searched.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
             charts=overlay_charts(chosen),

@@ -16,8 +16,8 @@ from visualprof import __version__
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.answers import row
 from visualprof.server.api.agents import LOST_AFTER
-from visualprof.server.lately import Lately
-from visualprof.server.meter import Meter
+from visualprof.server.cached_figures import Lately
+from visualprof.server.latency import Meter
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Resource, get
 

@@ -15,11 +15,11 @@ from msgspec import Meta
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task, Wait
-from visualprof.remote.queue.tasks.told import PointHead
+from visualprof.remote.queue.tasks.messages import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
+from visualprof.server.cached_figures import Lately
 from visualprof.server.identity import who
-from visualprof.server.lately import Lately
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
 from visualprof.server.visible import Told, Visible

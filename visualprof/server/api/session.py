@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from flask import Response, request
@@ -14,17 +14,22 @@ from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration
 from visualprof.errors import Forbidden, NotFound
 from visualprof.server.answers import answer, row
 from visualprof.server.identity import actor, cookie_name, sender, set_cookie, who
-from visualprof.server.routes import Resource, change, get
+from visualprof.server.routes import Resource, change, get, read
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
-    from visualprof.accounts.by_mail import ByMail
+    from visualprof.accounts.external_login import Issued as IssuedAccounts
+    from visualprof.accounts.mail_links import ByMail
     from visualprof.accounts.service import Accounts
-    from visualprof.accounts.vouched import Issued as IssuedAccounts
 
 NO_ISSUER = {404: "there is none, or there are no accounts"}
 COOKIE, COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
 ISSUED, LONGEST = "visualprof-issued", 3500  # keeps the ID token until the session ends, where a cookie has room for it
+FORM, LONGEST_FORM = "application/x-www-form-urlencoded", 64 << 10
+NO_LOG_OUT = {
+    **NO_ISSUER, 400: "the token is not the issuer's, of another time, or was used", 429: "too many attempts",
+    502: "the issuer does not answer",
+}  # fmt: skip
 REFUSED = {
     403: "a proxy logs people in",
     401: "the address or the password are wrong",
@@ -144,9 +149,16 @@ class Session(Resource):
         """Log in with what the issuer gave; the cookie is that of a new session."""
         issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, COOKIE), "")
         said = issued.issuer.finish(kept, body.state, body.code, body.error)
-        response = self._begin(existing(self._accounts), issued.log_in(said, sender()), said.token)
+        user, name = issued.log_in(said, sender()), issued.session(said)
+        response = self._begin(existing(self._accounts), user, said.token, name)
         set_cookie(response, self._settings, "", COOKIE)
         return response
+
+    @change("POST", "/session/logged-out", status=204, content=FORM, refuses=NO_LOG_OUT, needs="anyone")
+    def log_out_issued(self) -> None:
+        """The issuer ends sessions that began there: its logout token says which."""
+        said = parse_qs(read(LONGEST_FORM).decode("utf-8", "replace"))
+        self._known_issuer().log_out(said.get("logout_token", [""])[0], sender())
 
     @change("DELETE", "/session", refuses=REFUSED, needs="viewer")
     def log_out(self) -> SessionAnswer | Response:
@@ -203,8 +215,8 @@ class Session(Resource):
         if self._issued:  # whose users own their addresses: nobody may claim one before
             raise Forbidden("people here log in by the issuer", "that makes the account")
 
-    def _begin(self, accounts: Accounts, user: str, token: str = "") -> Response:
-        cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""))
+    def _begin(self, accounts: Accounts, user: str, token: str = "", issued: str | None = None) -> Response:
+        cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""), issued)
         response = answer(self._answer(accounts.sessions.of_cookie(cookie)))
         set_cookie(response, self._settings, cookie)
         if self._issued:

@@ -23,7 +23,8 @@ from visualprof.server.visible import Visible
 from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, tile_bytes
+from visualprof.views.measure.replay.pieces import path_pieces, slack_ns
+from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
 from visualprof.views.measure.timeline import (
     Occurrence,
     Place,
@@ -69,6 +70,14 @@ class TileQuery(SpanQuery, kw_only=True):
 
     v: Annotated[str, Meta(description="the meta's version; makes the answer immutable")] = ""
     group: Annotated[int, Meta(ge=0, description="of tracks")] = 0
+    level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
+    index: Annotated[int, Meta(ge=0, le=2**40, description="tiles since time 0")]
+
+
+class PathQuery(SpanQuery, kw_only=True):
+    """A tile of the critical path."""
+
+    v: Annotated[str, Meta(description="the meta's version; makes the answer immutable")] = ""
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
     index: Annotated[int, Meta(ge=0, le=2**40, description="tiles since time 0")]
 
@@ -207,6 +216,12 @@ class Timeline(Resource):
             raise BadParameter(f"track={query.track} is no counter of this trace")
         return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
+    @get("/timeline/path", media=BINARY, refuses=SPAN, needs="link")
+    def path(self, query: PathQuery) -> Response:
+        """A tile of the critical path; its lanes are tracks."""
+        trace = self._chosen(query)[1]
+        return _immutable(path_tile_bytes(trace, path_pieces(trace), query.level, query.index), query)
+
     @get("/timeline/strings", refuses=SPAN, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
         """The dictionary that tiles number."""
@@ -222,6 +237,7 @@ class Timeline(Resource):
         if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
             self._logdir.bring(span.log_file.path)
             event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
+            event.slack_ns = slack_ns(trace, row)
         return event
 
     @get("/timeline/search", refuses=SPAN, needs="link")
@@ -279,7 +295,7 @@ class Timeline(Resource):
         return AlignmentAnswer([_alignment(name, o, trace.span_ns[0] - origin) for (name, trace), o in pairs])
 
 
-def _immutable(body: bytes, query: TileQuery) -> Response:
+def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:
     """A tile: its address holds the file's version, so it never changes."""
     response = raw(body, "application/octet-stream")
     if query.v:

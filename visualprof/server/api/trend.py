@@ -17,7 +17,7 @@ from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.disk_cache import KeptAnswer
 from visualprof.views.answers.table import Selection, page
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import (

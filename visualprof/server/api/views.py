@@ -23,7 +23,7 @@ from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.disk_cache import KeptAnswer
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
 KEPT = 64  # results

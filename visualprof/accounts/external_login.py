@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
-from visualprof.accounts import codes
+from visualprof.accounts import codes, secret
 from visualprof.accounts.attempts import count_attempt, forgive_attempt
 from visualprof.accounts.audit import note
 from visualprof.accounts.issuer import Identity, Issuer
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.users import Users, email_of, insert_user, log_out
+from visualprof.errors import BadParameter
 from visualprof.remote.queue.refusals import Conflict, Untrusted
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import users
+from visualprof.remote.queue.store.tables import sessions, users
 
 
 class Vouched:
@@ -97,6 +98,34 @@ class Issued:
         with self._database.write() as connection:
             forgive_attempt(connection, address)
         return str(row.id)
+
+    def session(self, said: Identity) -> str:
+        """What is kept of how the issuer calls a session."""
+        return self._kept(said.session)
+
+    def log_out(self, token: str, address: str) -> None:
+        """The issuer says whose sessions are over.
+
+        Raises: BadParameter: it does not, or has said so before. TooMany. IssuerTrouble.
+        """
+        count_attempt(self._database, address)
+        said, issuer = self.issuer.log_out(token), self.issuer.url
+        over = [sessions.c.user == users.c.id, sessions.c.issued.is_not(None)]
+        over += [users.c.subject == said.subject] if said.subject else []
+        over += [sessions.c.issued == self._kept(said.session)] if said.session else []
+        with self._database.write() as connection:
+            if codes.used(connection, f"{issuer} {said.name}", said.until_ns):
+                raise BadParameter("logout_token: it was used before")
+            forgive_attempt(connection, address)
+            ended = connection.execute(
+                select(sessions.c.id, users.c.id.label("user"), users.c.email).where(*over)
+            ).all()
+            connection.execute(delete(sessions).where(sessions.c.id.in_([row.id for row in ended])))
+            for row in ended:
+                note(connection, Actor(Principal(row.user, row.email), address), "log out", f"{row.id} by {issuer}")
+
+    def _kept(self, session: str) -> str:
+        return secret.hashed(f"{self.issuer.url} {session}")
 
     def _refusal(self, row: AnyRow | None, said: Identity) -> str:
         """Why somebody may not come in; "" where they may."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
+from visualprof.accounts.external_login import Vouched
 from visualprof.accounts.principal import Principal, Registration
 from visualprof.accounts.sessions import IDLE_S
 from visualprof.accounts.users import name_of
-from visualprof.accounts.vouched import Vouched
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.signing import Signer
 

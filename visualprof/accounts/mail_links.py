@@ -15,8 +15,8 @@ from visualprof.accounts import codes
 from visualprof.accounts.attempts import count_attempt
 from visualprof.accounts.audit import note
 from visualprof.accounts.notices.kinds import Language
-from visualprof.accounts.notices.letters import invitation
 from visualprof.accounts.notices.mail import Mail
+from visualprof.accounts.notices.messages import invitation
 from visualprof.accounts.notices.webhook import Unsent
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.users import email_of
