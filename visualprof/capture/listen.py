@@ -21,11 +21,11 @@ from types import FrameType
 from typing import Any
 
 from visualprof.capture import files, hooks, live, session
-from visualprof.capture.asked import NEVER, Asked, Place
-from visualprof.capture.beside import Beside, Steps, Watcher
 from visualprof.capture.files import warn
+from visualprof.capture.monitor_thread import Beside, Steps, Watcher
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning, Options
 from visualprof.capture.recorders import INFERENCE, TRAINING, framework_of, recorder_of
+from visualprof.capture.requests import NEVER, Asked, Place
 from visualprof.capture.topics import Topics
 
 AGAIN = 100  # steps until a folder that failed is tried again

@@ -12,8 +12,8 @@ from typing import Any
 from visualprof.capture import files
 from visualprof.capture.files import Worker, warn
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.rapl import Rapl
 from visualprof.remote.child.host import waited_us
+from visualprof.remote.child.rapl import Rapl
 from visualprof.remote.protocol import MONITOR_SCHEMA
 
 INTERVAL_S = 0.1

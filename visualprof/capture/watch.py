@@ -14,10 +14,10 @@ from statistics import median
 from typing import Any
 
 from visualprof.capture import live
-from visualprof.capture.asked import Place
 from visualprof.capture.listen import Listener
 from visualprof.capture.live import Beat, Wish
 from visualprof.capture.options import CaptureError, Options
+from visualprof.capture.requests import Place
 from visualprof.capture.topics import Topics
 
 WINDOW = 128  # steps that make a band

@@ -8,8 +8,8 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.store.records import Removable, Rule
 
 if TYPE_CHECKING:
+    from visualprof.remote.queue.queue import Queue
     from visualprof.remote.queue.tasks.retention import Noted
-    from visualprof.remote.queue.whole import Queue
 
 _WHAT: dict[Removable, str] = {
     "jobs": "jobs, with their results, after their end",

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -256,6 +257,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
     what = f"of the server, for changes; {VARIABLE} keeps it out of the process list (default: your own server's here)"
     parser.add_argument("--token", default="", metavar="T", help=what)
+
+
+def actions_of(parser: argparse.ArgumentParser, required: bool = False) -> Callable[..., argparse.ArgumentParser]:
+    """Adds an action to a command, after which the server may be named as well as before."""
+    after = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    for name in ("--server", "--token"):
+        after.add_argument(name, help=argparse.SUPPRESS)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required)
+    return partial(actions.add_parser, parents=[after])
 
 
 def _own(parts: urllib.parse.SplitResult) -> tuple[str, str]:

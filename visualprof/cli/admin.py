@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visualprof.accounts.principal import Actor, Principal
+from visualprof.cli._health import show_health
 from visualprof.cli._server import Server
 from visualprof.cli._server import add_arguments as add_server
-from visualprof.cli._well import show_health
 from visualprof.cli.serve import add_database, add_store
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
+    from visualprof.remote.queue.queue import Queue
     from visualprof.remote.queue.store.database import Database
-    from visualprof.remote.queue.whole import Queue
 
 _NAMED = "SELECT sha256 FROM blobs UNION SELECT key FROM artefacts WHERE key LIKE 'runs/%'"
 _NOTED = "INSERT INTO audit (at_ns, email, action, subject, address) VALUES (?, ?, 'backup', ?, '')"
@@ -190,7 +190,7 @@ def _password() -> str:
 
 def _missing(store: str, copy: Path) -> int:
     """Says which uploaded files, and files of runs, of a copy are not in the bucket: it is whole only with them."""
-    from visualprof.remote.queue.store.place import place_of
+    from visualprof.remote.queue.store.bucket_url import place_of
     from visualprof.remote.queue.store.s3 import Bucket
     from visualprof.remote.queue.store.signing import Signer
 

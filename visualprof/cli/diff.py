@@ -114,8 +114,8 @@ def _print(answer: DiffAnswer, failed: list[str], form: str) -> None:
 
         write_json(answer)
         return
-    from visualprof.cli import _told
+    from visualprof.cli import _summary
 
-    text = _told.markdown(answer, failed) if form == "markdown" else _told.table(answer)
+    text = _summary.markdown(answer, failed) if form == "markdown" else _summary.table(answer)
     sys.stdout.buffer.write(text.encode("utf-8" if form == "markdown" else sys.stdout.encoding or "utf-8", "replace"))
     sys.stdout.buffer.flush()

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    action = _server.actions_of(parser)
     for name, what in (
         ("drain", "give it no further task"),
         ("out", "put it out: its task goes to others, and it is refused"),
@@ -62,19 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("maintain", "give it no task for a time"),
         ("free", "end its booking"),
     ):
-        action = actions.add_parser(name, help=what)
-        action.add_argument("machine", metavar="NAME", help="name or id")
+        one = action(name, help=what)
+        one.add_argument("machine", metavar="NAME", help="name or id")
         if name in ("grant", "revoke", "reserve"):
-            action.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
+            one.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
         if name in ("grant", "revoke"):
-            action.add_argument("--project", metavar="P", default="", help="its name or id")
+            one.add_argument("--project", metavar="P", default="", help="its name or id")
         if name in ("reserve", "maintain"):
-            action.add_argument("--from", dest="begin", type=_time, metavar="T", help="default: now")
-            action.add_argument("--until", type=_time, metavar="T", required=True, help="as 2026-11-23T18:00")
+            one.add_argument("--from", dest="begin", type=_time, metavar="T", help="default: now")
+            one.add_argument("--until", type=_time, metavar="T", required=True, help="as 2026-11-23T18:00")
         if name == "free":
-            action.add_argument("booking", metavar="ID", nargs="?", default="", help="of the booking")
-    actions.add_parser("enrol", help="make a command by which one machine joins; with accounts")
-    actions.add_parser("new-token", help="make another registration token; registered machines stay")
+            one.add_argument("booking", metavar="ID", nargs="?", default="", help="of the booking")
+    action("enrol", help="make a command by which one machine joins; with accounts")
+    action("new-token", help="make another registration token; registered machines stay")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _markdown(args: argparse.Namespace) -> str:
     """The run and what changed since the base, with at most ten rows of each table."""
-    from visualprof.cli import _told
+    from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
     from visualprof.cli.view import answer_of, file_of, files_of, travel_light
     from visualprof.views import view
@@ -64,7 +64,7 @@ def _markdown(args: argparse.Namespace) -> str:
     require([args.path, *filter(None, [args.compare])], create=False)
     file = file_of(files_of(args.path), args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
-    for name in ("overview", *_told.TOP):
+    for name in ("overview", "findings", *_summary.TOP):
         chosen = view(name)
         if (answer := answer_of(chosen, chosen.parse({}), file)) is not None:
             answers[name] = answer
@@ -74,7 +74,8 @@ def _markdown(args: argparse.Namespace) -> str:
     if args.compare:
         sides = side_of(args.compare, "", SideParams()), side_of(args.path, args.worker, SideParams())
         change = compare("overview", *sides)
-    return _told.run_markdown(args.path, answers.pop("overview"), answers, change)
+    overview, findings = answers.pop("overview"), answers.pop("findings", None)
+    return _summary.run_markdown(args.path, overview, findings, answers, change)
 
 
 def page_of(

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.place import CACHE_BYTES, place_of
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, place_of
 
 # They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
 SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}

@@ -82,7 +82,7 @@ def _figures_of(paths: list[Path]) -> list[Figures | str]:
 def _figures(path: Path) -> Figures | str:
     from visualprof.reader.cache import Cache, open_trace
     from visualprof.reader.source import Source
-    from visualprof.views.answers.kept import KeptAnswer
+    from visualprof.views.answers.disk_cache import KeptAnswer
     from visualprof.views.trend.figures import VIEW, Figures
 
     try:

@@ -82,7 +82,7 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Of one file: kept by an earlier process, or worked out. None where there is no data for it."""
     from visualprof.reader.cache import Cache
     from visualprof.reader.source import Source
-    from visualprof.views.answers.kept import KeptAnswer
+    from visualprof.views.answers.disk_cache import KeptAnswer
 
     fingerprint = Source(file.path).fingerprint()
     place = KeptAnswer(Cache.default(), chosen, params, (fingerprint,))

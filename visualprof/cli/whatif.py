@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="EXPR",
         help="repeatable: kernel[name~gemm]*0.5, operator[aten::cat]*0.3, collective*0.5, gpu*0.6, dataloader=0, "
-        "launch=0, sync=remove, copies=async",
+        "launch=0, sync=remove, copies=async, rank[3]=median",
     )
     parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
     parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
@@ -25,5 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the forecast."""
-    args.view, args.param = "whatif", [f"change={';'.join(args.change)}"]
+    of_ranks = any("rank[" in change for change in args.change)
+    args.view, args.param = "ranks" if of_ranks else "whatif", [f"change={';'.join(args.change)}"]
     return view.run(args)

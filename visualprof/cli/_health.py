@@ -25,21 +25,21 @@ def show_health(server: Server, as_json: bool) -> int:
 def _facts(found: Json) -> list[tuple[str, str]]:
     queue, machines, processes, answers = (found[name] for name in ("queue", "machines", "processes", "answers"))
     database = found["database"]
-    facts = [("server", f"visualprof {found['version']}, up since {_time(found['started_ns'])}")]
+    facts = [("server", f"visualprof {found['version']}, started {_time(found['started_ns'])}")]
     if database:
         size = "" if database["size_bytes"] is None else f", {database['size_bytes'] / 1e6:,.1f} MB"
         took = f"{database['round_trip_ns'] / 1e6:.1f} ms"
         facts.append(("database", f"{database['kind']}{size}, schema {database['schema']}, answers in {took}"))
     for disk in found["disks"]:
-        used = "" if disk["used_bytes"] is None else f", {disk['used_bytes'] / 1e9:,.2f} GB are of visualprof"
+        used = "" if disk["used_bytes"] is None else f", {disk['used_bytes'] / 1e9:,.2f} GB used by visualprof"
         free = f"{disk['free_bytes'] / 1e9:,.1f} of {disk['total_bytes'] / 1e9:,.1f} GB free"
         facts.append((disk["place"], f"{plain(disk['path'])}: {free}{used}"))
     if queue:
         oldest = f", since {_time(queue['oldest_ns'])}" if queue["oldest_ns"] else ""
-        facts.append(("jobs", f"{queue['running']} run, {queue['waiting']} wait{oldest}"))
+        facts.append(("jobs", f"{queue['running']} running, {queue['waiting']} waiting{oldest}"))
     facts.append(("machines", f"{machines['online']} of {machines['registered']} online"))
     load = "" if processes["load"] is None else f", load {processes['load']:.1f} on {processes['cores']} processors"
-    facts.append(("files", f"{processes['reading']} are being read, {processes['unread']} wait for it"))
+    facts.append(("files", f"{processes['reading']} being read, {processes['unread']} waiting"))
     memory = (processes["server_bytes"] + processes["children_bytes"]) / 1e6
     facts.append(("memory", f"{memory:,.0f} MB in {1 + processes['children']} processes{load}"))
     p95 = "" if answers["p95_ns"] is None else f", 95 % within {answers['p95_ns'] / 1e6:,.0f} ms"

@@ -13,7 +13,7 @@ from visualprof.views.measure.steps import PARTS
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
-    from visualprof.views.measure.findings import Finding
+    from visualprof.views.findings import FindingsAnswer
     from visualprof.views.overview import OverviewAnswer
 
 ROWS = 10
@@ -64,14 +64,20 @@ def markdown(answer: DiffAnswer, failed: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_markdown(path: str, overview: OverviewAnswer, tops: Mapping[str, Table[Any]], change: DiffAnswer | None) -> str:
+def run_markdown(
+    path: str,
+    overview: OverviewAnswer,
+    findings: FindingsAnswer | None,
+    tops: Mapping[str, Table[Any]],
+    change: DiffAnswer | None,
+) -> str:
     """A run: its step and its parts, what is worth changing, what takes longest, and what changed since a base.
 
     tops: tables by view.
     """
     lines = ["### visualprof\n", _headline(path, overview)]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
-    lines += [_found(overview, finding) for finding in overview.findings]
+    lines += _findings(findings) if findings is not None else []
     for view, shown in tops.items():
         filled = [name for name in TOP[view] if any(shown.named().get(name, ()))]  # without a device it took nothing
         lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, filled))]
@@ -101,14 +107,21 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
     return Table(columns=columns, kinds={"part": "word", "mean_ns": "ns", "share_ratio": "ratio"})
 
 
-def _found(overview: OverviewAnswer, finding: Finding) -> str:
-    gain = finding.gain_ns_per_step
-    parts = [f"up to {cell('ns', gain)} a step" if gain else ""]
-    for name, value in finding.evidence.items():
-        kind = overview.kinds.get(name, "text")
-        parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
-    told = ", ".join(filter(None, parts)).replace("_", " ")
-    return f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(told)}"
+def _findings(answer: FindingsAnswer) -> Iterator[str]:
+    """What is worth changing, what each would bring, and all of it together."""
+    step = cell("ns", answer.simulated_ns)
+    for finding in answer.findings:
+        gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
+        parts = [f"at most {cell('ns', most)} a step"] if most else []
+        if gain is not None:
+            parts = [f"step {step}, without it {cell('ns', answer.simulated_ns - gain)}"]
+        for name, value in finding.evidence.items():
+            kind = answer.kinds.get(name, "text")
+            parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
+        told = ", ".join(parts).replace("_", " ")
+        yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(told)}"
+    if answer.together is not None and answer.together.findings > 1:
+        yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:

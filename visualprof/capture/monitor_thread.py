@@ -14,11 +14,11 @@ from itertools import pairwise
 from typing import Protocol
 
 from visualprof.capture import files, live
-from visualprof.capture.asked import Asked, Place
 from visualprof.capture.files import warn
 from visualprof.capture.live import Beat, Request, Wish
 from visualprof.capture.notes import read_now
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
+from visualprof.capture.requests import Asked, Place
 
 RING = 1 << 16  # ends of steps that the thread beside may be behind
 POLL_S = live.POLL_NS / 1e9

@@ -1,0 +1,265 @@
+"""Runs benchmark cases: on this machine in a child, or as jobs on the machines of a server."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import signal
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli._request import pairs
+from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.protocol import no_agent_here
+
+if TYPE_CHECKING:
+    from visualprof.cli._server import Server
+    from visualprof.remote.agent.work.case_run import CaseOrder
+    from visualprof.remote.cases import Vendor
+    from visualprof.remote.cases.folder import Case
+
+GIB = 1 << 30
+STATUS = {"succeeded": 0, "failed": 1, "cancelled": 3}
+FRAMEWORKS = {"pytorch": "torch"}  # backends of those frameworks that have another name
+PATHS = ("exist_onnx_path", "exist_compiler_path")
+Command = dict[str, Any]
+
+
+def checked(args: argparse.Namespace, case: Case) -> Command:
+    """What is missing of a case, and its configuration. Raises: TaskFailure."""
+    from visualprof.remote.agent.work.case_run import check_here
+
+    with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
+        return check_here(_order(args, case, _command(args), threading.Event()), Path(folder, "work"))
+
+
+def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
+    """Runs each case with each setting of the matrix, one after the other; the worst status."""
+    from visualprof.cli._case_shown import told
+    from visualprof.reader.results.case import read_case
+    from visualprof.remote.agent.work.case_run import run_here
+
+    statuses = list[int]()
+    with _interrupted() as stop:
+        for case, command in itertools.product(cases, _commands(args)):
+            order = _order(args, case, command, stop)
+            folder = _folder(args, order, len(cases) > 1 or bool(args.matrix))
+            outcome = run_here(order, folder)
+            result = read_case(folder / "case.json")
+            if result is None:
+                raise VisualprofError(f"{folder}: {outcome['error'] or 'no result'}", outcome["hint"] or "")
+            print(told(result, args.format), end="")
+            print(f"visualprof: {folder}", file=sys.stderr)
+            statuses.append(STATUS[outcome["state"]])
+            if stop.is_set():
+                break
+    return max(statuses, default=0)
+
+
+def _folder(args: argparse.Namespace, order: CaseOrder, several: bool) -> Path:
+    """The folder of the run: one of the same settings that did not succeed is gone on with, else it is a new one."""
+    name, compiler = order.description["name"], order.command.get("compiler", order.description["case"].get("compiler"))
+    others = {key: value for key, value in order.command.items() if key != "compiler"}
+    parts = [order.vendor, str(compiler or "validation"), *(f"{key}={value}" for key, value in sorted(others.items()))]
+    below = "-".join("".join(c if c.isalnum() or c in "=._" else "_" for c in part) for part in parts)
+    first = Path(args.out or args.logdir, name, below)
+    if args.out and not several:
+        first = Path(args.out)
+    else:
+        while first.exists() and (args.again or _succeeded(first)):
+            stem, _, number = first.name.rpartition("~")
+            first = first.with_name(f"{stem}~{int(number) + 1}" if stem else f"{first.name}~2")
+    first.mkdir(parents=True, exist_ok=True)
+    return first.absolute()
+
+
+def _succeeded(folder: Path) -> bool:
+    from visualprof.reader.results.case import read_case
+
+    result = read_case(folder / "case.json")
+    return result is not None and result.state == "succeeded"
+
+
+@contextmanager
+def _interrupted() -> Generator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set meanwhile."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda _number, _frame: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _command(args: argparse.Namespace) -> Command:
+    """The layer of the command line. Raises: BadParameter."""
+    from visualprof.remote.cases.folder import value_typed
+
+    command = {key: value_typed(text) for key, text in pairs(args.set, "--set", "batch_size=8").items()}
+    for key in PATHS:
+        if isinstance(command.get(key), str) and Path(command[key]).exists():  # typed from where the user stands
+            command[key] = str(Path(command[key]).absolute())
+    if args.compiler:
+        command["compiler"] = None if args.compiler == "none" else args.compiler
+    return command
+
+
+def _commands(args: argparse.Namespace) -> list[Command]:
+    """One layer for each combination of the matrix."""
+    from visualprof.remote.cases.folder import value_typed
+
+    rows = pairs(args.matrix, "--matrix", "compiler=onnxruntime,openvino")
+    axes = [[(key, value_typed(text)) for text in values.split(",") if text] for key, values in rows.items()]
+    return [{**_command(args), **dict(chosen)} for chosen in itertools.product(*axes)]
+
+
+def _vendor(args: argparse.Namespace) -> Vendor:
+    """The vendor that is named, else the first for the device. Raises: BadParameter."""
+    from visualprof.remote.cases import all_vendors
+
+    vendors, device = all_vendors(), args.device.partition(":")[0] or "cpu"
+    fitting = [one for one in vendors.values() if one.name == args.vendor or (not args.vendor and one.device == device)]
+    if not fitting:
+        wrong = f"--vendor {args.vendor}" if args.vendor else f"--device {args.device}"
+        raise BadParameter(f"{wrong}: there is no such vendor", f"there is {', '.join(vendors)}")
+    return fitting[0]
+
+
+def _framework(args: argparse.Namespace, case: Case) -> str:
+    name = args.framework or case.framework
+    if name not in case.frameworks:
+        raise BadParameter(f"{case.name} has {', '.join(case.frameworks)}", "choose one: --framework")
+    return name
+
+
+def _device(args: argparse.Namespace, vendor: Vendor) -> str:
+    return args.device if ":" in args.device or args.device == "cpu" else f"{vendor.device}:0".replace("cpu:0", "cpu")
+
+
+def _order(args: argparse.Namespace, case: Case, command: Command, stop: threading.Event) -> CaseOrder:
+    import psutil
+
+    from visualprof.remote.agent import bundle
+    from visualprof.remote.agent.command import say
+    from visualprof.remote.agent.faults import AgentError, StopRequested
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
+    from visualprof.remote.agent.work.case_run import CaseOrder
+
+    if why := no_agent_here():
+        raise VisualprofError(why.replace("an agent needs", "a case needs"), "")
+
+    def check() -> None:
+        if stop.is_set():
+            raise StopRequested("cancelled")
+
+    try:
+        level = sandbox_level(args.sandbox, say)
+    except AgentError as error:
+        raise VisualprofError(error.error, error.hint) from None
+    vendor = _vendor(args)
+    data = Path(args.data).absolute() if args.data else case.data_dir
+    if data and not data.is_dir():
+        raise BadParameter(f"--data {args.data}: there is no such folder", "give the folder with the data of the case")
+    layers = {**case.case, **case.vendors.get(vendor.name, {}), **command}
+    named = [Path(layers[key]) for key in PATHS if isinstance(layers.get(key), str)]
+    reads = [str(path.parent) for path in named if path.is_absolute()] + ([str(data)] if data else [])
+    return CaseOrder(
+        description=case.description(),
+        files=case.files,
+        vendor=vendor.name,
+        framework=_framework(args, case),
+        device=_device(args, vendor),
+        data_dir=str(data or ""),
+        command=command,
+        pythons=_pythons(args, tuple(reads)),
+        level=level,
+        memory_bytes=round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9),
+        timeout_s=args.timeout,
+        code=bundle.child_archive(),
+        tell=lambda step: print(f"visualprof: {case.name}: {step}", file=sys.stderr),
+        check=check,
+    )
+
+
+def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tuple[str, tuple[str, ...]]]:
+    """Interpreters with the folders that a child of each may read."""
+    from visualprof.remote.agent.command import say
+    from visualprof.remote.agent.machine import runtimes
+    from visualprof.remote.agent.machine.probe import Interpreter, overview
+
+    named = [str(Path(path).expanduser().absolute()) for path in args.python]
+    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed(runtimes.folder())]):
+        if has := overview(Interpreter(python), say):
+            yield python, (*has.prefixes, *reads)
+
+
+def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
+    """Uploads each case as a bundle, and makes a job of each with each setting of the matrix on each machine."""
+    from visualprof.cli import _watch
+    from visualprof.cli._server import Server
+
+    server = Server(args.server, args.token)
+    agents = {one["name"]: one["id"] for one in server.get("agents")["agents"]}
+    unknown = [name for name in args.agent.split(",") if name not in agents]
+    if unknown:
+        raise BadParameter(f"--agent {unknown[0]}: there is no such machine", f"there is {', '.join(agents) or 'none'}")
+    jobs = list[str]()
+    for case in cases:
+        blob = _sent(server, case, Path(args.data) if args.data else None)
+        for command, agent in itertools.product(_commands(args), args.agent.split(",")):
+            request = _request_of(args, case, command, agents[agent], blob)
+            jobs.append(server.post("jobs", request)["job"]["id"])
+            print(
+                f"job {jobs[-1]}: {case.name} on {agent}: {server.url}#/run?job={jobs[-1]}", file=_watch.stream(False)
+            )
+    if not args.wait:
+        return 0
+    return max(_watch.exit_status(_watch.wait(server, job, sys.stdout)) for job in jobs)
+
+
+def _sent(server: Server, case: Case, data: Path | None) -> str:
+    """Uploads a bundle; its sha256."""
+    from visualprof.cli._sending import send
+    from visualprof.remote.cases.bundle import SUFFIX, pack
+
+    with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
+        packed = Path(folder, f"{case.name}{SUFFIX}")
+        pack(case, packed, data)
+        return send(server, packed, "part", part="true")["blob"]
+
+
+def _request_of(args: argparse.Namespace, case: Case, command: Command, agent: str, blob: str) -> dict[str, Any]:
+    """A job of a case. The backend is the one whose runtime the engine needs."""
+    from dataclasses import asdict
+
+    from visualprof.remote.cases.bundle import SUFFIX
+    from visualprof.remote.protocol import CaseRef, ModelRef, Profile, Request, Spec
+
+    vendor, framework = _vendor(args), _framework(args, case)
+    layers = {**case.case, **case.vendors.get(vendor.name, {}), **command}
+    compiler = layers.get("compiler")
+    engine = vendor.engines.get(str(compiler))
+    backend = (engine and engine.backend) or compiler or FRAMEWORKS.get(framework, framework)
+    spec = Spec(str(compiler or framework), str(backend), agent=agent, device=_device(args, vendor))
+    settings = {key: json.dumps(value) for key, value in command.items()}
+    request = Request(
+        f"cli-{uuid.uuid4().hex}",
+        ModelRef(blob, f"{case.name}{SUFFIX}"),
+        [spec],
+        name=f"{case.name} {compiler or 'validation'}",
+        profile=Profile(0),
+        timeout_s=args.timeout,
+        case=CaseRef(case.name, vendor.name, framework, settings),
+    )
+    return asdict(replace(request, retries=0))

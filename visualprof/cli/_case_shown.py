@@ -1,0 +1,148 @@
+"""Results of benchmark cases for the eye, as JSON, and as FlagPerf writes them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from visualprof.errors import NotFound
+from visualprof.reader.results.case import FILE, CaseResult, cases, read_case
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
+
+Row = dict[str, Any]
+COLUMNS: dict[str, Kind] = {
+    "run": "name", "case": "name", "vendor": "name", "compiler": "name", "precision": "name", "batch_size": "count",
+    "state": "word", "validation_core_per_s": "count", "whole_per_s": "count", "core_per_s": "count", "p50_ns": "ns",
+    "accuracy": "word", "accuracy_difference": "word", "verdict": "word", "memory_used_bytes": "bytes",
+    "mfu": "ratio",
+}  # fmt: skip
+FACTS: dict[str, Kind] = {
+    "case": "name", "framework": "name", "vendor": "name", "compiler": "name", "device_name": "name", "host": "name",
+    "precision": "name", "batch_size": "count", "state": "word", "error": "text", "hint": "text", "e2e_ns": "ns",
+    "compile_ns": "ns", "flops_per_s": "flop_rate", "peak_flops": "flop_rate", "peak_source": "text", "mfu": "ratio",
+    "accuracy_difference": "word", "tolerance": "word", "verdict": "word", "memory_used_bytes": "bytes",
+    "memory_total_bytes": "bytes", "utilization": "ratio", "power_w": "count", "energy_j_per_sample": "joule",
+}  # fmt: skip
+PASSES: dict[str, Kind] = {
+    "pass": "name", "whole_per_s": "count", "whole_ci": "count", "core_per_s": "count", "core_ci": "count",
+    "accuracy": "word", "samples": "count", "warmup_n": "count", "n": "count", "p50_ns": "ns", "p90_ns": "ns",
+    "p99_ns": "ns", "stable": "word", "foo_ns": "ns", "own": "word",
+}  # fmt: skip
+STEPS: dict[str, Kind] = {"name": "name", "state": "word", "took_ns": "ns", "why": "text"}
+SETTINGS: dict[str, Kind] = {"key": "name", "value": "text", "origin": "word", "before": "text"}
+ACCURACIES = ("accuracy", "accuracy_difference", "tolerance")
+
+
+def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
+    """Results in folders and below them, with the path of each."""
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+
+    for folder in filter(Path.is_dir, folders):
+        files = (item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
+        for below, result in sorted(cases(files).items()):
+            yield str(folder / below), result
+
+
+def listed(args: argparse.Namespace) -> int:
+    """What ships, and what was measured."""
+    from visualprof.cli._watch import table
+    from visualprof.remote.cases.folder import library
+    from visualprof.remote.cases.folder import read_case as case_of
+
+    ship = [{"case": name, "title": case_of(path).title, "folder": str(path)} for name, path in library().items()]
+    rows = [_row(path, result) for path, result in results([Path(one) for one in args.logdir or ["runs"]])]
+    if args.format == "json":
+        print(json.dumps({"cases": ship, "results": rows}, indent=2))
+        return 0
+    if ship:
+        print(table(ship, {"case": "name", "title": "text"}))
+    print(table(_rounded_rows(rows), COLUMNS) if rows else "no results yet: visualprof case run")
+    return 0
+
+
+def compared(args: argparse.Namespace) -> int:
+    """Results side by side, core throughput as a multiple of the first one's, and what was configured differently."""
+    from visualprof.cli._watch import table
+
+    found = list(results([Path(one) for one in args.run]))
+    if not found:
+        raise NotFound("there is no result of a case", "name folders of runs")
+    rows = [_row(path, result) for path, result in found]
+    first = rows[0]["core_per_s"]
+    for row in rows:
+        row["core_ratio"] = row["core_per_s"] / first if first and row["core_per_s"] else None
+    settings = [{one.key: one.value for one in result.settings if one.origin != "host"} for _, result in found]
+    keys = dict.fromkeys(key for one in settings for key in one)
+    differing = {key: [one.get(key) for one in settings] for key in keys if len({one.get(key) for one in settings}) > 1}
+    if args.format == "json":
+        print(json.dumps({"results": rows, "settings": differing}, indent=2))
+        return 0
+    print(table(_rounded_rows(rows), {**COLUMNS, "core_ratio": "count"}))
+    for key, values in differing.items():
+        print(f"{key}: {', '.join('-' if one is None else one for one in values)}")
+    return 0
+
+
+def shown(args: argparse.Namespace) -> int:
+    """One result; 1 for one that did not succeed."""
+    result = read_case(Path(args.run) / FILE) or read_case(Path(args.run))
+    if result is None:
+        raise NotFound(f"{args.run} is no result of a case", f"the folder of a run, with its {FILE}")
+    print(told(result, args.format), end="")
+    return 0 if result.state == "succeeded" else 1
+
+
+def told(result: CaseResult, form: str) -> str:
+    """A result as a text that ends a line. form: `table`, `json`, `flagperf`."""
+    if form == "json":
+        return msgspec.json.format(msgspec.json.encode(result)).decode() + "\n"
+    return flagperf(result) if form == "flagperf" else _tables(result)
+
+
+def _tables(result: CaseResult) -> str:
+    from visualprof.cli._terminal import cell
+    from visualprof.cli._watch import table
+
+    (facts,) = _rounded_rows([{key: getattr(result, key) for key in FACTS}])
+    lines = [f"{key.removesuffix('_ns').replace('_', ' '):22} {cell(kind, facts[key])}" for key, kind in FACTS.items()
+             if facts[key] not in (None, "")]  # fmt: skip
+    passes = [{"pass": name, **msgspec.to_builtins(one)} for name in ("validation", "inference")
+              if (one := getattr(result, name))]  # fmt: skip
+    blocks = ["\n".join(lines), table(_rounded_rows(passes), PASSES) if passes else ""]
+    blocks += [table(msgspec.to_builtins(rows), kinds) if rows else "" for rows, kinds in
+               ((result.steps, STEPS), (result.settings, SETTINGS))]  # fmt: skip
+    warnings = "\n".join(f"warning: {cell('text', one)}" for one in result.warnings)
+    return "\n".join(filter(None, (*(block.rstrip("\n") + "\n" for block in blocks if block), warnings))) + "\n"
+
+
+def _rounded_rows(rows: list[Row]) -> list[Row]:
+    """Rows for the eye: two decimals would be too few for an accuracy, and all of them too many."""
+    return [row | {key: f"{row[key]:.4g}" for key in ACCURACIES if row.get(key) is not None} for row in rows]
+
+
+def _row(path: str, result: CaseResult) -> Row:
+    inference, validation = result.inference, result.validation
+    shown = inference or validation
+    return {
+        **{key: getattr(result, key, None) for key in COLUMNS},
+        "run": path,
+        "validation_core_per_s": validation.core_per_s if validation else None,
+        "whole_per_s": shown.whole_per_s if shown else None,
+        "core_per_s": shown.core_per_s if shown else None,
+        "p50_ns": shown.p50_ns if shown else None,
+        "accuracy": shown.accuracy if shown else None,
+    }
+
+
+def flagperf(result: CaseResult) -> str:
+    """FlagPerf's last line, a dictionary as Python writes it, and a row of the table in its READMEs."""
+    from visualprof.views.measure.cases import flagperf_line, flagperf_table
+
+    return f"{flagperf_line(result)}\n\n{flagperf_table([result])}"

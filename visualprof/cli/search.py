@@ -1,0 +1,75 @@
+"""Looks for the best settings of a model under constraints, on this machine (or on a server's).
+
+visualprof search model.onnx --over batch=1:64 threads=1:4 --objective throughput --where 'p99<5ms'
+Every setting is measured beside the default one; the best is measured again at the end: docs/search.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from visualprof.cli import _request, _trying, _watch, submit
+from visualprof.cli._server import Json
+from visualprof.remote.protocol import SearchObjective
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
+
+OBJECTIVES: tuple[str, ...] = tuple(filter(None, get_args(SearchObjective)))
+KINDS: dict[str, Kind] = {
+    "kind": "word", "trial": "count", "state": "word", "verdict": "word", "ratio": "ratio",
+    "ratio_low": "ratio", "ratio_high": "ratio", "margin_ratio": "ratio", "p50_ns": "ns", "p99_ns": "ns",
+    "samples_per_s": "count", "rss_bytes": "bytes", "error": "count", "why": "text", "setting": "text",
+}  # fmt: skip
+OVER = (
+    "batch=1:64, threads=1:4, streams=1,2 (runs at once), precision=f32,bf16, conversion=none,onnx_fp16, or an option "
+    "of the runtime: optimization=all,basic"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
+    add = parser.add_argument
+    add("--over", action="extend", nargs="+", default=[], metavar="NAME=VALUES", help=OVER)
+    what = "what is to be best (default %(default)s)"
+    add("--objective", choices=OBJECTIVES, default="latency", help=what)
+    where = "what a setting must keep: p99<5ms, memory<2GiB, error<1e-2; again for each"
+    add("--where", action="append", default=[], metavar="CONSTRAINT", help=where)
+    add("--trials", default="", metavar="N", help="settings that are tried (default: all up to 32, else a fifth)")
+    add("--trial-s", default="", metavar="S", help="each at least so long (default 0.5)")
+    add("--budget", default="", metavar="S", help="no trial begins after (default 1800)")
+    add("--seed", default="", metavar="N", help="of what is tried, and in which order (default 0)")
+    add("--data", type=Path, metavar="FILE.npz", help="rows of your own, on which the error is judged")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="gets the result; goes on with one there (default: MODEL-search)",
+    )
+    add("--format", choices=("table", "json"), default="table", help="of what is printed")
+    _trying.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tries settings and prints what became of them."""
+    out = _watch.stream(args.format == "json")
+    columns, _ = _trying.tried(args, "search", lambda data: _asked(args, data))
+    if args.format == "json":
+        print(json.dumps({"search": columns}))
+    else:
+        rows = [{name: columns[name][i] for name in KINDS} for i in range(len(columns["trial"]))]
+        print(_watch.table(rows, KINDS), end="", file=out)
+    return 0
+
+
+def _asked(args: argparse.Namespace, data: dict[str, str]) -> Json:
+    """The parts of a draft that say what is searched."""
+    over = _request.pairs(args.over, "--over", "threads=1:4")
+    texts = {"trials": args.trials, "trial_s": args.trial_s, "budget_s": args.budget, "seed": args.seed}
+    search = {"objective": args.objective, "over": over, "where": "\n".join(args.where), **texts}
+    return {"search": search, "advise": {"data": data}}
