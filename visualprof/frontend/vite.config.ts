@@ -17,10 +17,10 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice"]);
+const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice", "roofline", "timeline", "counter", "search", "cases"]);
 
-/** Headings of tables of their own: those of the first page's tables come with it. */
-const LATE_COLUMNS = /^in_(?!environment$|steps$|stages$|events$|stage_events$|evidence$|device_steps$|headline$)/;
+/** Headings of tables of their own, and of memory, loads and models: those of the first page's tables come with it. */
+const LATE_COLUMNS = /^(in_(?!environment$|steps$|stages$|events$|stage_events$|evidence$|device_steps$|headline$)|alloc|self_|peak_|released|size_|lifetime|p\d|samples_|whole_|energy_|cost_|limit_|tail_|backward_|offered|achieved|unserved|involuntary|gpu_memory|bus_|fragmentation|tensor_core_e|tensor_core_self|tensor_core_total|input_shapes|call_stack|registers|shared_memory|launch_delay|percentile|scenario|concurrency|first_ns|load_ns|rss_|iqr|warmup|verdict|ratio_to|computation_flo|out_shapes)/;
 
 const split_locales: Plugin = {
   name: "split-locales",
@@ -39,7 +39,7 @@ const pages_of_report: Plugin = {
   name: "pages-of-report",
   enforce: "pre",
   transform(code, id) {
-    return id.endsWith("/src/router.ts") ? code.replace('"./pages/*/page.vue"', '["./pages/*/page.vue", "!./pages/{account,agents,evaluation,graph,people,run,trend}/page.vue"]') : null;
+    return id.endsWith("/src/router.ts") ? code.replace('"./pages/*/page.vue"', '["./pages/*/page.vue", "!./pages/{account,agents,cases,evaluation,graph,people,run,trend}/page.vue"]') : null;
   },
 };
 
@@ -56,7 +56,7 @@ const REPORT = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components\/(?!drop-zone|password-field)|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components\/(?!drop-zone|password-field|what-if)|lib\/(?!ansi|server)|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
   // Only what changes something has use for these.
   { name: "acts", test: /src\/(components\/(drop-zone|password-field)|uploads\/)/ },
   { name: "engine", test: /src\/charts\/engine\.ts/ },

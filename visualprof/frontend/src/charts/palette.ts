@@ -8,7 +8,7 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#c2a414", "#dcc342", "memset temporary"],
   ["#8557c9", "#ab85e8", "node_creation communication comm transfer dependency optimizer_state"],
   ["#d1527a", "#ec7fa0", "runtime calls call"],
-  ["#1f9d8b", "#3cc2ae", "dataloader overlap activation min"],
+  ["#1f9d8b", "#3cc2ae", "dataloader overlap activation min feasible"],
   ["#6b9e34", "#8fc257", "cpu autograd host"],
   ["#a0a8b5", "#6d7685", "other"],
   ["#4a8fb8", "#74b4d9", "op kernel_wait queue"],
@@ -24,7 +24,7 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#3f7fd6", "#6ea6f2", "forward"],
   ["#d9783a", "#ef9a62", "backward"],
   ["#559c4b", "#7fc374", "optimizer better"],
-  ["#a0a8b5", "#7b8494", "reserved doubtful unknown"],
+  ["#a0a8b5", "#7b8494", "reserved doubtful unknown infeasible"],
   ["#c94f6d", "#ec7f99", "input"],
   ["#1d2430", "#e3e8ef", "limit"],
 ];

@@ -41,6 +41,8 @@ export function useWorkspace() {
   const other_stage = new Stage(theme.value);
   const measured = useMeasured(() => model.value, main, () => selected_query.value);
   const base = useMeasured(() => model.value, main, () => base_query.value);
+  // Beside another model, the base is the run that measured that one.
+  const other_measured = useMeasured(() => other.value, second, () => base_query.value);
   const change = computed(() => {
     const [graph, own, other_run] = [main.graph.value, measured.data.value, base_query.value && base.data.value];
     const fit = graph && own?.columns.time_ns.length === graph.nodes && other_run?.columns.time_ns.length === graph.nodes;
@@ -199,7 +201,7 @@ export function useWorkspace() {
   }
 
   const workspace = {
-    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, base, change, comparison,
+    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, other_measured, base, change, comparison,
     selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, everywhere, move_hit, choose, compare_with, sides, heat,
   };
   provide(KEY, workspace);

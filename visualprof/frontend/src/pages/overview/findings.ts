@@ -1,8 +1,11 @@
 import type { Finding } from "../../api/model";
-import { duration } from "../../lib/format";
+import { duration, ratio } from "../../lib/format";
 import { t } from "../../locales";
 
-/** What a finding may save: of a step, or of the recording where it marks none. */
+/** What goes with a finding, or else the most that could: of a step, or of the recording where it marks none. */
 export function gain_text(finding: Finding, stepped: boolean): string {
-  return t(stepped ? "overview.gain" : "overview.gain_in_all", { time: duration(finding.gain_ns_per_step ?? 0) });
+  const scope = stepped ? "" : "_in_all";
+  const { gain_ns_per_step: gain, most_ns_per_step: most } = finding;
+  if (gain !== null) return `${t(`overview.gain${scope}`, { time: duration(gain) })} · ${ratio(finding.gain_ratio ?? 0)}`;
+  return most === null ? "" : t(`overview.most${scope}`, { time: duration(most) });
 }

@@ -20,6 +20,10 @@ export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep"
   specs: SpecRow[] | null;
   /** Candidates that every spec is to try; null: none. */
   advise: NonNullable<Draft["advise"]> | null;
+  /** What is searched for the best settings of every spec; null: nothing. */
+  search: Required<NonNullable<Draft["search"]>> | null;
+  /** Rows of the user's own that judge both: arrays by the inputs' names. */
+  data: { name: string; rows: number; blobs: Record<string, string> } | null;
   /** What was submitted last, and the job that it became. */
   sent: { job: string; text: string } | null;
 }
@@ -38,7 +42,7 @@ export function new_key(): string {
 }
 
 function empty(): PageDraft {
-  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", advise: null, sent: null };
+  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", advise: null, search: null, data: null, sent: null };
 }
 
 function restored(): PageDraft {
@@ -99,7 +103,8 @@ export function typed(dims: readonly string[]): Draft {
     arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
     sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority, advise: draft.advise ?? {},
+    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority,
+    advise: { ...(draft.advise ?? {}), data: draft.advise || draft.search ? (draft.data?.blobs ?? {}) : {} }, search: draft.search ?? {},
   };
 }
 
@@ -123,8 +128,10 @@ export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">,
   const file = (blob: string) => files.find((one) => one.blob === blob);
   const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
   const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
+  const rows = Object.values(old.advise?.data ?? {}).map(file);
+  const data = rows.length > 0 && rows.every((row) => row !== undefined) ? { name: ".npz", rows: rows[0]?.array?.shape[0] ?? 1, blobs: old.advise?.data ?? {} } : null;
   Object.assign(draft, empty(), {
-    parts: old.parts, spread: old.spread, priority: old.priority, advise: old.advise?.objective ? { ...old.advise, data: {} } : null, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
+    data, parts: old.parts, spread: old.spread, priority: old.priority, advise: old.advise?.objective ? { ...old.advise, data: {} } : null, search: old.search?.objective ? old.search : null, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
     model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
     arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
   });

@@ -1,17 +1,17 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
 import { category_color } from "../../charts/palette";
-import type { ThemeName } from "../../lib/color";
 import { BASE } from "../../compare/steps";
 import { draw_counter } from "./counters";
 import type { Hit } from "./hit";
-import type { Ink } from "./ink";
+import { draw_arrow, type Box } from "./arrow";
 import { draw_labels } from "./labels";
 import { lane_box } from "./lanes";
 import type { Layout, Row } from "./layout";
-import type { Look } from "./look";
 import type { Link, Place, Range } from "./model";
+import { draw_path } from "./path";
 import { x_of, type Scene } from "./scene";
 import type { Source } from "./source";
+import type { Surface } from "./surface";
 import { draw_steps, STEPS_PX } from "./steps";
 
 interface Spot {
@@ -32,24 +32,6 @@ export interface Marks {
   cursor: number | null;
   found: readonly { source: Source; places: readonly Place[] }[];
   searching: boolean;
-}
-
-export interface Surface {
-  context: CanvasRenderingContext2D;
-  scene: Scene;
-  layout: Layout;
-  scroll: number;
-  ink: Ink;
-  look: Look;
-  theme: ThemeName;
-}
-
-interface Box {
-  x0: number;
-  x1: number;
-  y: number;
-  height: number;
-  top: number;
 }
 
 const row_index = new WeakMap<Layout, Map<string, Row>>();
@@ -95,6 +77,7 @@ export function draw_overlay(surface: Surface, marks: Marks, moving: boolean, ba
   draw_base_steps(surface, width, base_step);
   for (const line of scene.rows) if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
   draw_found(surface, marks);
+  if (scene.paths) draw_path(surface, scene.paths);
   const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
   draw_labels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
   draw_area(surface, marks, height);
@@ -197,27 +180,12 @@ function draw_vertical({ context }: Surface, x: number, height: number, color: s
 
 /** A curve from the cause to its effect. */
 function draw_link(surface: Surface, selected: Spot, link: Link): void {
-  const { context, ink, scene } = surface;
+  const { scene } = surface;
   const other: Spot = { source: selected.source, place: link };
   const [from, to] = link.direction === "to" ? [selected, other] : [other, selected];
   const [a, b] = [box_of(surface, from), box_of(surface, to)];
   if (!a || !b) return;
   const right = scene.width / scene.ratio;
-  // It leaves where the cause ends, unless the effect begins before that.
-  const x0 = Math.max(a.x0, Math.min(a.x1, b.x0));
-  const [y0, y1] = [a.y + a.height / 2, b.y + b.height / 2];
-  if (Math.max(x0, b.x0) < -50 || Math.min(x0, b.x0) > right + 50) return;
-  const bend = Math.min(120, 24 + Math.abs(b.x0 - x0) / 2 + Math.abs(y1 - y0) / 8);
-  context.strokeStyle = ink.accent;
-  context.fillStyle = ink.accent;
-  context.lineWidth = 1.5;
-  context.beginPath();
-  context.moveTo(x0, y0);
-  context.bezierCurveTo(x0 + bend, y0, b.x0 - bend, y1, b.x0 - 4, y1);
-  context.stroke();
-  context.beginPath();
-  context.moveTo(b.x0, y1);
-  context.lineTo(b.x0 - 7, y1 - 4);
-  context.lineTo(b.x0 - 7, y1 + 4);
-  context.fill();
+  if (Math.max(a.x1, b.x0) < -50 || Math.min(a.x0, b.x0) > right + 50) return;
+  draw_arrow(surface, a, b);
 }

@@ -4,7 +4,7 @@ import { lane_boxes, type LaneBox } from "./lanes";
 import { rows_between, type Layout, type Row } from "./layout";
 import { tiles_in } from "./level";
 import type { Strip } from "./renderer";
-import type { Source } from "./source";
+import type { Kind, Source } from "./source";
 import type { Part } from "./spans";
 import type { CounterTile, SliceTile, Tile } from "./tile";
 import type { TileStore, Wish } from "./tile-store";
@@ -21,6 +21,8 @@ interface View {
   height: number;
   scroll: number;
   ratio: number;
+  /** Is the critical path drawn? */
+  path: boolean;
 }
 
 export interface SceneStrip extends Strip {
@@ -52,10 +54,10 @@ export interface Scene {
   ns_per_pixel: number;
   rows: SceneRow[];
   strips: SceneStrip[];
+  /** The critical path of each trace: its lanes are tracks. Null when it is not drawn. */
+  paths: ReadonlyMap<Source, readonly Part[]> | null;
   wishes: Wish[];
 }
-
-type Kind = "g" | "c";
 
 export class SceneBuilder {
   private readonly wishes: Wish[] = [];
@@ -87,7 +89,8 @@ export class SceneBuilder {
     const [first, last] = rows_between(layout.rows, view.scroll, view.scroll + view.height - layout.pinned_height);
     for (const row of layout.rows.slice(first, last)) add(row, row.y + shift, layout.pinned_height);
     this.look_ahead(layout, source_of);
-    return { width: this.width, height: Math.max(1, Math.round(view.height * view.ratio)), ratio: view.ratio, start: view.camera.start, ns_per_pixel: this.ns_per_pixel, rows, strips, wishes: this.wishes };
+    const paths = view.path ? new Map([...new Set(rows.map((one) => one.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]])) : null;
+    return { width: this.width, height: Math.max(1, Math.round(view.height * view.ratio)), ratio: view.ratio, start: view.camera.start, ns_per_pixel: this.ns_per_pixel, rows, strips, paths, wishes: this.wishes };
   }
 
   private add_strip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {

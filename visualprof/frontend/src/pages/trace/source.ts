@@ -6,6 +6,10 @@ import type { Meta } from "./model";
 import { Names } from "./names";
 import type { Wish } from "./tile-store";
 
+/** Tiles of a group of tracks, of a counter, of the critical path. */
+export type Kind = "g" | "c" | "p";
+const ROUTES = { g: "timeline/tile", c: "timeline/counter", p: "timeline/path" } as const;
+
 export interface SourceId {
   /** Place among the run's workers, or BASE: short, and the same in every address. */
   worker: number;
@@ -55,14 +59,14 @@ export class Source {
     return Math.min(this.top_level, level_of(ns_per_pixel));
   }
 
-  key(kind: "g" | "c", id: number, level: number, index: number): string {
+  key(kind: Kind, id: number, level: number, index: number): string {
     return `${this.stem}${kind}${id}/${level}/${index}`;
   }
 
-  wish(kind: "g" | "c", id: number, level: number, index: number, rank: number): Wish {
-    const place = kind === "g" ? { group: id } : { track: id };
-    const [there, nth] = held?.nearest(kind, id, level, index) ?? [level, index];
-    const url = address(kind === "g" ? "timeline/tile" : "timeline/counter", { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
+  wish(kind: Kind, id: number, level: number, index: number, rank: number): Wish {
+    const place = { g: { group: id }, c: { track: id }, p: {} }[kind];
+    const [there, nth] = (kind === "p" ? null : held?.nearest(kind, id, level, index)) ?? [level, index];
+    const url = address(ROUTES[kind], { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
     return { key: this.key(kind, id, level, index), url, level: there, index: nth, rank };
   }
 

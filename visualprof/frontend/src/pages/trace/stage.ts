@@ -7,13 +7,14 @@ import { hit_at, type Hit } from "./hit";
 import { read_ink, type Ink } from "./ink";
 import type { Layout } from "./layout";
 import { Look } from "./look";
-import { draw_overlay, type Marks, type Surface } from "./overlay";
+import { draw_overlay, type Marks } from "./overlay";
 import type { Column, Renderer } from "./renderer";
 import { AXIS_PX, draw_ruler, grid_step } from "./ruler";
 import { SceneBuilder, x_of, type Scene } from "./scene";
 import { software_renderer } from "./software";
 import type { Source } from "./source";
 import { STEPS_PX } from "./steps";
+import type { Surface } from "./surface";
 import { TileStore } from "./tile-store";
 import { ticks } from "./ticks";
 import { has_graphics_card, webgl_renderer } from "./webgl";
@@ -45,6 +46,8 @@ export class Stage extends Frames {
   selected_step: string | null = null;
   /** What stands at its place in the base. */
   base_step: string | null = null;
+  /** Is the critical path drawn? */
+  path = false;
   scene: Scene | null = null;
   width = 0;
   height = 0;
@@ -129,7 +132,7 @@ export class Stage extends Frames {
     if (!this.canvases || !this.renderer || this.width < 1 || this.height < 1) return;
     const moving = this.note_motion();
     const ratio = window.devicePixelRatio || 1;
-    const builder = new SceneBuilder({ camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio }, this.store);
+    const builder = new SceneBuilder({ camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio, path: this.path }, this.store);
     const scene = builder.build(this.layout, (worker) => this.sources.find((source) => source.id.worker === worker));
     this.scene = scene;
     this.store.want(scene.wishes);

@@ -26,6 +26,7 @@ export function useTimelineState() {
   const search = useParameter("search", "");
   const filter = useParameter("tracks", "");
   const empty = useParameter("empty", "");
+  const path = useParameter("path", "");
 
   const workers = computed(() => run.value?.workers ?? []);
   const own = computed(() => Math.max(0, workers.value.findIndex((one) => one.id === worker.value?.id)));
@@ -67,6 +68,7 @@ export function useTimelineState() {
     markers: computed<number[]>({ get: () => text_numbers(marks.value), set: (all) => (marks.value = numbers_text([...all].sort((a, b) => a - b))) }),
     offsets: computed({ get: () => text_offsets(off.value), set: (all: Map<number, number>) => (off.value = offsets_text(all)) }),
     hide_empty: computed({ get: () => empty.value === "hide", set: (hide: boolean) => (empty.value = hide ? "hide" : "") }),
+    path: computed({ get: () => path.value === "on", set: (on: boolean) => (path.value = on ? "on" : "") }),
     toggle_pin: (key: string) => (pins.value = toggle(pins.value, key)),
     toggle_fold: (key: string) => (toggled.value = toggle(toggled.value, key)),
     set_toggled: (keys: string[]) => (toggled.value = keys),

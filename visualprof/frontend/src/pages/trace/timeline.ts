@@ -99,6 +99,10 @@ export function useTimeline() {
     else stage.camera.set(stage.camera.start, stage.camera.end);
     stage.invalidate();
   }, { immediate: true });
+  watch(state.path, (on) => {
+    stage.path = on;
+    stage.invalidate();
+  }, { immediate: true });
   watch(state.selected, () => ready.value && write_window());
   watch(state.win, (text) => text !== written && ready.value && read_window());
   watch(layout, (now) => {

@@ -1,5 +1,5 @@
 // Logs as they were meant to look in a terminal, as plain text.
-import { visible } from "../../lib/text";
+import { visible } from "./text";
 
 // CSI sequences, OSC strings (links, titles) and the short escapes.
 // eslint-disable-next-line no-control-regex

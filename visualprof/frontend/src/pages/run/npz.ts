@@ -1,0 +1,87 @@
+// What an .npz says of its arrays, read from their heads alone, and whether they fit a model's inputs: asked before anything is sent.
+import type { UploadAnswer } from "../../api/model";
+import { t } from "../../locales";
+
+export interface Head {
+  name: string;
+  dtype: string;
+  shape: number[];
+}
+
+export type ModelInput = NonNullable<UploadAnswer["model"]>["inputs"][number];
+
+const KINDS: Record<string, string> = { f: "float", i: "int", u: "uint", b: "bool" };
+const END = 0x06054b50;
+const ENTRY = 0x02014b50;
+const FIRST_BYTES = 1 << 16;
+
+/** The arrays of a file; null when it is no .npz of plain numbers. */
+export async function heads_of(file: Blob): Promise<Head[] | null> {
+  try {
+    const from = Math.max(0, file.size - FIRST_BYTES - 22);
+    const tail = new DataView(await file.slice(from).arrayBuffer());
+    let end = tail.byteLength - 22;
+    while (end >= 0 && tail.getUint32(end, true) !== END) end -= 1;
+    const entries = new DataView(await file.slice(tail.getUint32(end + 16, true), tail.getUint32(end + 16, true) + tail.getUint32(end + 12, true)).arrayBuffer());
+    const found: Head[] = [];
+    for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY; ) {
+      const length = entries.getUint16(at + 28, true);
+      const name = new TextDecoder().decode(new Uint8Array(entries.buffer, at + 46, length));
+      const head = await head_of(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
+      if (head === null) return null;
+      found.push({ name: name.replace(/\.npy$/, ""), ...head });
+      at += 46 + length + entries.getUint16(at + 30, true) + entries.getUint16(at + 32, true);
+    }
+    return found.length > 0 ? found : null;
+  } catch {
+    // A damaged file: offsets that lead out of it.
+    return null;
+  }
+}
+
+async function head_of(file: Blob, offset: number, method: number): Promise<Omit<Head, "name"> | null> {
+  const local = new DataView(await file.slice(offset, offset + 30).arrayBuffer());
+  const start = offset + 30 + local.getUint16(26, true) + local.getUint16(28, true);
+  const packed = file.slice(start, start + FIRST_BYTES);
+  const text = new TextDecoder("latin1").decode(method === 0 ? await packed.arrayBuffer() : await first_chunk(packed));
+  const [, dtype = "", size = ""] = /^.NUMPY[\s\S]{4,6}?\{.*?'descr': '[<|=]([fiub])(\d)'/.exec(text) ?? [];
+  const shape = /'shape': \(([^)]*)\)/.exec(text)?.[1];
+  const kind = KINDS[dtype];
+  if (kind === undefined || shape === undefined) return null;
+  return { dtype: kind === "bool" ? kind : `${kind}${Number(size) * 8}`, shape: shape.split(",").map((one) => one.trim()).filter(Boolean).map(Number) };
+}
+
+async function first_chunk(packed: Blob): Promise<Uint8Array> {
+  const reader = packed.stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const { value } = await reader.read();
+  // What follows is cut off, so that the stream ends with an error that nobody is to hear of.
+  reader.cancel().catch(() => undefined);
+  return value ?? new Uint8Array();
+}
+
+/** Whether every value of a type is one of another, as numpy's safe casts are. */
+export function fits(from: string, to: string): boolean {
+  if (from === to || from === "bool") return true;
+  const [[kind, bits], [wanted, room]] = [from, to].map((one) => [one.replace(/\d+/, ""), Number(/\d+/.exec(one)?.[0] ?? 0)] as const) as [readonly [string, number], readonly [string, number]];
+  if (kind === wanted) return bits < room;
+  if (wanted === "float" && kind !== "float") return room === 64 || bits * 2 <= room;
+  return kind === "uint" && wanted === "int" && bits < room;
+}
+
+/** Why some arrays are no rows for a model, in the page's words; "" when they are. */
+export function misfit(heads: readonly Head[], inputs: readonly ModelInput[]): string {
+  const names = inputs.map((one) => one.name).join(", ");
+  const other = heads.find((head) => !inputs.some((one) => one.name === head.name));
+  if (other) return t("run.data_unknown", { name: other.name, names });
+  const counts = new Set(heads.filter((head) => head.shape.length > 0).map((head) => head.shape[0]));
+  for (const { name, dtype, dims } of inputs) {
+    const head = heads.find((one) => one.name === name);
+    if (!head) return t("run.data_missing", { name });
+    if (dtype && !fits(head.dtype, dtype)) return t("run.data_dtype", { name, dtype: head.dtype, wanted: dtype });
+    if (!dims || head.shape.length === 0) continue;
+    const more = head.shape.length - dims.length;
+    const differs = dims.some((dim, place) => (more === 1 || place > 0) && typeof dim === "number" && head.shape[place + more] !== dim);
+    if ((more !== 0 && more !== 1) || differs) return t("run.data_shape", { name, shape: `[${head.shape.join(", ")}]`, wanted: `[${dims.join(", ")}]` });
+  }
+  return counts.size > 1 ? t("run.data_rows_differ", { rows: [...counts].join(", ") }) : "";
+}
