@@ -31,6 +31,7 @@ from benchmarks.queue import queue
 from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
+from benchmarks.search import search
 from benchmarks.serving import serving
 from benchmarks.startup import startup
 from benchmarks.tiles import levels
@@ -94,6 +95,7 @@ def main() -> int:
             "queue": lambda: queue(folder),
             "team": lambda: team.rows(folder),
             "harness": harness,
+            "search": search,
             "pages": lambda: pages(10_000_000 if options.huge else options.events, 60 if options.peers else 0),
         }
         if unknown := {*options.parts} - parts.keys():

@@ -84,6 +84,12 @@ class Postgres:
         key = str(folder.absolute())
         return self.databases.get(key) or self.databases.setdefault(key, self.new(template))
 
+    def drop(self, folders: set[str]) -> None:
+        """Removes the databases of queues in those folders: hundreds of them are gigabytes at the end."""
+        for folder in folders:
+            name = self.databases.pop(folder).partition("@/")[2].partition("?")[0]
+            self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
     def _run(self, *command: str) -> None:
         subprocess.run([*self.before, *command], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
 
@@ -103,7 +109,7 @@ def running(found: Path) -> Iterator[Postgres]:
         server.make()
         server.start()
         yield server
-        server.stop()
+        server.stop("immediate")  # nothing of it is kept
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -128,7 +134,7 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
     from visualprof.remote.queue.service import Remote
 
     server: Postgres = request.getfixturevalue("postgres")
-    made, open_ones = Remote.__init__, list[Remote]()
+    made, open_ones, before = Remote.__init__, list[Remote](), {"", *server.databases}
 
     def make(self: Remote, root: Any, data: Path | None = None, **settings: Any) -> None:
         settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
@@ -138,6 +144,7 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
     request.getfixturevalue("monkeypatch").setattr(Remote, "__init__", make)
     yield
     [remote.close() for remote in open_ones]
+    server.drop(set(server.databases) - before)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:

@@ -14,6 +14,8 @@ from tests.conftest import ROOT
 from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
+from visualprof.remote.cases import all_vendors
+from visualprof.remote.cases.folder import library
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.views import View, all_views
 
@@ -31,6 +33,14 @@ def test_every_format_has_a_row(name: str) -> None:
 def test_every_converter_has_a_row_with_its_options(kind: Converter) -> None:
     row = next(line for line in text("docs/convert.md").splitlines() if f"`{kind.name}`" in line.partition(" | ")[0])
     assert [option for option in kind.options if f"`{option}=" not in row] == []
+
+
+def test_every_case_and_every_vendor_with_its_compilers_has_a_row() -> None:
+    rows = [line for line in text("docs/case-library.md").splitlines() if line.startswith("| `")]
+    named = {row.split("`")[1]: row for row in rows}
+    assert set(named) == {*library(), *all_vendors()}
+    lacking = [(v.name, c) for v in all_vendors().values() for c in v.engines if f"`{c}`" not in named[v.name]]
+    assert lacking == []
 
 
 @pytest.mark.parametrize("name", [v.name for v in all_views()])

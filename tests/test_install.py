@@ -63,6 +63,7 @@ def test_a_wheel_is_for_every_python(pure: bool, tag: tuple[str, str, str | None
 
 @compiles
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_wheel_built_without_a_compiler_holds_no_library_of_an_earlier_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_wheel_built_without_a_compiler_holds_no_library_of_an_earlier_build(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "false")
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)

@@ -21,7 +21,7 @@ from werkzeug.test import TestResponse
 
 from visualprof.remote.queue import uploads
 from visualprof.remote.queue.store.tables import blobs as blobs_table
-from visualprof.remote.queue.tasks.upkeep import remove_leftovers
+from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 
 __all__ = ["asked"]
 

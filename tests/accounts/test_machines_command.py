@@ -30,7 +30,7 @@ def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Typed]
             tokens[name] = accounts.sessions.make_token(by, "shell", role, 1)  # type: ignore[arg-type]
 
         def run(name: str, *words: str) -> str:
-            status = main(["machines", "--server", server.url, "--token", tokens[name], *words])
+            status = main(["machines", *words, "--server", server.url, "--token", tokens[name]])
             out, err = capsys.readouterr()
             return out if status == 0 else err
 

@@ -23,6 +23,7 @@ from teams import PASSWORD, SHELL
 
 from tests.conftest import ROOT, until
 from visualprof.accounts.service import Accounts
+from visualprof.server import connections
 from visualprof.server.serve import Server
 from visualprof.server.session_token import HEADER
 from visualprof.server.settings import Settings
@@ -72,7 +73,7 @@ def configured(folder: Path, server: int, port: int) -> Path:
     own = f"ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;"
     for there, here in (
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
-        ("http://127.0.0.1:8040", f"http://127.0.0.1:{server}"),
+        ("server 127.0.0.1:8040", f"server 127.0.0.1:{server}"),
         (missing[0], own),
     ):
         assert text.count(there) == 1
@@ -112,7 +113,7 @@ def _listens(port: int) -> bool:
     return True
 
 
-def test_people_and_agents_get_through_nginx(site: tuple[Server, Client]) -> None:
+def test_people_and_agents_get_through_nginx(site: tuple[Server, Client], monkeypatch: pytest.MonkeyPatch) -> None:
     server, ask = site
     forged = {"Origin": f"https://{HOST}", "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "203.0.113.9"}
     status, answer = ask("POST", "/api/v1/session", {"email": ANN, "password": PASSWORD}, **forged)
@@ -120,6 +121,15 @@ def test_people_and_agents_get_through_nginx(site: tuple[Server, Client]) -> Non
     ask.headers[HEADER] = answer["token"]
     deeds = Accounts(server.remote.opened().database, "off").deeds(None, 1)
     assert [(deed.action, deed.address) for deed in deeds] == [("log in", CLIENT)], "whom nginx saw, not who they say"
+
+    accepted, accept = list[object](), connections.Channel.__init__
+    with monkeypatch.context() as counted:
+        counted.setattr(
+            connections.Channel, "__init__", lambda *args, **more: (accepted.append(args), accept(*args, **more))[1]
+        )
+        for _ in range(5):
+            assert ask("GET", "/api/v1/runs")[0] == 200
+    assert len(accepted) <= 1, "what nginx has opened it keeps"
 
     values = io.BytesIO()
     np.save(values, np.zeros(3 << 18, np.float32))

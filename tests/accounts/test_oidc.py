@@ -16,6 +16,7 @@ from sites import MakeSite
 from teams import PASSWORD, SHELL, Browser
 from werkzeug.test import TestResponse
 
+from visualprof.accounts import attempts
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
@@ -123,6 +124,102 @@ def test_logging_out_ends_the_session_here_whatever_the_issuer_says(
     answer = browser.ask("DELETE", "session", base_url=BASE)
     assert (answer.status_code, answer.get_json()["leave"]) == (200, "")
     assert browser.ask("GET", "runs", base_url=BASE).status_code == 401
+
+
+def told(site: Site, form: dict[str, str]) -> tuple[int, str]:
+    """What the issuer is answered that ends sessions: status and error."""
+    answer = site.site.app.test_client().post("/api/v1/session/logged-out", data=form, base_url=BASE)
+    return answer.status_code, (answer.get_json(silent=True) or {}).get("error", "")
+
+
+def inside(browser: Browser) -> bool:
+    return browser.ask("GET", "runs", base_url=BASE).status_code == 200
+
+
+def test_the_issuer_ends_the_session_that_it_names(open_site: Site, there: Provider) -> None:
+    laptop, phone, other = (open_site.browser() for _ in range(3))
+    for browser, sid in ((laptop, "laptop"), (phone, "phone")):
+        there.lies = {"sid": sid}
+        open_site.log_in(browser)
+    there.lies = {"sub": "43", "email": "lee@example.org", "sid": "lee's"}
+    open_site.log_in(other)
+    assert told(open_site, there.log_out(sid="laptop")) == (204, "")
+    assert [inside(browser) for browser in (laptop, phone, other)] == [False, True, True]
+    assert told(open_site, there.log_out(sid="lee's")) == (204, ""), "it is not of this person"
+    assert inside(other)
+    assert told(open_site, there.log_out(sid="lee's", sub=None)) == (204, ""), "the session alone says whose it is"
+    assert [inside(browser) for browser in (phone, other)] == [True, False]
+    assert told(open_site, there.log_out(sid="unknown")) == (204, ""), "it is over already"
+    deeds = [deed for deed in open_site.accounts.deeds(None, 20) if deed.action == "log out"]
+    assert [(deed.email, deed.subject.partition(" by ")[2]) for deed in deeds] == [
+        ("lee@example.org", there.url), (KIM, there.url),
+    ]  # fmt: skip
+
+
+def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: Provider) -> None:
+    first, second, here = (open_site.browser() for _ in range(3))
+    open_site.log_in(first)
+    there.lies = {"sid": "x"}
+    open_site.log_in(second)
+    kim = next(user.id for user in open_site.accounts.users.all() if user.email == KIM)
+    open_site.accounts.users.set_password(SHELL, kim, PASSWORD)  # which ends the sessions
+    open_site.log_in(first)
+    again = open_site.log_in(second)
+    assert again.status_code == 200
+    mine = {"email": KIM, "password": PASSWORD}
+    here.token = here.ask("POST", "session", json=mine, base_url=BASE).get_json().get("token", "")
+    form = there.log_out()
+    assert told(open_site, form) == (204, "")
+    assert [inside(browser) for browser in (first, second, here)] == [False, False, bool(here.token)]
+    open_site.log_in(first)
+    assert told(open_site, form) == (400, "logout_token: it was used before")
+    assert inside(first), "what was sent once ends nothing that began later"
+
+
+@pytest.mark.parametrize(
+    ("lies", "what"),
+    [
+        ({"iss": "https://login.example.org"}, "it proves nothing: iss"),
+        ({"aud": "another"}, "it proves nothing: aud"),
+        ({"iat": None}, "it proves nothing: iat"),
+        ({"exp": None}, "it proves nothing: exp"),
+        ({"jti": None}, "it proves nothing: jti"),
+        ({"after_s": -3600}, "it proves nothing: exp"),
+        ({"after_s": 3600}, "it proves nothing: iat"),
+        ({"exp": 2**60}, "it ends no session"),
+        ({"events": None}, "it proves nothing: KeyError"),
+        ({"events": {"http://schemas.openid.net/event/other": {}}}, "it ends no session"),
+        ({"nonce": "x"}, "it ends no session"),
+        ({"sub": None}, "it ends no session"),
+        ({"sub": ["42"]}, "it proves nothing: sub"),
+    ],
+    ids=str,
+)
+def test_a_token_that_proves_nothing_ends_no_session(open_site: Site, there: Provider, lies: Any, what: str) -> None:
+    browser = open_site.browser()
+    open_site.log_in(browser)
+    assert told(open_site, there.log_out(**lies)) == (400, f"logout_token: {what}")
+    assert inside(browser)
+
+
+def test_what_another_has_signed_ends_no_session(open_site: Site, there: Provider) -> None:
+    browser = open_site.browser()
+    open_site.log_in(browser)
+    there.signs_with = RSAKey.generate_key(2048, {"kid": "first"})
+    assert told(open_site, there.log_out()) == (400, "logout_token: it proves nothing: BadSignatureError")
+    there.signs_with, there.alg = OctKey.import_key(SECRET * 2), "HS256"
+    assert told(open_site, there.log_out())[0] == 400, "a secret is no key of the issuer's alone"
+    assert told(open_site, {"logout_token": "x"})[0] == told(open_site, {})[0] == 400
+    for _ in range(attempts.OF_ADDRESS):
+        told(open_site, {"logout_token": "x"})
+    asked = len(there.asked)
+    assert told(open_site, {"logout_token": "x"})[0] == 429
+    assert len(there.asked) == asked, "strangers do not have the issuer asked for ever"
+    assert inside(browser)
+
+
+def test_many_orders_of_the_issuer_are_no_attempts(open_site: Site, there: Provider) -> None:
+    assert {told(open_site, there.log_out())[0] for _ in range(attempts.OF_ADDRESS + 2)} == {204}
 
 
 def test_the_browser_is_sent_with_what_one_log_in_needs(open_site: Site) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +73,22 @@ def test_many_log_ins_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
         hashes.hashed(PASSWORD)
     turns[0].__exit__(None, None, None)
     assert hashes.matches(PASSWORD, hashes.hashed(PASSWORD))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a thread is bound to cores on Linux alone")
+def test_a_password_takes_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes, cores, whole = passwords.Passwords(), list[int](), os.sched_getaffinity(0)
+    kept = hashes.hashed(PASSWORD)
+    verify = hashes._argon2.verify
+
+    def noted(password: str, kept: str) -> bool:
+        cores.append(len(os.sched_getaffinity(0)))
+        return verify(password, kept)
+
+    monkeypatch.setattr(hashes, "_argon2", SimpleNamespace(verify=noted))
+    assert hashes.matches(PASSWORD, kept)
+    assert cores == [1]
+    assert os.sched_getaffinity(0) == whole, "the thread goes on wherever there is room"
 
 
 def test_logging_in_makes_a_new_session(team: Team) -> None:

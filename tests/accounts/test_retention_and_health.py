@@ -11,8 +11,8 @@ from teams import Team, machine
 
 from visualprof.remote.queue.store.tables import agents, audit, tasks
 from visualprof.server.api import health as health_module
-from visualprof.server.lately import Lately
-from visualprof.server.meter import Meter
+from visualprof.server.cached_figures import Lately
+from visualprof.server.latency import Meter
 
 DAY_NS = 24 * 3600 * 10**9
 pytestmark = pytest.mark.both_databases
@@ -142,7 +142,7 @@ def test_what_is_wrong_is_a_warning_with_what_to_do(team: Team, monkeypatch: pyt
 
 
 def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.server import meter as module
+    from visualprof.server import latency as module
 
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
@@ -157,7 +157,7 @@ def test_the_pace_is_that_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_takes_long_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.server import lately as module
+    from visualprof.server import cached_figures as module
 
     now, asked = [0.0], list[str]()
 

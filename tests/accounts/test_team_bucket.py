@@ -27,7 +27,7 @@ from visualprof.remote.agent.link.client import Client
 from visualprof.remote.agent.link.transfer import ResultFile, fetch, send
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.store import s3 as s3_module
-from visualprof.remote.queue.store.place import place_of
+from visualprof.remote.queue.store.bucket_url import place_of
 from visualprof.remote.queue.store.quotas import Quota, change_quota
 from visualprof.server.app import create_app
 from visualprof.server.remote_service import Remote, open_remote

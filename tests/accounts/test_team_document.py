@@ -189,13 +189,17 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 @dataclass
 class Deployment:
-    """A command, what it may write, what lies there beside, its variables, and from where its proxy asks."""
+    """A command, what it may write, what lies there beside, its variables, and from where its proxy asks.
+
+    healthy: the command that ends with 0 while it answers.
+    """
 
     command: list[str]
     writable: list[str]
     readable: dict[str, Path]
     variables: dict[str, str]
     proxy: str
+    healthy: list[str]
 
 
 def of_systemd(tmp_path: Path) -> Deployment:
@@ -209,7 +213,7 @@ def of_systemd(tmp_path: Path) -> Deployment:
     variables = dict(one.split("=", 1) for one in shlex.split(service["Environment"]))
     options = {"/etc/visualprof/visualprof.toml": FILES / "visualprof.toml"}
     command = [*shlex.split(service["ExecStart"]), "--with-agent"]  # which keeps something of its own
-    return Deployment(command, writable, options, variables, "127.0.0.1")
+    return Deployment(command, writable, options, variables, "127.0.0.1", ["true"])
 
 
 def of_compose(tmp_path: Path) -> Deployment:
@@ -230,10 +234,20 @@ def of_compose(tmp_path: Path) -> Deployment:
     writable = [there for _, there, *mode in volumes if not mode]
     assert {name for name, *_ in volumes if not name.startswith(".")} <= compose["volumes"].keys()
     variables = dict(one.split("=") for one in service["environment"] if "=" in one)
-    return Deployment(shlex.split(service["command"]), writable, readable, variables, here)
+    handed_on = {one for one in service["environment"] if one.startswith("VISUALPROF_") and "=" not in one}
+    assert handed_on == {
+        "VISUALPROF_DATABASE",
+        *serve.SECRETS.values(),
+    }
+    assert caddy["depends_on"]["visualprof"]["condition"] == "service_healthy"
+    kind, python, *healthy = service["healthcheck"]["test"]
+    assert (kind, python) == ("CMD", "python")
+    healthy = [sys.executable, *healthy]
+    return Deployment(shlex.split(service["command"]), writable, readable, variables, here, healthy)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("deployed", [of_systemd, of_compose])
 def test_a_service_behind_a_proxy(place: Place, tmp_path: Path, deployed: Any) -> None:
     """It writes nowhere else; the cookie is for TLS alone; X-Forwarded-For counts from the proxy, not from others."""
@@ -250,6 +264,8 @@ def test_a_service_behind_a_proxy(place: Place, tmp_path: Path, deployed: Any) -
     with ended(process):
         port = int(place.until(r"http://\S+:(\d+)/"))
         place.drain()
+        healthy = [part.replace(":8040/", f":{port}/") for part in made.healthy]
+        assert subprocess.run(healthy, check=False).returncode == 0
         with sandbox.proxy(port, HOST, made.proxy) as front:
             session = ask(front, "POST", "session", {"email": YOU, "password": PASSWORD}, Origin=f"https://{HOST}")
             name, *attributes = session["cookie"].split("; ")

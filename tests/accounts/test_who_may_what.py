@@ -28,6 +28,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "POST session/link": (OPEN, ""),
     "POST session/issuer": (OPEN, ""),
     "POST session/issued": (OPEN, ""),
+    "POST session/logged-out": (OPEN, ""),
     "DELETE session": (VIEWER, ""),
     "GET account": (VIEWER, ""),
     "POST account/password": (VIEWER, ""),
@@ -77,6 +78,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET trend": (VIEWER, ""),
     "GET timeline/meta": (VIEWER, "ann"),
     "GET timeline/tile": (VIEWER, "ann"),
+    "GET timeline/path": (VIEWER, "ann"),
     "GET timeline/counter": (VIEWER, "ann"),
     "GET timeline/strings": (VIEWER, "ann"),
     "GET timeline/event": (VIEWER, "ann"),
@@ -142,6 +144,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET evaluation": (VIEWER, ""),
     "GET evaluation/overlay": (VIEWER, "ann"),
     "GET evaluation/point": (VIEWER, "ann"),
+    "GET cases": (VIEWER, ""),
+    "GET cases/result": (VIEWER, "ann"),
     "GET openapi.json": (VIEWER, ""),
 }
 
@@ -152,6 +156,7 @@ BY_LINK = {
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET trend",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
+    "GET timeline/path",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
     "GET timeline/occurrence", "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
     "GET report",
@@ -162,6 +167,7 @@ QUERIES = {
     "GET runs/access": "run=RUN",
     "GET links": "run=RUN",
     "GET live/steps": "run=RUN",
+    "GET cases/result": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
     "GET diff": "run=RUN&base=RUN",
@@ -172,6 +178,7 @@ QUERIES = {
     "GET graph/compare": "model=MODEL&other=MODEL",
     "GET timeline/meta": "run=RUN",
     "GET timeline/tile": "run=RUN&level=20&index=0",
+    "GET timeline/path": "run=RUN&level=20&index=0",
     "GET timeline/counter": "run=RUN&level=20&index=0&track=0",
     "GET timeline/strings": "run=RUN",
     "GET timeline/event": "run=RUN&event=0",
@@ -315,7 +322,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     with team.remote.opened().database.write() as connection:
         tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
     paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
-    paths += ("registry",)
+    paths += ("registry", "cases")
     for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):
@@ -326,7 +333,13 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
 def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
     questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
     # The run has no such thing.
-    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}
+    absent = {
+        "GET cases/result",
+        "GET evaluation/overlay",
+        "GET evaluation/point",
+        "GET timeline/counter",
+        "GET live/steps",
+    }
     for name in ("ann", "root"):
         browser = asked.team.browser(name)
         answers = {route: asked.by(browser, route) for route in questions if route not in absent}

@@ -24,9 +24,9 @@ torch = pytest.importorskip("torch")
 
 from visualprof import capture  # noqa: E402
 from visualprof.capture import CaptureError, CaptureWarning, Options, live, session  # noqa: E402
-from visualprof.capture.asked import NEVER, Asked, Place  # noqa: E402
 from visualprof.capture.files import Worker  # noqa: E402
 from visualprof.capture.live import Ack, Beat, Request, Wish  # noqa: E402
+from visualprof.capture.requests import NEVER, Asked, Place  # noqa: E402
 from visualprof.cli import main  # noqa: E402
 from visualprof.reader import read_trace  # noqa: E402
 
@@ -294,7 +294,7 @@ def test_a_log_directory_that_cannot_be_written_is_said_first(tmp_path: Path) ->
 
 
 def test_a_folder_that_fails_at_first_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from visualprof.capture import beside
+    from visualprof.capture import monitor_thread
 
     really, failures = os.lstat, [OSError(116, "Stale file handle")] * 2
 
@@ -303,7 +303,7 @@ def test_a_folder_that_fails_at_first_is_tried_again(tmp_path: Path, monkeypatch
             raise failures.pop()
         return really(path)
 
-    monkeypatch.setattr(beside.os, "lstat", stale)
+    monkeypatch.setattr(monitor_thread.os, "lstat", stale)
     listener = capture.listen(tmp_path, run="run", framework="torch", monitor=False)
     with pytest.warns(CaptureWarning, match="Stale"):
         until(lambda: live.beats(tmp_path / "run"), each=stepping)

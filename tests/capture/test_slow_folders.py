@@ -130,8 +130,8 @@ def test_the_command_looks_twice(
 def test_an_answer_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from visualprof.capture import CaptureWarning, Options
-    from visualprof.capture.asked import Asked, Place
     from visualprof.capture.files import Worker
+    from visualprof.capture.requests import Asked, Place
 
     place = Place(Worker(0, 2, "near", 7), tmp_path / "run", "torch", [], "it cannot")
     (place.folder / live.FOLDER).mkdir(parents=True)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.capture.test_live import beat
 from visualprof.capture import CaptureError, live, watch
-from visualprof.capture.asked import Place
 from visualprof.capture.files import Worker
 from visualprof.capture.live import Wish
+from visualprof.capture.requests import Place
 from visualprof.capture.watch import SKIPPED, Band, Series, limit_ns
 
 MS = 10**6

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def test_the_link_opens_an_overview_with_numbers(opened: tuple[str, Ask]) -> Non
     assert page == "overview"
     overview = ask(f"view/overview?run={quote(run, safe='')}")
     assert overview["headline"]["step_median_ns"] > 0
-    assert overview["findings"]
+    assert ask(f"view/findings?run={quote(run, safe='')}")["findings"]
 
 
 def test_every_page_has_something_to_show(opened: tuple[str, Ask]) -> None:
@@ -104,11 +105,15 @@ def test_every_page_has_something_to_show(opened: tuple[str, Ask]) -> None:
     while any(span["state"] in ("waiting", "parsing") for _, worker in workers_now() for span in worker["spans"]):
         time.sleep(0.1)
     workers = workers_now()
-    views = {view: (run, worker["id"]) for run, worker in workers for span in worker["spans"] for view in span["views"]}
+    views = defaultdict[str, list[tuple[str, str]]](list)
+    for run, worker in workers:
+        for view in {view for span in worker["spans"] for view in span["views"]}:
+            views[view].append((run, worker["id"]))
     assert views.keys() >= {"overview", "operator", "kernel", "trace", "memory", "distributed", "profile"}
-    for view, (run, worker) in views.items():
-        answer = ask(f"view/{view}?run={quote(run, safe='')}&worker={quote(worker, safe='')}")
-        assert numbers(answer) > 10, (view, answer)
+    for view, places in views.items():
+        named = (f"run={quote(run, safe='')}&worker={quote(worker, safe='')}" for run, worker in reversed(places))
+        answers = (ask(f"view/{view}?{place}") for place in named)
+        assert any(numbers(answer) > 10 for answer in answers), view  # no kernels follow each other in some
     while (match := ask(f"models/match?run={quote('pytorch-cpu/gpt', safe='')}&worker=gpt"))["reading"]:
         time.sleep(0.1)
     assert match["best"] == "pytorch-cpu/gpt.graph.json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import DIST, Dashboard, Page, Visits, expect, launch, sync_playwright, why_not
-from tests.e2e.looks import settled
+from tests.e2e.locators import settled
 from visualprof.cli.demo import lay_out
 
 # The Chinese pictures are dark, so that both themes are seen.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.looks import table
+from tests.e2e.locators import table
 
 RUN = "pytorch-h200/transformer"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SAMPLES
-from tests.e2e import shown
+from tests.e2e import expected_text
 from tests.e2e.live import Browser, Dashboard, Visits, expect
-from tests.e2e.looks import cell, row, settled, table
+from tests.e2e.locators import cell, row, settled, table
 
 Serve = Callable[..., Dashboard]
 LOOP = SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz"
@@ -209,4 +209,4 @@ def test_packed_files_of_any_name_are_recognised_by_content(serve: Serve, visit:
     (folder / "unknown").write_bytes(gzip.compress(kineto(10, 20, 30).encode()))
     page = visit(serve(folder), "operator")
     expect(page.locator(".tally")).to_have_text("3 rows")
-    expect(cell(table(page, "Operators"), 0, "Host self")).to_have_text(shown.duration(30_000))
+    expect(cell(table(page, "Operators"), 0, "Host self")).to_have_text(expected_text.duration(30_000))

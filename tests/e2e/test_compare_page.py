@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.looks import address, cell, raw_keys, row, settled, table
+from tests.e2e.locators import address, cell, raw_keys, row, settled, table
 
 # Microseconds of each operator in a step. Of 1000 there are 300 without any, before as after.
 BEFORE = {"conv": 400, "relu": 200, "gone": 100}

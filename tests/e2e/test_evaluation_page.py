@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import shown
+from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import cell, raw_keys, row, table
+from tests.e2e.locators import cell, raw_keys, row, table
 from tests.e2e.reports import START, result
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -185,11 +185,11 @@ def test_reports_are_searched_and_grouped(opened: Callable[..., Page]) -> None:
 def test_the_table_has_the_servers_numbers_and_is_sorted(opened: Callable[..., Page], reports: Dashboard) -> None:
     page = opened(reports=f"{FAST},{CARD}")
     numbers = told(reports, FAST, CARD)["table"]
-    expect(cell(points(page), 0, "p50")).to_have_text(shown.duration(numbers["p50_ns"][0]))
+    expect(cell(points(page), 0, "p50")).to_have_text(expected_text.duration(numbers["p50_ns"][0]))
     points(page).get_by_role("columnheader", name="Samples/s").click()
     top = max(range(10), key=lambda i: numbers["samples_per_s"][i])
     expect(cell(points(page), 0, "Samples/s")).to_have_text(f"{numbers['samples_per_s'][top]:,.0f}")
-    expect(cell(points(page), 0, "p99")).to_have_text(shown.duration(numbers["p99_ns"][top]))
+    expect(cell(points(page), 0, "p99")).to_have_text(expected_text.duration(numbers["p99_ns"][top]))
     assert "sort=samples_per_s" in page.url
 
 
@@ -250,7 +250,7 @@ def test_a_point_tells_its_numbers_its_course_and_where_the_time_went(
     page = opened(reports=CARD, point=CARD, batch="4")
     facts = reports.get("evaluation/point", report=CARD, batch=4)["facts"]
     for name in ("p50_ns", "p99_ns", "first_ns"):
-        expect(panel(page)).to_contain_text(shown.duration(facts[name]))
+        expect(panel(page)).to_contain_text(expected_text.duration(facts[name]))
     for chart in ("Latency distribution", "Latency over time", "Utilization", "Clocks (MHz)", "Time by operator type"):
         expect(panel(page).get_by_role("img", name=chart).locator("canvas")).to_have_count(1)
     expect(panel(page).get_by_role("table", name="Time by operator type")).to_contain_text("Loop")

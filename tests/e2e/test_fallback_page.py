@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import ROOT, SAMPLES
-from tests.e2e import shown
+from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import cell, raw_keys, row, settled, table
+from tests.e2e.locators import cell, raw_keys, row, settled, table
 from tests.test_guides import add
 
 RUN = "cnn"
@@ -59,12 +59,12 @@ def test_a_new_view_has_a_tab_with_all_that_it_shows(
     assert headings == list(WORDS[language])
     _, process, events, time, share = headings
     expect(cell(busy, 0, process)).to_have_text(columns["process"][0] or "–")
-    expect(cell(busy, 1, events)).to_have_text(shown.count(columns["events"][1]))
-    expect(cell(busy, 0, time)).to_have_text(shown.duration(columns["busy_ns"][0]))
-    expect(cell(busy, 0, share)).to_have_text(shown.ratio(columns["busy_ratio"][0]))
+    expect(cell(busy, 1, events)).to_have_text(expected_text.count(columns["events"][1]))
+    expect(cell(busy, 0, time)).to_have_text(expected_text.duration(columns["busy_ns"][0]))
+    expect(cell(busy, 0, share)).to_have_text(expected_text.ratio(columns["busy_ratio"][0]))
     assert {aligned(busy, column) for column in (events, time, share)} == {"right"}
     assert {aligned(busy, column) for column in (headings[0], process)} <= {"left", "start"}
-    expect(page.locator("main dl")).to_contain_text(shown.duration(api["duration_ns"]))
+    expect(page.locator("main dl")).to_contain_text(expected_text.duration(api["duration_ns"]))
     expect(page.get_by_role("img", name="Busiest", exact=True).locator("canvas")).to_be_visible()
     assert raw_keys(page) == []
 
@@ -77,7 +77,7 @@ def test_its_parameters_order_and_search_are_in_the_address(dashboard: Dashboard
     table(page, "Busy").get_by_role("button", name="Events", exact=True).click()
     expect(page).to_have_url(f"{dashboard.url}#/busy?run={RUN}&side=host&sort=events")
     most = max(host["events"])
-    expect(cell(table(page, "Busy"), 0, "Events")).to_have_text(shown.count(most))
+    expect(cell(table(page, "Busy"), 0, "Events")).to_have_text(expected_text.count(most))
     page.get_by_role("searchbox", name="Search").fill("python3")
     found = [name for name in host["name"] if "python3" in name]
     expect(page.locator(".tally")).to_have_text(f"{len(found)} of {len(host['name'])} rows")

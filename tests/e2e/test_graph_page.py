@@ -14,7 +14,7 @@ import pytest
 from tests import models
 from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import address, raw_keys
+from tests.e2e.locators import address, raw_keys
 
 STATIC_RUN = "megengine-inference/resnet18_w16"
 STATIC = "megengine-inference/resnet18_w16.profile.json.gz"

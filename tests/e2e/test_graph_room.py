@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.looks import passed
+from tests.e2e.locators import passed
 
 RESNET = "models/resnet10.onnx"
 DENSE = "megengine-inference/transformer_tiny.profile.json.gz"

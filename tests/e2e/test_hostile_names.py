@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.live import Page, Visits, expect
-from tests.e2e.looks import cell, click_first_slice, hover_first_slice, settled, table
+from tests.e2e.locators import cell, click_first_slice, hover_first_slice, settled, table
 from tests.e2e.test_changes import Serve
 
 IMAGE = "<img src=x onerror=window.owned=1>"

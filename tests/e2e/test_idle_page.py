@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.e2e import shown
+from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Visits, expect
-from tests.e2e.looks import address, cell, raw_keys, row, table
+from tests.e2e.locators import address, cell, raw_keys, row, table
 
 RUN = "pytorch-h200/cnn"
 
@@ -37,7 +37,7 @@ def test_a_change_is_replayed_and_one_that_is_none_says_what_is(samples: Dashboa
     expect(cell(changes, 0, "Change")).to_have_text("dataloader=0")
     row(changes, 0).click()
     predicted = samples.get("view/whatif", run=RUN, worker="cnn", change="dataloader=0")["step"]
-    expect(page.locator("dl .gain dd")).to_contain_text(shown.duration(predicted["gain_ns"]))
+    expect(page.locator("dl .gain dd")).to_contain_text(expected_text.duration(predicted["gain_ns"]))
     assert address(page)["change"] == "dataloader=0"
     field = page.get_by_role("searchbox", name="Change")
     expect(field).to_have_value("dataloader=0")

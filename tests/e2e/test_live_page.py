@@ -172,6 +172,7 @@ while True:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_real_ranks_are_recorded_by_a_click(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     visit.tolerate("status of 409")  # the monitor's file comes before the recording, and has no overview
@@ -222,6 +223,7 @@ while True:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_process_of_another_machine_is_recorded_by_a_click(
     serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.live import Dashboard, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.locators import raw_keys
 from tests.server.sites import stepped
 
 MIB = 2**20

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import TOKEN, Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.locators import raw_keys
 from visualprof.cli import main
 
 RESNET = SAMPLES / "models" / "resnet10.onnx"

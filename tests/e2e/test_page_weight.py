@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.live import Dashboard, Visits
-from tests.e2e.looks import settled
+from tests.e2e.locators import settled
 
 MOST_REQUESTS = 20
 MOST_BYTES = 300_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import shown
+from tests.e2e import expected_text
 from tests.e2e.live import Browser, Dashboard, Error, Page, Visits, expect
-from tests.e2e.looks import cell, key_of, raw_keys, row, settled, table
+from tests.e2e.locators import cell, key_of, raw_keys, row, settled, table
 
 FRAMEWORKS = {
     "pytorch-h200/cnn": "PyTorch",
@@ -34,10 +34,10 @@ def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
     environment = api["environment"]
     facts = page.locator(".headline dl")
     expect(facts).to_contain_text(f"Framework{FRAMEWORKS[run]}")
-    expect(facts).to_contain_text(f"Events{shown.count(environment['events'])}")
-    expect(page.locator("tfoot .number").first).to_have_text(shown.duration(api["average_step"]["total_ns"]))
+    expect(facts).to_contain_text(f"Events{expected_text.count(environment['events'])}")
+    expect(page.locator("tfoot .number").first).to_have_text(expected_text.duration(api["average_step"]["total_ns"]))
     median = api["headline"]["step_median_ns"]
-    first = shown.duration(environment["duration_ns"] if median is None else median)
+    first = expected_text.duration(environment["duration_ns"] if median is None else median)
     expect(page.locator(".headline strong").first).to_have_text(first)
     parts = {
         name for name, value in api["average_step"].items() if name.endswith("_ns") and name != "total_ns" and value > 0
@@ -45,25 +45,26 @@ def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
     expect(page.locator("table tbody tr")).to_have_count(len(parts))
     for device in api["devices"]:
         meter = page.locator(".device", has_text=device["name"]).locator(".meter").first
-        expect(meter).to_have_text(f"Utilization{shown.ratio(device['utilization'])}")
-    expect(page.locator(".findings li")).to_have_count(len(api["findings"]))
+        expect(meter).to_have_text(f"Utilization{expected_text.ratio(device['utilization'])}")
     events = api["events"]["columns"]
     summary = table(page, "Event summary")
-    expect(cell(summary, 0, "Calls")).to_have_text(shown.count(events["calls"][0]))
-    expect(cell(summary, 0, "Time")).to_have_text(shown.duration(events["total_ns"][0]))
+    expect(cell(summary, 0, "Calls")).to_have_text(expected_text.count(events["calls"][0]))
+    expect(cell(summary, 0, "Time")).to_have_text(expected_text.duration(events["total_ns"][0]))
 
 
 def shows_operators(page: Page, api: dict[str, Any], run: str) -> None:
     columns = api["columns"]
     operators = table(page, "Operators")
-    expect(page.locator(".tally").first).to_have_text(f"{shown.count(api['total_rows'])} rows")
+    expect(page.locator(".tally").first).to_have_text(f"{expected_text.count(api['total_rows'])} rows")
     for number in (0, 3):
         expect(cell(operators, number, "Name")).to_have_text(columns["name"][number])
-        expect(cell(operators, number, "Calls")).to_have_text(shown.count(columns["calls"][number]))
-        expect(cell(operators, number, "Host self")).to_have_text(shown.duration(columns["host_self_ns"][number]))
+        expect(cell(operators, number, "Calls")).to_have_text(expected_text.count(columns["calls"][number]))
+        expect(cell(operators, number, "Host self")).to_have_text(
+            expected_text.duration(columns["host_self_ns"][number])
+        )
         if run not in WITHOUT_DEVICE:
             expect(cell(operators, number, "Device total")).to_have_text(
-                shown.duration(columns["device_total_ns"][number])
+                expected_text.duration(columns["device_total_ns"][number])
             )
 
 
@@ -71,10 +72,10 @@ def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
     columns = api["columns"]
     kernels = table(page, "Kernels" if api["kind"] == "kernel" else "Operators on the device")
     expect(cell(kernels, 0, "Name")).to_have_text(columns["name"][0])
-    expect(cell(kernels, 0, "Total")).to_have_text(shown.duration(columns["total_ns"][0]))
-    expect(cell(kernels, 1, "Mean")).to_have_text(shown.duration(columns["mean_ns"][1]))
+    expect(cell(kernels, 0, "Total")).to_have_text(expected_text.duration(columns["total_ns"][0]))
+    expect(cell(kernels, 1, "Mean")).to_have_text(expected_text.duration(columns["mean_ns"][1]))
     if api["kind"] == "kernel":
-        expect(cell(kernels, 0, "Occupancy")).to_have_text(shown.ratio(columns["occupancy"][0]))
+        expect(cell(kernels, 0, "Occupancy")).to_have_text(expected_text.ratio(columns["occupancy"][0]))
         expect(row(table(page, "Memory operations"), 0)).to_contain_text("Memcpy HtoD")
         expect(row(table(page, "Runtime API calls"), 0)).to_contain_text("cuda")
 

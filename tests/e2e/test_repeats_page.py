@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.live import Dashboard, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.locators import raw_keys
 from tests.e2e.reports import latencies, point, result
 
 

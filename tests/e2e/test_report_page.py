@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import PATIENCE_S, Browser, Dashboard, Page, Visits, expect
-from tests.e2e.looks import cell, settled, table
+from tests.e2e.locators import cell, settled, table
 from tests.e2e.test_hostile_names import IMAGE, SHOWN, trace
 
 Opened = Callable[[Path], Page]
@@ -114,7 +114,7 @@ def test_its_timeline(tmp_path: Path, cache: Path, opened: Opened) -> None:
     expect(cell(ran, 0, "Name")).to_have_text("ProfilerStep#4")
     page.wait_for_function(DRAWN)
     page.get_by_role("link", name="Overview").click()
-    page.get_by_role("link", name="Show on the timeline →").first.click()
+    page.get_by_role("link", name="Open Timeline →").first.click()
     expect(table(page, "Area")).to_be_visible()
     page.keyboard.press("0")
     page.get_by_role("button", name="Zoom in").click()

@@ -11,7 +11,7 @@ from tests.conftest import SAMPLES, shared
 from tests.e2e import jobs_fake
 from tests.e2e.jobs_fake import HOSTILE, LONG, NO_LOAD, JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.locators import raw_keys
 
 MODEL = "resnet10_dynbatch.onnx"
 BERT = "bert.onnx"

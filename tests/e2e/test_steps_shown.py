@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Visits, expect
-from tests.e2e.looks import cell, table
+from tests.e2e.locators import cell, table
 from tests.e2e.test_changes import Serve
 from tests.views.test_stages import training
 from tests.views.test_steps import launched

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import address, raw_keys
+from tests.e2e.locators import address, raw_keys
 from tests.server.sites import stepped
 
 # The second steps of both hold a "b", of 6 and of 16 us; only the base has a "gone". Steps count from 5 and from 6.

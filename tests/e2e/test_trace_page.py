@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import address, passed, raw_keys
+from tests.e2e.locators import address, passed, raw_keys
 
 CNN = "pytorch-h200/cnn"
 TRANSFORMER = "pytorch-h200/transformer"
@@ -253,8 +253,7 @@ def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
 @pytest.mark.parametrize(
     ("run", "name", "category", "missing"),
     [
-        (CNN, "low_gpu_utilization", "runtime", "kernel"),
-        (CNN, "copies_blocking", "memcpy", "kernel"),
+        (CNN, "host_bound", "annotation", "kernel"),
         (CNN, "dataloader_bound", "dataloader", "kernel"),
         ("pytorch-h200/transformer", "many_small_kernels", "runtime", "dataloader"),
     ],
@@ -263,7 +262,7 @@ def test_a_finding_leads_to_its_evidence(
     samples: Dashboard, visit: Visits, run: str, name: str, category: str, missing: str
 ) -> None:
     """To the largest gap, the longest copy and so on, which is selected as an area with room beside it."""
-    found = samples.get("view/overview", run=run)["findings"]
+    found = samples.get("view/findings", run=run)["findings"]
     place = [finding["id"] for finding in found].index(name)
     page = visit(samples, "overview", run=run)
     page.locator(".findings li").nth(place).get_by_role("link", name="timeline").click()

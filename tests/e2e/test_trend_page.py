@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import Dashboard, Visits, expect
-from tests.e2e.looks import raw_keys, table
+from tests.e2e.locators import raw_keys, table
 from tests.results import write_result
 from tests.views.test_trend import recording
 

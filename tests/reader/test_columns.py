@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from visualprof.reader import native
 from visualprof.reader.trace import NO_ADDRESS, Ids, Ints
 from visualprof.reader.trace.allocs import next_of_address
-from visualprof.reader.trace.asked import _held  # pyright: ignore[reportPrivateUsage]
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
 from visualprof.reader.trace.order import ascending, grouped, order_of_events
 from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
+from visualprof.reader.trace.step_attribution import _held  # pyright: ignore[reportPrivateUsage]
 
 TRACKS = 3
 Result = TypeVar("Result")

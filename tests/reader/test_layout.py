@@ -26,6 +26,11 @@ from visualprof.reader.logdir.layout import Place, natural, place
             "r/hostB_pid12_time_2023_01_01_00_00_00_000.paddle_trace.json",
             Place("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1),
         ),
+        # JAX, TensorFlow: a file of each host
+        (
+            "r/plugins/profile/2026_11_23_00_39_22/node7.xplane.pb",
+            Place("r/plugins/profile/2026_11_23_00_39_22", "node7", "", -1),
+        ),
         # MegEngine
         ("r/31337.chrome_timeline.json", Place("r", "31337", "", -1)),
         # own scripts with ranks

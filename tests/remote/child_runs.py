@@ -20,7 +20,7 @@ import pytest
 
 from tests.conftest import ROOT, answer
 from visualprof.remote.agent.bundle import child_archive
-from visualprof.remote.protocol import Advise, Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
+from visualprof.remote.protocol import Advise, Input, Lease, Measure, ModelRef, Profile, Request, Search, Spec, Sweep
 
 QUICK = Measure(warmup_s=0.02, min_s=0.05, max_s=2.0, min_n=20)
 
@@ -80,8 +80,10 @@ class Job:
     spec: dict[str, Any] = field(default_factory=dict[str, Any])
     cpus: list[int] = field(default_factory=list[int])
     advise: Advise = field(default_factory=Advise)
+    search: Search = field(default_factory=Search)
     more: dict[str, Any] = field(default_factory=dict[str, Any])
     archive: Path | None = None
+    patience_s: float = 120.0
 
     def run(self, stage: str = "measure", prefix: Sequence[str] = ()) -> Ran:
         """Runs a stage to its end."""
@@ -96,6 +98,7 @@ class Job:
             measure=self.measure,
             profile=self.profile,
             advise=self.advise,
+            search=self.search,
         )
         lease = Lease("t", "j", "r", 1, "l", spec, request, [])
         out, events = self.work / "out", self.work / "events.jsonl"
@@ -113,7 +116,7 @@ class Job:
             cwd=self.work,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600 if stage == "advise" else self.patience_s,
             env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.work), "LANG": "C.UTF-8"},
         )
         told = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []

@@ -33,7 +33,7 @@ from tests.swift import PASSWORD as KEY
 from tests.swift import USER, Swift, swift_running
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
-from visualprof.remote.queue.store.place import place_of
+from visualprof.remote.queue.store.bucket_url import place_of
 from visualprof.remote.queue.store.tables import holders
 
 GONE = (OSError, http.client.HTTPException)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,17 @@ from urllib.parse import quote
 
 import pytest
 from queue_sites import FakeAgent, Http, Refused, served, submitted, token_of
+from test_stored_runs import Start, start
 
+from tests.conftest import until
 from tests.results import write_result
 from visualprof.cli import main
 from visualprof.cli.view import reports_below
 from visualprof.reader.results.advice import advice_of
 from visualprof.views.evaluation import overlay_charts
 from visualprof.views.measure.advice import advice_columns
+
+__all__ = ["start"]
 
 LATENCY = {"value": 50.0, "low": 45.0, "high": 55.0}
 MADE = "candidate-fp16/net.onnx"
@@ -57,7 +62,7 @@ def advice(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 ROWS = (
-    row("fp16", "faster", files=[MADE]),
+    row("fp16", "faster", files=[MADE], places={"CUDA": {"Conv": 12, "Gemm": 1}, "CPU": {"Shape": 2}, "no": 3}),
     row("basic", "faster", 0.8, kind="runtime", steps=[]),
     row("int8", "wrong", 0.4, why="an error of 1 on your data, allowed are 0.01"),
     row("gone", "failed", None, why="timeout: not done after 9 s (convert)"),
@@ -89,9 +94,34 @@ def test_one_click_makes_a_version_and_queues_its_evaluation_once(tmp_path: Path
         assert queued["advise"]["objective"] == ""
         again = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": ["fp16"]})["versions"]
         assert (again[0]["job"], again[0]["number"], again[0]["new"]) == (first["job"], 1, False)
+        http("DELETE", f"/api/v1/registry/{first['model']}/1?force=true")
+        (anew,) = http("POST", "/api/v1/advice/apply", {"report": report, "candidates": ["fp16"]})["versions"]
+        assert (anew["address"], anew["new"]) == ("net/2", True), "numbers do not come again"
+        assert anew["job"] != first["job"]
+        assert http("GET", f"/api/v1/jobs/{anew['job']}/draft")["name"] == "net/2"
         for name, why in (("int8", "cannot be applied: an error of 1"), ("gone", "timeout"), ("no", "no candidate")):
             with pytest.raises(Refused, match=why):
                 http("POST", "/api/v1/advice/apply", {"report": report, "candidates": [name]})
+
+
+@pytest.mark.slow
+def test_a_server_that_has_no_file_of_a_result_applies_it_from_the_bucket(start: Start) -> None:
+    first, other = start("first"), start("other")
+    first.ask("jobs", "POST", submitted("k"))
+    agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.token).register()
+    lease = agent.lease()
+    assert lease
+    agent.succeed(lease, **{"advice.json": json.dumps(advice(ROWS[0])).encode(), MADE: relu()})
+    run = lease["run"]
+    until(lambda: other.report(run))
+    shown = other.ask(f"evaluation/overlay?reports={quote(run, safe='')}")["advice"]
+    assert shown["candidate"] == ["original", "fp16"]
+    assert MADE not in other.here(run)
+    body = {"report": run, "candidates": []}
+    (made,) = other.ask("advice/apply", "POST", body)["versions"]
+    assert (made["address"], made["new"]) == ("net/1", True)
+    assert other.server.remote.opened().blobs.path(hashlib.sha256(relu()).hexdigest()).read_bytes() == relu()
+    assert first.ask("advice/apply", "POST", body)["versions"] == [made | {"new": False}]
 
 
 @pytest.mark.slow
@@ -116,6 +146,7 @@ def test_a_report_shows_its_advice_as_a_table_and_a_chart(tmp_path: Path, capsys
     assert list(columns.ratio) == [1.0, 0.5, 0.8, 0.4, None]
     assert list(columns.latency_ns)[:2] == [50.0, 50.0]
     assert columns.ratios[1] == "1: 50.0 %"
+    assert (columns.places[1], columns.places[2]) == ("CUDA 13, CPU 2", None)
     series = overlay_charts(reports)["advice"]["series"]
     drawn = {one["name"]: [dot["name"] for dot in one["data"]] for one in series if one["type"] == "scatter"}
     assert drawn == {"@t:advice.verdict.faster": ["fp16", "basic"], "@t:advice.verdict.wrong": ["int8"]}

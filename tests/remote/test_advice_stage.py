@@ -104,7 +104,7 @@ def test_what_a_converter_does_wrong_is_its_own_row(tmp_path: Path, archive: Pat
     assert rows["bad-hangs"]["why"] == "timeout: not done after 10 s (convert)"
     assert rows["bad-dies"]["why"] == "crashed: its process ended by SIGKILL"
     assert "no such operator" in rows["bad-raises"]["why"]
-    assert rows["good-tiny"]["verdict"] in ("equal", "faster", "slower")
+    assert rows["good-tiny"]["verdict"] in ("equal", "faster", "slower", "undecided")
     assert rows["good-tiny"]["random"]["relative"] < 1e-4
     assert not (tmp_path / "advice").exists()
 
@@ -119,8 +119,9 @@ def test_the_original_stands_beside_itself_and_each_size_has_its_figures(tmp_pat
         assert point["margin"] == same["margin"] >= 0.05
         assert point["latency_ns"]["low"] <= point["latency_ns"]["value"] <= point["latency_ns"]["high"]
         assert point["samples_per_s"] == pytest.approx(point["samples"] * 1e9 / point["latency_ns"]["value"])
-        assert 15 <= point["rounds"] <= 45
+        assert 10 <= point["rounds"] <= 240
     assert made["rss_bytes"] > 1 << 20
+    assert sum(made["places"]["CPUExecutionProvider"].values()) >= 2
     assert made["convert_ns"] > 0
 
 

@@ -96,7 +96,7 @@ def test_samples_are_dated_tagged_and_of_the_child(tmp_path: Path) -> None:
 
 def test_a_gpu_is_sampled(tmp_path: Path) -> None:
     head, *samples = run_monitor(tmp_path / "monitor.jsonl", Nvml(FakeNvml(reasons=0x04 | 0x01)), ["cuda:1"])
-    assert head["gpus"] == [{"id": "cuda:1", "name": "GPU of tests", "uuid": "GPU-1"}]
+    assert head["gpus"] == [{"id": "cuda:1", "name": "GPU of tests", "uuid": "GPU-1", "memory_bytes": 80 << 30}]
     assert samples[0]["gpus"] == [
         {
             "util": 0.5, "mem_util": 0.25, "sm_mhz": 1500, "mem_mhz": 1500, "memory_bytes": 1 << 30, "power_w": 250.0,
@@ -206,7 +206,7 @@ def test_a_task_on_a_gpu_has_its_energy_and_its_clocks(
     start(FAKE_DEVICES="cuda:0", **given)
     assert server.finished(task)["state"] == "succeeded"
     head, *samples = task.lines("monitor.jsonl")
-    assert head["gpus"] == [{"id": "cuda:0", "name": "FAKE GPU", "uuid": "GPU-00000000-fake"}]
+    assert head["gpus"] == [{"id": "cuda:0", "name": "FAKE GPU", "uuid": "GPU-00000000-fake", "memory_bytes": 80 << 30}]
     assert {(each["gpus"][0]["sm_mhz"], each["gpus"][0]["power_w"]) for each in samples} == {(1000, 100.0)}
     [point] = task.lines("points.jsonl")
     seconds = (point["end_ns"] - point["start_ns"]) / 1e9

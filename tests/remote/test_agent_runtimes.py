@@ -96,6 +96,19 @@ def test_without_a_gpu_torch_comes_without_cuda(
     assert any("without CUDA" in line for line in said) == ("whl/cpu" in asked[0])
 
 
+def test_a_case_has_an_environment_of_its_own(tmp_path: Path, python: MakePython) -> None:
+    file = tmp_path / "bert" / "requirements.txt"
+    file.parent.mkdir()
+    file.write_text("torch\ntransformers>=4.40  # its model\n")
+    made = install("onnxruntime", str(python()), tmp_path / "runtimes", print, "", list, file)
+    assert made.name == "onnxruntime-1.19.2-bert"
+    first, second = (tmp_path / "notes").read_text().splitlines()
+    assert first.endswith("--index-url https://download.pytorch.org/whl/cpu torch")
+    assert second.endswith("onnxruntime numpy onnx torch transformers>=4.40")
+    with pytest.raises(AgentError, match=r"nothing\.txt"):
+        install("onnxruntime", str(python()), tmp_path / "runtimes", print, "", list, tmp_path / "nothing.txt")
+
+
 def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, python: MakePython) -> None:
     with pytest.raises(AgentError, match="ended with status 1") as told:
         install("onnxruntime==99", str(python(pip=1)), tmp_path / "runtimes", print)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import FIXTURES
-from tests.remote.child_runs import Job, outputs_of, runtime_python
-from visualprof.remote.protocol import Input, Sweep
+from tests.conftest import FIXTURES, answer, rows
+from tests.remote.child_runs import Job, outputs_of, runtime_python, steps
+from visualprof.remote.protocol import Input, Profile, Sweep
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +94,14 @@ def test_a_model_without_its_variables_is_a_model_error(tmp_path: Path, python: 
     failed = job.run().failed
     assert failed["reason"] == "model_error"
     assert "variables" in failed["error"]
+
+
+def test_the_profile_has_each_operator_of_each_run(tmp_path: Path, python: str, saved: Path) -> None:
+    """The model multiplies and adds once: with 4 runs each operator is there 4 times."""
+    job = Job(tmp_path, saved, PAIR, "tensorflow", python, sweep=Sweep("batch", [2]), spec=ONE, profile=Profile(runs=4))
+    ran = job.run("profile:timeline")
+    assert ran.status == 0, ran.stderr
+    (file,) = ran.out.rglob("timeline.xplane.pb")
+    calls = rows(answer("operator", file), "calls")
+    assert (calls["Mul"], calls["AddV2"]) == ([4], [4])
+    assert len(steps(file)) == 4

@@ -20,6 +20,7 @@ from tests.conftest import answer, rows
 from tests.remote.child_runs import tiny_onnx
 from visualprof.remote.backends import backend
 from visualprof.remote.backends.tensorrt import devices, layers, load
+from visualprof.remote.cases import all_vendors
 from visualprof.remote.converters import converter
 from visualprof.remote.protocol import Spec, TaskFailure
 
@@ -63,6 +64,7 @@ class Engine:
     """Of a plan, which is the JSON of what it was built with: y = 2 x."""
 
     num_io_tensors = 2
+    num_layers = 3
     profiler: Any = None
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -253,3 +255,23 @@ def test_its_devices_are_those_of_cuda_alone(api: tuple[Trt, Cuda], monkeypatch:
     monkeypatch.setattr(Cuda, "cudaGetDeviceCount", lambda self: (100, 0))
     assert devices() == []
     assert backend("tensorrt").module == "tensorrt"  # which no interpreter without it has
+
+
+def test_the_compiler_of_a_case_builds_for_its_batch_and_what_others_take_is_no_inference(
+    api: tuple[Trt, Cuda], tmp_path: Path
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    source = tmp_path / "m.onnx"
+    tiny_onnx(source)
+    model = onnx.load(source)
+    del model.graph.input[1]
+    onnx.save(model, source)
+    config: Any = SimpleNamespace(case="net", batch_size=3, fp16=True, effort=5)
+    engine = all_vendors()["nvidia"].engines["tensorrt"].make(config, str(source), None)
+    built = [(plan["shapes"]["x"][1], plan["flags"], plan["effort"]) for plan in api[0].built]
+    assert built == [((3, 4), ["FP16"], 5)]
+    for batch, compiles in ((3, False), (2, True), (2, False)):
+        [y], foo_s = engine([x(batch)["x"]])
+        np.testing.assert_array_equal(y, 2 * x(batch)["x"])
+        assert (foo_s > 0) == compiles
+    assert len(api[0].built) == 2

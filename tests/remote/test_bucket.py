@@ -24,15 +24,15 @@ from visualprof.remote.queue.refusals import StoreDown, Unfit
 from visualprof.remote.queue.registering import keep_files, register
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store import s3 as s3_module
+from visualprof.remote.queue.store.bucket_url import place_of
 from visualprof.remote.queue.store.model_records import Asker, Origin
-from visualprof.remote.queue.store.place import place_of
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.store.tables import blobs
-from visualprof.remote.queue.tasks import upkeep as upkeep_module
+from visualprof.remote.queue.tasks import maintenance as upkeep_module
 from visualprof.remote.queue.tasks.leases import Report
+from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 from visualprof.remote.queue.tasks.results import Announced
-from visualprof.remote.queue.tasks.upkeep import remove_leftovers
 
 pytestmark = pytest.mark.slow
 

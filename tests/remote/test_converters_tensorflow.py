@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import FIXTURES
 from tests.remote.child_runs import code, outputs_of, runtime_python
+from tests.remote.conversions import LEVEL
 from visualprof.remote.agent.machine.probe import Interpreter, overview
 from visualprof.remote.agent.work import conversion
 from visualprof.remote.agent.work.conversion import Made, Workshop
@@ -64,7 +65,9 @@ def feeds() -> dict[str, Any]:
 def shop(python: str) -> Workshop:
     found = overview(Interpreter(python), print)
     assert found
-    return Workshop(python, found.prefixes, 0, 8 << 30, code().read_bytes())
+    if not LEVEL:
+        pytest.skip("a SavedModel is converted under bubblewrap alone")
+    return Workshop(python, found.prefixes, LEVEL, 8 << 30, code().read_bytes())
 
 
 def converted(name: str, saved: Path, folder: Path, data: str = "") -> Made:

@@ -8,7 +8,7 @@ import pytest
 
 from visualprof.cli import main
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.place import place_of
+from visualprof.remote.queue.store.bucket_url import place_of
 
 AT = "endpoint=https://s3.example.org"
 

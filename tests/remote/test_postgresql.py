@@ -30,8 +30,8 @@ from visualprof.remote.queue.store.database import Database, changed, migrate, r
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.tables import metadata, runs
 from visualprof.remote.queue.tasks import relay
-from visualprof.remote.queue.tasks.told import Beat
-from visualprof.remote.queue.tasks.upkeep import Upkeep
+from visualprof.remote.queue.tasks.maintenance import Upkeep
+from visualprof.remote.queue.tasks.messages import Beat
 
 pytestmark = pytest.mark.slow
 

@@ -35,8 +35,8 @@ from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import blobs, tasks
-from visualprof.remote.queue.tasks import upkeep as upkeep_module
-from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
+from visualprof.remote.queue.tasks import maintenance as upkeep_module
+from visualprof.remote.queue.tasks.maintenance import Upkeep, remove_leftovers
 from visualprof.server.serve import Server
 
 WEEK_S = 7 * 24 * 3600
@@ -336,7 +336,7 @@ def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: Remot
 
 
 def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.remote.queue.tasks.upkeep.REMOVE_EVERY_S", 0.2)
+    monkeypatch.setattr("visualprof.remote.queue.tasks.maintenance.REMOVE_EVERY_S", 0.2)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs", lease_s=0.6) as server:
         agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from queue_sites import FAILED, capabilities, member, opened, point, request, ru
 from sqlalchemy import event
 
 from visualprof.remote.protocol import Lease, Spec
+from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.jobs import _WITH_KEY
@@ -62,6 +63,52 @@ def test_statements_of_a_task_from_its_lease_to_its_end(queue: Queue) -> None:
     with statements(queue) as seen:
         queue.leases.point(agent, lease.task, lease.lease, 1, point())
     assert seen == ["DELETE points", "INSERT points", *TOUCHED]
+
+
+def test_reports_that_wait_for_their_turn_are_kept_together(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    task, token, answers = lease.task, lease.lease, dict[str, object]()
+    held = queue.leases.holder(agent, task, token)
+
+    def tell(name: str, report: Callable[[], object]) -> None:
+        try:
+            answers[name] = report()
+        except (Stale, OverflowError) as error:
+            answers[name] = type(error)
+
+    acts: dict[str, Callable[[], object]] = {
+        "point": lambda: queue.leases.point(agent, task, token, 1, point()),
+        "log": lambda: queue.logs.append(held, 0, b"a line\n"),
+        "beat": lambda: queue.leases.beat(agent, [Beat(task, token, "measuring", 0.5)]),
+        "another's": lambda: queue.leases.point(agent, task, "0" * 32, 2, point()),
+    }
+    with statements(queue) as seen:
+        assert together(queue, tell, acts) == 1, "the others' changes are counted once"
+        assert seen.count("UPDATE revisions") == 1
+    assert answers == {"point": None, "log": (7, False), "beat": ([], []), "another's": Stale}
+    acts = {"poison": lambda: queue.leases.point(agent, task, token, 2**70, point()), "point": acts["point"]}
+    together(queue, tell, acts)
+    assert answers["poison"] is OverflowError
+    assert answers["point"] is None, "what the database refuses is tried alone"
+    job = queue.jobs.one(lease.job)
+    assert (job.tasks[0].log_bytes, job.tasks[0].progress) == (7, 0.5)
+    assert queue.jobs.points(job) == {task: [point()]}
+
+
+def together(queue: Queue, tell: Callable[[str, Any], None], acts: dict[str, Callable[[], object]]) -> int:
+    """Has all wait for their turn at once; by how much the revision of the jobs grew."""
+    before = queue.jobs.revision()
+    with queue.database.write():
+        threads = [threading.Thread(target=tell, args=act) for act in acts.items()]
+        [thread.start() for thread in threads]
+        end = time.monotonic() + 20
+        while len(queue.leases.reports.waiting) < len(acts) and time.monotonic() < end:
+            time.sleep(0.001)
+    [thread.join(20) for thread in threads]
+    return queue.jobs.revision() - before
 
 
 def test_statements_of_a_task_that_ends_with_nothing_to_show(queue: Queue) -> None:

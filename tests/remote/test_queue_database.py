@@ -21,10 +21,10 @@ from visualprof.remote.queue.store import database as module
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
 from visualprof.remote.queue.store.tables import metadata
-from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results, turns
+from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results, scheduling
 from visualprof.remote.queue.tasks.jobs import revision
 
-PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results, turns)
+PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results, scheduling)
 REAL = Path(module.__file__).parent / "migrations"
 HEAD = max(path.name[:4] for path in (REAL / "versions").glob("0*.py"))
 LATER = f"""

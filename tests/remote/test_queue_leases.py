@@ -18,7 +18,7 @@ from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import Beat, Report
-from visualprof.remote.queue.tasks.upkeep import Upkeep
+from visualprof.remote.queue.tasks.maintenance import Upkeep
 
 pytestmark = pytest.mark.both_databases
 

@@ -13,9 +13,9 @@ from queue_sites import member, opened, request, together
 from tests.conftest import until
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.queue import Queue
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store.files import DATABASE
-from visualprof.remote.queue.whole import Queue
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.quotas import EVERYBODY, WINDOW_NS, Quota, change_quota
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import device_use, tasks
-from visualprof.remote.queue.tasks.upkeep import Upkeep
+from visualprof.remote.queue.tasks.maintenance import Upkeep
 
 pytestmark = pytest.mark.both_databases
 

@@ -25,8 +25,8 @@ from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artefacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
 from visualprof.remote.queue.tasks.leases import Report
+from visualprof.remote.queue.tasks.maintenance import Upkeep
 from visualprof.remote.queue.tasks.results import Announced
-from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 pytestmark = pytest.mark.both_databases
 

@@ -29,7 +29,7 @@ from visualprof.remote.queue.store.model_records import (
 )
 from visualprof.remote.queue.store.quotas import Quota, change_quota
 from visualprof.remote.queue.store.tables import blobs
-from visualprof.remote.queue.tasks.upkeep import remove_leftovers
+from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 
 pytestmark = pytest.mark.both_databases
 

@@ -19,11 +19,11 @@ from tests.conftest import until
 from tests.results import point
 from tests.swift import Swift
 from visualprof.remote.queue.store import s3 as s3_module
-from visualprof.remote.queue.store.place import place_of
+from visualprof.remote.queue.store.bucket_url import place_of
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks import upkeep as upkeep_module
-from visualprof.remote.queue.tasks.stored import MARK
-from visualprof.remote.queue.tasks.upkeep import remove_leftovers
+from visualprof.remote.queue.tasks import maintenance as upkeep_module
+from visualprof.remote.queue.tasks.bucket_runs import MARK
+from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.machine.turns import turn
+from visualprof.remote.agent.machine.measuring_lock import turn
 
 
 def test_two_agents_never_have_a_device_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
-from visualprof.views.answers import kept
+from visualprof.views.answers import disk_cache
 
 
 def operators(site: Site, **query: object) -> TestResponse:
@@ -246,7 +246,7 @@ def test_the_clipboard_gets_the_same_rows_between_tabs(site: Site) -> None:
 
 
 def test_a_server_that_starts_again_answers_without_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_LONG_S", -1.0)
+    monkeypatch.setattr(disk_cache, "_LONG_S", -1.0)
     first = operators(site)
     again = create_app(site.logdir, Settings(), reader=site.reader).test_client()
     monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))

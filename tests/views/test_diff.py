@@ -16,9 +16,9 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
+from visualprof.views.diff.confidence import of_step
 from visualprof.views.diff.families import kernel_family, operator_family
 from visualprof.views.diff.side import SIDE, compute
-from visualprof.views.diff.sureness import of_step
 
 STEPS = 6
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}.pt.trace.json.gz"

@@ -273,6 +273,23 @@ def test_comparison_marks_what_is_new_and_what_is_gone() -> None:
     assert summary(found) == [("removed", None, None, "BatchNorm", None, 1), ("added", None, None, None, "Softmax", 1)]
 
 
+def test_operators_of_another_format_correspond_by_what_they_do() -> None:
+    """A convolution with a bias is two nodes in OpenVINO's IR; attributes of two formats are not compared."""
+
+    def made(form: str, nodes: list[tuple[str, str]], size: str | int, **attributes: str) -> ModelGraph:
+        builder = ModelBuilder("m", form)
+        for name, kind in nodes:
+            after = builder.value(Value(name, "float32", (size, 4)))
+            builder.node(Node(name, kind, (), "operator", (), (after,), attributes))
+        return builder.build()
+
+    onnx = made("onnx", [("a/Conv", "Conv"), ("a/Relu", "Relu"), ("s", "Sub")], "batch", kernel_shape="[3, 3]")
+    nodes = [("a/Conv/WithoutBiases", "Convolution"), ("a/Conv", "Add"), ("a/Relu", "ReLU"), ("s", "Subtract")]
+    found = compare(onnx, made("openvino", nodes, "?", kernel="3, 3"))
+    assert found["pairs"] == [[0, 0], [1, 2], [2, 3]]
+    assert (found["status"], found["other_status"]) == (["same"] * 3, ["same", "added", "same", "same"])
+
+
 def test_a_model_compared_with_itself_is_the_same() -> None:
     model = chain(["Conv", "Relu"])
     found = compare(model, model)

@@ -14,9 +14,9 @@ from visualprof.cli import view as command
 from visualprof.cli._terminal import render
 from visualprof.reader.cache import Cache
 from visualprof.views import Params, View, all_views
-from visualprof.views.answers import kept
+from visualprof.views.answers import disk_cache
+from visualprof.views.answers.disk_cache import KeptAnswer
 from visualprof.views.answers.encoding import encode
-from visualprof.views.answers.kept import KeptAnswer
 from visualprof.views.answers.table import Answer, Selection, Table, page
 
 PROFILES = (
@@ -31,7 +31,7 @@ PROFILES = (
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """Where every answer is kept, however soon it was there."""
-    monkeypatch.setattr(kept, "_LONG_S", -1.0)
+    monkeypatch.setattr(disk_cache, "_LONG_S", -1.0)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     return Cache.default()
 
@@ -60,7 +60,8 @@ def test_a_kept_answer_shows_the_same(name: str, cache: Cache) -> None:
             assert place.load() is None
             answer = place.worked_out(lambda one=one, subject=subject: one.compute(subject, one.parse({})))
             again = place.load()
-            assert (again is None) == (one.name == "memory")  # its addresses are made into text when they are shown
+            # Addresses and sequences are made into text when they are shown.
+            assert (again is None) == (one.name in ("memory", "sequences"))
             assert again is None or shown(again, one) == shown(answer, one), one.name
 
 
@@ -90,7 +91,7 @@ def test_it_is_of_its_view_parameters_and_files(cache: Cache) -> None:
 
 def test_other_code_makes_other_answers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     answer_of(KeptAnswer(cache, some(), Asked(), ("f",)))
-    monkeypatch.setattr(kept, "reader_version", lambda *folders: f"changed {folders}")
+    monkeypatch.setattr(disk_cache, "reader_version", lambda *folders: f"changed {folders}")
     assert KeptAnswer(cache, some(), Asked(), ("f",)).load() is None
 
 
@@ -109,9 +110,9 @@ def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
 def test_what_was_there_soon_or_is_very_large_is_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     place = KeptAnswer(cache, some(), Asked(), ("f",))
     place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}), keep=False)
-    monkeypatch.setattr(kept, "_MOST_BYTES", 50)
+    monkeypatch.setattr(disk_cache, "_MOST_BYTES", 50)
     place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}))
-    monkeypatch.setattr(kept, "_LONG_S", 60.0)
+    monkeypatch.setattr(disk_cache, "_LONG_S", 60.0)
     answer_of(place)
     assert place.load() is None
 

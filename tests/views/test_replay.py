@@ -122,7 +122,7 @@ def test_one_thread_hands_over_to_another(write: Write) -> None:
         "sync*2",
         "sync=0",
         "gpu[a]*2",
-        "rank[3]=median",
+        "rank[x]=median",
         "kernel*9999",
         "launch=remove",
     ],

@@ -1,0 +1,116 @@
+"""visualprof case: new, check, run, list, compare, show."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.remote.case_sites import numpy_case, order_of
+from visualprof.cli import main
+from visualprof.cli._case_run import _folder
+from visualprof.reader.results.case import CaseResult, read_case
+from visualprof.remote.cases.folder import read_case as case_of
+
+RESULT = {
+    "schema": "visualprof.case/1", "case": "resnet50", "framework": "pytorch", "vendor": "nvidia",
+    "compiler": "tensorrt", "precision": "fp16", "batch_size": 256, "state": "succeeded", "flops_per_s": 101.481e12,
+    "mfu": 0.32526,
+    "e2e_ns": 613_400_000_000, "memory_used_bytes": 21152661504, "memory_total_bytes": 40 << 30,
+    "validation": {"whole_per_s": 1358.94, "core_per_s": 4263.25, "accuracy": 0.762, "samples": 50000},
+    "inference": {"whole_per_s": 1391.4, "core_per_s": 12406.0, "accuracy": 0.762, "samples": 50000},
+}  # fmt: skip
+
+
+def _result(folder: Path, **changes: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "case.json").write_text(json.dumps({**RESULT, **changes}))
+    return folder
+
+
+def test_a_result_reads_as_flagperf_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["case", "show", str(_result(tmp_path / "run")), "--format", "flagperf"]) == 0
+    line, _, table = capsys.readouterr().out.partition("\n\n")
+    told = ast.literal_eval(line)
+    assert list(told) == [
+        "vendor", "compiler", "precision", "batchsize", "flops", "e2e_time(second)", "p_validation_whole(qps)",
+        "p_validation_core(qps)", "p_inference_whole(qps)", "*p_inference_core(qps)", "val_average_acc",
+        "infer_average_acc", "vendor_usage(GiB)", "vendor_max_mem(GiB)", "*MFU",
+    ]  # fmt: skip
+    assert (told["e2e_time(second)"], told["vendor_usage(GiB)"], told["*MFU"]) == (613.4, 19.7, "32.5%")
+    row = [cell.strip() for cell in table.splitlines()[2].strip("|").split("|")]
+    assert row[:5] == ["tensorrt", "fp16", "256", "613.4", "1358.94"]
+    assert row[5:] == ["4263.25", "1391.4", "12406.0", "32.5%", "0.762/0.762", "19.7/40.0"]
+
+
+def test_results_are_listed_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setting = {"key": "fp16", "origin": "case"}
+    _result(tmp_path / "runs" / "a", settings=[{**setting, "value": "true"}])
+    _result(tmp_path / "runs" / "b", precision="fp32", mfu=None, settings=[{**setting, "value": "false"}])
+    (tmp_path / "runs" / "c").mkdir()
+    (tmp_path / "runs" / "c" / "case.json").write_text('{"schema": "another"}')
+    assert main(["case", "list", "--logdir", str(tmp_path / "runs"), "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["run"][-1], row["precision"], row["core_per_s"]) for row in told["results"]] == [
+        ("a", "fp16", 12406.0),
+        ("b", "fp32", 12406.0),
+    ]
+    assert main(["case", "compare", str(tmp_path / "runs"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"] == {"fp16": ["true", "false"]}
+    assert main(["case", "compare", str(tmp_path / "runs")]) == 0
+    assert "fp16: true, false" in capsys.readouterr().out
+    assert main(["case", "show", str(tmp_path / "runs" / "c")]) == 2
+
+
+def test_a_new_case_is_whole_and_its_name_is_one(tmp_path: Path) -> None:
+    assert main(["case", "new", str(tmp_path / "mine")]) == 0
+    case = case_of(tmp_path / "mine")
+    assert (case.frameworks, case.parameters, case.vendors) == (("pytorch",), {"tolerance": 0.01}, {"cpu": {}})
+    assert case.requirements == {"": ["torch", "onnx"]}
+    for name in ("mine", "not a name", "class"):
+        assert main(["case", "new", str(tmp_path / name)]) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["run", "nowhere"], ["check", "nowhere"], ["run", "{net}", "--vendor", "nobody"],
+     ["run", "{net}", "--framework", "paddle"], ["run", "{net}", "--data", "/nowhere"], ["run", "{net}", "--set", "x"],
+     ["show", "/nowhere"], ["compare", "/nowhere"]],
+)  # fmt: skip
+def test_what_cannot_be_is_said(tmp_path: Path, words: list[str]) -> None:
+    net = numpy_case(tmp_path / "net")
+    assert main(["case", *(word.replace("{net}", str(net)) for word in words)]) == 2
+
+
+@pytest.mark.slow
+def test_a_case_is_checked_and_run_for_each_of_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, logdir = str(numpy_case(tmp_path / "net")), tmp_path / "runs"
+    assert main(["case", "check", net, "--set", "repeat=2", "--sandbox", "off"]) == 0
+    told = capsys.readouterr().out
+    assert "batch_size = 4 (case)" in told
+    assert "warning: repeat: the command line sets 2, which it is already" in told
+    command = ["case", "run", net, "--logdir", str(logdir), "--matrix", "batch_size=4,5", "--sandbox", "off"]
+    assert main([*command, "--set", "repeat=1"]) == 0
+    results: list[CaseResult] = [one for file in sorted(logdir.rglob("case.json")) if (one := read_case(file))]
+    assert [(one.batch_size, one.state, one.inference and one.inference.n) for one in results] == [
+        (4, "succeeded", 5),
+        (5, "succeeded", 4),
+    ]
+
+
+def test_a_run_that_succeeded_is_measured_anew_beside_it(tmp_path: Path) -> None:
+    args = argparse.Namespace(out="", logdir=str(tmp_path), again=False)
+    order = order_of(numpy_case(tmp_path / "net"), command={"batch_size": 8})
+    first = _folder(args, order, several=False)
+    assert first == tmp_path / "net" / "cpu-plain-batch_size=8"
+    assert _folder(args, order, several=False) == first  # it did not get to an end
+    (first / "case.json").write_text(json.dumps(RESULT))
+    assert _folder(args, order, several=False).name == "cpu-plain-batch_size=8~2"
+    args.again = True
+    assert _folder(args, order, several=False).name == "cpu-plain-batch_size=8~3"
+    args.out = str(tmp_path / "mine")
+    assert _folder(args, order, several=False) == tmp_path / "mine"
+    assert _folder(args, order, several=True) == tmp_path / "mine" / "net" / "cpu-plain-batch_size=8"

@@ -1,0 +1,93 @@
+"""The page of benchmark cases: the leaderboard, what stands behind a result, and the cases that ship."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.locators import raw_keys, table
+from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
+    """A case with two engines, and one whose export failed."""
+    folder = tmp_path_factory.mktemp("cases") / "runs"
+    validation = CasePass(5, 10, 0.98, 8, n=2)
+    for run, compiler, inference in (
+        ("net/ort", "onnxruntime", CasePass(15, 20, 0.98, 8, n=2)),
+        ("net/ov", "openvino", CasePass(25, 40, 0.9751, 8, n=2)),
+        ("other/ov", "openvino", None),
+    ):
+        ended = ("succeeded", "summary") if inference else ("failed", "export")
+        result = CaseResult(
+            SCHEMA, run.partition("/")[0], "pytorch", "cpu", compiler, "fp32", 4, ended[0], host="lab", step=ended[1],
+            reason="" if inference else "model_error",
+            error="" if inference else "export: ValueError: no such operator",
+            validation=validation, inference=inference, verdict="same" if inference else "", finished_ns=10**18,
+            steps=[CaseStep("init", "done", 5 * MS), CaseStep("export", "done" if inference else "failed", 7 * MS)],
+            settings=[CaseSetting("batch_size", "4", "command line", "8")],
+        )  # fmt: skip
+        (folder / run).mkdir(parents=True)
+        (folder / run / "case.json").write_bytes(msgspec.json.encode(result))
+        (folder / run / "log.txt").write_text(f"== init\nlog of {run}\n", "utf-8")
+    with Dashboard(folder, cache) as dashboard:
+        while len(dashboard.get("cases")["results"]["run"]) < 3:
+            pass
+        yield dashboard
+
+
+@pytest.mark.parametrize(("language", "failed", "origin"), [("en", "Failed", "Command line"), ("zh", "失败", "命令行")])
+def test_results_lead_to_what_stands_behind_them(
+    measured: Dashboard, visit: Visits, language: str, failed: str, origin: str
+) -> None:
+    page = visit(measured, "cases", language=language)
+    rows = page.locator('[data-place="results"] [role="row"]')
+    expect(rows).to_have_count(1 + 3)
+    expect(page.locator('[data-place="figure"] canvas')).to_be_visible()
+    rows.filter(has_text="other").click()
+    behind = page.locator('[data-place="result"]')
+    expect(behind.locator(".notice")).to_contain_text("export: ValueError: no such operator")
+    expect(behind.locator(".steps .failed")).to_contain_text(failed)
+    expect(behind.locator(".settings")).to_contain_text(origin)
+    expect(behind.locator("pre")).to_contain_text("log of other/ov")
+    expect(page).to_have_url(re.compile("result=other"))
+    assert raw_keys(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_results_are_sorted_filtered_and_saved_and_a_case_names_its_command(measured: Dashboard, visit: Visits) -> None:
+    page = visit(measured, "cases", case="net")
+    rows = table(page, "Leaderboard").get_by_role("row")
+    expect(rows).to_have_count(1 + 2)
+    rows.nth(0).get_by_text("Core/s").click()
+    expect(rows.nth(1)).to_contain_text("openvino")
+    expect(rows.nth(1)).to_contain_text("0.9751")
+    rows.nth(0).get_by_text("Core/s").click()
+    expect(rows.nth(1)).to_contain_text("onnxruntime")
+    chart = page.locator('[data-place="figure"] .chart')
+    chart.focus()
+    chart.press("ArrowRight")
+    chart.press("Enter")
+    expect(page).to_have_url(re.compile("result=net(/|%2F)ort"))
+    page.get_by_role("button", name="Save the table").click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as FlagPerf's README table").click()
+    assert "| net | lab | openvino | fp32 | 4 |" in Path(saved.value.path()).read_text("utf-8")
+    page.get_by_role("button", name="bert", exact=True).click()
+    expect(page.locator('[data-place="shipped"] code')).to_contain_text("visualprof case run bert --matrix")
+
+
+def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path, visit: Visits) -> None:
+    (tmp_path / "runs").mkdir()
+    with Dashboard(tmp_path / "runs", cache) as dashboard:
+        page = visit(dashboard, "cases")
+        expect(page.get_by_role("heading", name="No case has been run yet")).to_be_visible()
+        expect(page.locator('[data-place="shipped"] code')).to_contain_text("visualprof case run digits --matrix")

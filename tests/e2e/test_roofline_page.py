@@ -1,0 +1,40 @@
+"""The roofline on the page Operator and the sequences on the page Kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e import expected_text
+from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.locators import address, cell, raw_keys, row, table
+
+RUN = "pytorch-h200/transformer"
+
+
+@pytest.mark.parametrize(
+    ("language", "heading", "bound", "said"),
+    [("en", "Operators by what bounds them", "Bound by", "Too small"), ("zh", "算子及其瓶颈", "瓶颈", "规模太小")],
+)
+def test_the_roofline_says_what_bounds_an_operator(
+    samples: Dashboard, visit: Visits, language: str, heading: str, bound: str, said: str
+) -> None:
+    answer = samples.get("view/roofline", run=RUN, worker="transformer")
+    place = answer["columns"]["bound"].index("latency")
+    page = visit(samples, "operator", language=language, run=RUN)
+    rows = table(page, heading)
+    expect(cell(rows, place, bound)).to_have_text(said)
+    panel = page.locator("[data-place=operator_roofline]")
+    expect(panel).to_contain_text(expected_text.ratio(answer["mfu"]))
+    expect(panel).to_contain_text("NVIDIA H200")
+    row(rows, place).click()
+    assert address(page)["point"].startswith(answer["columns"]["name"][place])
+    assert raw_keys(page) == []
+
+
+def test_sequences_below_a_module(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "kernel", run=RUN)
+    sequences = table(page, "Sequences of kernels")
+    expect(sequences).to_contain_text("autograd::engine")
+    page.get_by_placeholder("Operator or module").fill("Linear")
+    expect(cell(sequences, 0, "Operator or module")).to_contain_text("nn.Module: Linear")
+    assert address(page)["below"] == "Linear"

@@ -1,0 +1,158 @@
+"""Databases of Nsight Systems, made by hand as its export writes them; every number is worked out here."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import answer, rows
+from tests.reader.test_formats import check_invariants
+from visualprof.errors import FormatError
+from visualprof.reader import Trace, read_trace
+from visualprof.reader.trace import Category, LinkKind
+
+PID, TID = 41, 4242
+GLOBAL_PID = PID << 24
+GLOBAL_TID = GLOBAL_PID | TID
+STRINGS = ["", "sgemm", "void add<float>(float*)", "ncclDevKernel_AllReduce", "cudaLaunchKernel", "cudaMemcpyAsync",
+           "main", "load data", "poll"]  # fmt: skip
+SCHEMA = """
+CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER,
+ contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,
+ shortName INTEGER,
+ registersPerThread INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER,
+ blockZ INTEGER, staticSharedMemory INTEGER, dynamicSharedMemory INTEGER, graphNodeId INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER,
+ streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER,
+ correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER);
+CREATE TABLE OSRT_API (start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER, nameId INTEGER);
+CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text TEXT, globalTid INTEGER,
+ textId INTEGER, domainId INTEGER);
+CREATE TABLE ThreadNames (nameId INTEGER NOT NULL, priority INTEGER, globalTid INTEGER);
+CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER, computeMajor INTEGER,
+ computeMinor INTEGER);
+CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER);
+CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER);
+CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT);
+"""
+ROWS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": [
+        (2000, 2500, 0, 1, 7, 11, GLOBAL_PID, 1, 1, 128, 80, 2, 1, 256, 1, 1, 1024, 512, None),
+        (2500, 2600, 0, 1, 7, 12, GLOBAL_PID, 2, 2, 16, 4, 1, 1, 128, 1, 1, 0, 0, None),
+        (2600, 2900, 0, 1, 9, 13, GLOBAL_PID, 3, 3, 32, 2, 1, 1, 512, 1, 1, 0, 0, None),
+    ],
+    "CUPTI_ACTIVITY_KIND_MEMCPY": [(1500, 1700, 0, 7, 10, GLOBAL_PID, 4096, 1)],
+    "CUPTI_ACTIVITY_KIND_RUNTIME": [
+        (1400, 1450, GLOBAL_TID, 10, 5, 0), (1600, 1610, GLOBAL_TID, 11, 4, 0), (1620, 1630, GLOBAL_TID, 12, 4, 0),
+        (1640, 1650, GLOBAL_TID, 13, 4, 0),
+    ],
+    "OSRT_API": [(3000, 3100, GLOBAL_TID, 8)],
+    "NVTX_EVENTS": [
+        (1000, 3000, 59, "iteration 5", GLOBAL_TID, None, 0),
+        (1100, 1300, 59, None, GLOBAL_TID, 7, 0),
+        (1590, 1635, 59, "aten::linear, seq = 3, op_id = 9, sizes = [[8, 4], [4]]", GLOBAL_TID, None, 0),
+        (1200, 2800, 60, "epoch", GLOBAL_TID, None, 0),
+        (0, None, 75, "a domain", GLOBAL_TID, None, 1),
+    ],
+    "ThreadNames": [(6, 0, GLOBAL_TID)],
+    "TARGET_INFO_GPU": [(3, "NVIDIA H100", 80 << 30, 132, 9, 0)],
+    "TARGET_INFO_CUDA_DEVICE": [(3, 0)],
+    "TARGET_INFO_SESSION_START_TIME": [(1_700_000_000_000_000_000,)],
+    "TARGET_INFO_SYSTEM_ENV": [("Hostname", "box")],
+}  # fmt: skip
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "report.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript(SCHEMA)
+        database.executemany("INSERT INTO StringIds VALUES (?, ?)", enumerate(STRINGS))
+        for table, lines in ROWS.items():
+            marks = ", ".join("?" * len(lines[0]))
+            database.executemany(f"INSERT INTO {table} VALUES ({marks})", lines)
+    database.close()
+    return path
+
+
+def events(trace: Trace, category: Category) -> list[tuple[str, int, int]]:
+    """Name, start and duration of those of a category, by time."""
+    chosen = np.flatnonzero(trace.events.category == category)
+    columns = (trace.events.name[chosen], trace.events.ts[chosen], trace.events.dur[chosen])
+    return sorted(((trace.strings[n], int(t), int(d)) for n, t, d in zip(*columns, strict=True)), key=lambda e: e[1])
+
+
+def test_everything_is_read(report: Path) -> None:
+    trace = read_trace(report)
+    check_invariants(trace)
+    assert events(trace, Category.KERNEL) == [("sgemm", 2000, 500), ("void add<float>(float*)", 2500, 100)]
+    assert events(trace, Category.COMM) == [("ncclDevKernel_AllReduce", 2600, 300)]
+    assert events(trace, Category.MEMCPY) == [("Memcpy HtoD", 1500, 200)]
+    assert events(trace, Category.OP) == [("aten::linear", 1590, 45)]
+    assert events(trace, Category.ANNOTATION) == [("load data", 1100, 200), ("epoch", 1200, 1600)]
+    assert events(trace, Category.OTHER) == [("poll", 3000, 100)]
+    assert [
+        (trace.strings[n], int(t), int(d))
+        for n, t, d in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
+    ] == [("5", 1000, 2000)]
+    assert sorted((t.name, t.pid) for t in trace.tracks) == [
+        ("NVTX (process)", "41"), ("main", "41"), ("stream 7", "41"), ("stream 9", "41"),
+    ]  # fmt: skip
+    assert (trace.links.kind == LinkKind.LAUNCH).sum() == 4
+    assert trace.args["registers"].values.tolist() == [128, 16, 32]
+    assert trace.args["shared_memory"].values.tolist() == [1536]
+    assert trace.args["bytes"].values.tolist() == [4096]
+    assert [trace.strings[i] for i in trace.args["input_shapes"].values] == ["[[8, 4], [4]]"]
+    (device,) = trace.meta.devices
+    assert (device.id, device.name, device.multiprocessors, device.compute_capability) == (0, "NVIDIA H100", 132, "9.0")
+    assert (trace.meta.framework, trace.meta.host) == ("pytorch", "box")
+    assert trace.meta.clock_origin_ns == 1_700_000_000_000_000_000
+
+
+def test_kernels_belong_to_the_operator_that_launched_them(report: Path) -> None:
+    device = rows(answer("operator", report), "device_total_ns")
+    assert device["aten::linear"] == [600]  # the second launch is within it, the collective's is not
+
+
+def test_an_older_or_newer_schema_is_read_as_far_as_it_goes(report: Path) -> None:
+    with sqlite3.connect(report) as database:
+        database.executescript("DROP TABLE ThreadNames; DROP TABLE TARGET_INFO_GPU; DROP TABLE NVTX_EVENTS;")
+        database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN dynamicSharedMemory")
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 99, gridX = 'many'")
+    database.close()
+    trace = read_trace(report)
+    assert [e[1:] for e in events(trace, Category.KERNEL)] == [(2000, 500), (2500, 100), (2600, 300)]
+    assert trace.meta.framework == "cuda"
+    assert "shared_memory" not in trace.args
+
+
+def test_a_packed_one(report: Path, tmp_path: Path) -> None:
+    with report.open("rb") as plain, gzip.open(tmp_path / "packed.sqlite.gz", "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    assert len(read_trace(tmp_path / "packed.sqlite.gz").events) == len(read_trace(report).events)
+
+
+def test_damage_is_said(report: Path) -> None:
+    data = report.read_bytes()
+    report.write_bytes(data[: len(data) // 2])
+    with pytest.raises(FormatError, match=r"report\.sqlite: no whole database of Nsight Systems"):
+        read_trace(report)
+
+
+def test_a_view_in_place_of_a_table_is_not_asked(report: Path) -> None:
+    with sqlite3.connect(report) as database:
+        database.execute("DROP TABLE OSRT_API")
+        database.execute(
+            "CREATE VIEW OSRT_API AS"
+            " WITH RECURSIVE endless(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM endless)"
+            " SELECT start, start + 1 AS end, 1 AS globalTid, 1 AS nameId FROM endless"
+        )
+    database.close()
+    assert not events(read_trace(report), Category.OTHER)

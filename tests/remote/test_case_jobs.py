@@ -1,0 +1,108 @@
+"""Benchmark cases as jobs: what the server takes, and what an agent makes of a bundle."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.remote.agent_runs import StartAgent, server, start
+from tests.remote.case_sites import numpy_case
+from tests.remote.fake_server import FakeServer
+from tests.remote.queue_sites import request
+from visualprof.reader.results.case import CaseResult
+from visualprof.remote.agent.machine.sandbox import usable
+from visualprof.remote.cases.bundle import pack
+from visualprof.remote.cases.folder import read_case
+from visualprof.remote.protocol import CaseRef, Intervals, Request, Spec, build
+from visualprof.remote.queue.check.inspect import InspectedPart, as_json
+from visualprof.remote.queue.check.job import check_request, parse_request
+from visualprof.remote.queue.check.limits import limit_errors
+from visualprof.remote.queue.store.records import Agent
+
+__all__ = ["server", "start"]
+CASE = CaseRef("net", "cpu", "numpy", {"repeat": "3"})
+
+
+def bundle(folder: Path) -> bytes:
+    pack(read_case(numpy_case(folder / "net")), folder / "net.case.zip")
+    return (folder / "net.case.zip").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_agent_runs_the_bundle_of_a_case(server: FakeServer, start: StartAgent, tmp_path: Path) -> None:
+    if usable():
+        pytest.skip(f"bubblewrap: {usable()}")
+    pytest.importorskip("onnxruntime")
+    task = server.submit(bundle(tmp_path), "net.case.zip", spec=Spec("plain", "onnxruntime"), case=CASE)
+    agent = start("--sandbox", "require", "--once", real=True)
+    report = server.finished(task, 90)
+    assert report["state"] == "succeeded", report
+    told = msgspec.json.decode(task.result["case.json"], type=CaseResult)
+    assert (told.state, told.case, told.compiler) == ("succeeded", "net", "plain")
+    assert told.inference is not None
+    assert (told.inference.accuracy, len(told.inference.repeats)) == (pytest.approx(0.7), 3)
+    assert {one.key: one.origin for one in told.settings}["repeat"] == "command line"
+    assert task.lines("points.jsonl")[0]["n"] == told.inference.n == 15
+    assert {"steps/3.json", "steps/4.json", "steps/6.json", "model.txt", "log.txt"} <= set(task.result)
+    assert agent.ended() == 0
+
+
+@pytest.mark.long
+def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
+    server: FakeServer, start: StartAgent, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        archive.writestr("case.json", json.dumps({"name": "net"}))
+        archive.writestr("../../evil.py", "x")
+    task = server.submit((tmp_path / "evil.zip").read_bytes(), "e.case.zip", spec=Spec("s", "onnxruntime"), case=CASE)
+    sandbox = "off" if usable() else "require"
+    start("--sandbox", sandbox, "--once", real=True)
+    report = server.finished(task, 90)
+    assert report["state"] == "failed"
+    if sandbox == "require":
+        assert (report["reason"], "leads out of it" in report["error"]) == ("input_error", True)
+    assert msgspec.json.decode(task.result["case.json"], type=CaseResult).state == "failed"
+    task = server.submit(bundle(tmp_path), "net.case.zip", spec=Spec("plain", "onnxruntime"), case=CASE)
+    start("--sandbox", "off", "--once", name="bare", real=True)
+    assert "a case may run any code, and there is no sandbox here" in server.finished(task, 90)["error"]
+
+
+def test_the_server_takes_cases_and_refuses_what_is_none(tmp_path: Path) -> None:
+    job = replace(request("key", Spec("plain", "onnxruntime")), case=CASE)
+    assert build(Request, msgspec.to_builtins(job)) == job
+    assert parse_request(msgspec.json.encode(job)).case == CASE
+    assert [error.field for error in limit_errors(job)] == []
+    wrong = CaseRef("../net", "nobody", "", {"repeat": "three"})
+    errors = {error.field for error in limit_errors(replace(job, case=wrong))}
+    assert errors == {"case.name", "case.framework", "case.vendor", "case.settings.repeat"}
+
+
+class Known:
+    """A server with one uploaded bundle."""
+
+    urgent = False
+
+    def __init__(self, bundle: str) -> None:
+        self._bundle = bundle
+        self.intervals = Intervals()
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        return {**as_json(InspectedPart(9)), "name": "net.case.zip"} if sha256 == self._bundle else None
+
+    def agents(self) -> list[Agent]:
+        return []
+
+
+def test_a_bundle_is_no_model_and_need_not_be_one() -> None:
+    job = replace(request("key", Spec("plain", "onnxruntime")), inputs=[], case=CASE)
+    here, gone = Known(job.model.blob), Known("0" * 64)
+    assert check_request(job, here)[0] == []
+    assert [error.field for error in check_request(job, gone)[0]] == ["model.blob"]
+    assert "not a model" in check_request(replace(job, case=CaseRef()), here)[0][0].error

@@ -1,0 +1,122 @@
+"""The configuration of benchmark cases: layers, origins, switches, arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from visualprof.remote.cases.arithmetic import value_of
+from visualprof.remote.cases.layers import DEFAULTS, merge, skipped
+from visualprof.remote.protocol import TaskFailure
+
+HOST = {"vendor": "cpu", "case": "net", "data_dir": "/data"}
+
+
+def test_each_layer_stands_above_the_one_before_and_origins_are_kept() -> None:
+    merged = merge(
+        HOST,
+        {"batch_size": 256, "fp16": False, "repeat": 1},
+        {"size": 224},
+        {"batch_size": 32, "fp16": False, "trt_tmp_path": "x.trt"},
+        {"batch_size": 8, "repeat": 1},
+    )
+    told = {key: (one.value, one.origin, one.before) for key, one in merged.settings.items()}
+    assert told["vendor"] == ("cpu", "host", None)
+    assert told["num_workers"] == (0, "default", None)
+    assert told["batch_size"] == (8, "command line", "32")
+    assert told["fp16"] == (False, "case", None)
+    assert told["trt_tmp_path"] == ("x.trt", "vendor", None)
+    assert told["size"] == (224, "parameters", None)
+    assert merged.changes == ["batch_size: 256 -> 32 (vendor)", "batch_size: 32 -> 8 (command line)"]
+    assert merged.warnings == [
+        "fp16: the vendor sets false, which it is already",
+        "trt_tmp_path is new: the vendor sets it, and no layer below knows it",
+        "repeat: the command line sets 1, which it is already",
+    ]
+    config = merged.frozen()
+    assert (config.batch_size, config.size, config.data_dir) == (8, 224, "/data")
+    with pytest.raises(AttributeError):
+        config.batch_size = 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        (({"a": 1}, {"a": 2}, {}, {}), "a stands in configurations.yaml and in parameters.yaml"),
+        (({}, {"a": 2}, {"a": 3}, {}), "a is a parameter, which the vendor may not change"),
+        (({}, {"a": 2}, {}, {"a": 3}), "a is a parameter, which the command line may not change"),
+        (({"data_dir": "x"}, {}, {}, {}), "data_dir of configurations.yaml is set by the host"),
+        (({}, {"vendor": "x"}, {}, {}), "vendor of parameters.yaml is set by the host"),
+        (({}, {}, {"case": "x"}, {}), "case of the vendor is set by the host"),
+        (({"batch_size": 0}, {}, {}, {}), "batch_size is 0, and has to be a whole number of 1 or more"),
+        (({"repeat": True}, {}, {}, {}), "repeat is true, and has to be a whole number of 1 or more"),
+        (({"fp16": 1}, {}, {}, {}), "fp16 has to be true or false"),
+        (({"compiler": 3}, {}, {}, {}), "compiler has to be a text or null"),
+        (({"two words": 3}, {}, {}, {}), "'two words' is no name"),
+        (({"flops": "__import__('os')"}, {}, {}, {}), "flops: \"__import__('os')\" has no value"),
+    ],
+)
+def test_clashes_and_wrong_values_are_errors_that_name_the_key(layers: Any, words: str) -> None:
+    with pytest.raises(TaskFailure) as raised:
+        merge(HOST, *layers)
+    assert raised.value.reason == "input_error"
+    assert words in raised.value.error
+
+
+# Of compiler, no_validation, exist_onnx_path, exist_compiler_path: the steps that are left out, or the refusal.
+V, E, C, I = "validation", "export", "compile", "inference"  # noqa: E741
+NOTHING, NO_MODEL = "nothing is left to run", "no_validation needs exist_onnx_path"
+GOLDEN: dict[tuple[bool, bool, bool, bool], str | set[str]] = {
+    (False, False, False, False): {E, C, I},
+    (False, False, False, True): {E, C, I},
+    (False, False, True, False): {E, C, I},
+    (False, False, True, True): {E, C, I},
+    (False, True, False, False): NOTHING,
+    (False, True, False, True): NOTHING,
+    (False, True, True, False): NOTHING,
+    (False, True, True, True): NOTHING,
+    (True, False, False, False): set(),
+    (True, False, False, True): {C},
+    (True, False, True, False): {E},
+    (True, False, True, True): {E, C},
+    (True, True, False, False): NO_MODEL,
+    (True, True, False, True): NO_MODEL,
+    (True, True, True, False): {V, E},
+    (True, True, True, True): {V, E, C},
+}
+
+
+@pytest.mark.parametrize("switches", list(itertools.product([False, True], repeat=4)))
+def test_the_four_switches_leave_out_what_they_say(switches: tuple[bool, bool, bool, bool]) -> None:
+    compiler, no_validation, onnx, compiled = switches
+    settings = {
+        **DEFAULTS, "compiler": "tensorrt" if compiler else None, "no_validation": no_validation,
+        "exist_onnx_path": "a.onnx" if onnx else None, "exist_compiler_path": "a.trt" if compiled else None,
+    }  # fmt: skip
+    wanted = GOLDEN[switches]
+    if isinstance(wanted, str):
+        with pytest.raises(TaskFailure, match=wanted):
+            skipped(settings)
+    else:
+        assert set(skipped(settings)) == wanted
+
+
+def test_flops_are_arithmetic() -> None:
+    assert value_of("2 * 4.09e9") == 8.18e9
+    assert value_of("-(1 + 2) ** 2 / 3") == -3.0
+    assert value_of(7) == 7.0
+    assert value_of("1e9") == 1e9  # a text for YAML
+    assert math.isclose(value_of("2*(3*64*64*224**2)"), 2 * 3 * 64 * 64 * 224 * 224)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "f(1)", "a.b", "[1]", "1 if 1 else 2", "1 % 2", "1/0", "9**9**9**9", "1e999", "'a'*9", "True",
+     "(" * 150 + "1" + ")" * 150 + "+", "1" * 300, "lambda: 1", "10**400", "1+" * 60 + "1"],
+)  # fmt: skip
+def test_what_is_no_arithmetic_has_no_value(text: str) -> None:
+    with pytest.raises(ValueError):
+        value_of(text)

@@ -1,0 +1,231 @@
+"""What a search is asked for: constraints, settings, rows of one's own, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from visualprof.remote.child.search.sampler import Shuffled, _beside_best
+from visualprof.remote.child.search.space import Space, space_of, spec_of, trials_of
+from visualprof.remote.child.search.trial import Trial, ranked, read_trials
+from visualprof.remote.constraints import parse_constraint
+from visualprof.remote.protocol import Capabilities, Input, ModelRef, Request, Runtime, Search, Spec, Sweep
+from visualprof.remote.queue.check.inspect import InspectedModel, Tensor
+from visualprof.remote.queue.check.rows import row_errors
+from visualprof.remote.queue.check.search import search_errors
+from visualprof.remote.queue.check.shapes import Array
+from visualprof.remote.queue.draft.forms import DraftSearch
+from visualprof.remote.queue.draft.searches import batch_text, parse_search, typed_search
+from visualprof.remote.queue.store.records import Agent
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "sign", "limit"),
+    [
+        ("p99<5ms", "p99_ns", "<", 5e6),
+        (" p50 <= 1.5e-3 s ", "p50_ns", "<=", 1.5e6),
+        ("latency<20us", "p50_ns", "<", 2e4),
+        ("mean ≤ 7µs", "mean_ns", "<=", 7e3),
+        ("memory<2GiB", "rss_bytes", "<", 2 << 30),
+        ("size<=3MB", "size_bytes", "<=", 3e6),
+        ("error<1e-2", "error", "<", 0.01),
+        ("error<1%", "error", "<", 0.01),
+        ("throughput>=1000/s", "samples_per_s", ">=", 1000),
+        ("energy<12mJ", "energy_j_per_sample", "<", 0.012),
+    ],
+)
+def test_a_constraint_is_a_figure_a_sign_and_a_number_with_its_unit(
+    text: str, field: str, sign: str, limit: float
+) -> None:
+    found = parse_constraint(text)
+    assert (found.field, found.sign) == (field, sign)
+    assert found.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("p98<5ms", "there is no figure 'p98'"),
+        ("p99<5", "p99 needs a unit"),
+        ("p99<5MiB", "'MiB' is no unit of p99"),
+        ("memory<2%", "'%' is no unit of memory"),
+        ("p99<-5ms", "is no constraint"),
+        ("p99==5ms", "is no constraint"),
+        ("p99<5ms; import os", "is no constraint"),
+        ("__import__('os').system('x')<1", "is no constraint"),
+        ("p99<nan ms", "is no constraint"),
+        ("p99<5ms" + " " * 100, "is no constraint"),
+        ("", "is no constraint"),
+    ],
+)
+def test_what_is_no_constraint_is_named(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)) as told:
+        parse_constraint(text)
+    assert told.value.args[1]
+
+
+def test_a_figure_that_is_unknown_keeps_no_constraint() -> None:
+    one = parse_constraint("p99<5ms")
+    assert (one.kept({"p99_ns": 4e6}), one.kept({"p99_ns": 5e6}), one.kept({})) == (True, False, None)
+    assert one.excess({"p99_ns": 7.5e6}) == pytest.approx(0.5)
+    assert one.excess({"p99_ns": 5e6}) > 0, "missed by nothing is missed"
+    assert one.excess({"p99_ns": 4e6}) <= 0
+    assert one.excess({}) == 1.0
+    least = parse_constraint("throughput>100")
+    assert least.excess({"samples_per_s": 75}) == pytest.approx(0.25)
+    trial = Trial(0, {}, figures={"p99_ns": None})
+    trial.judge([one])
+    assert (trial.state, trial.why) == ("infeasible", "p99<5ms: not known")
+
+
+def test_the_settings_are_a_grid_in_which_each_has_a_number() -> None:
+    space = space_of(Search("latency", {"threads": ["1", "2"], "hint": ["a", "b", "c"]}), [1, 8])
+    assert space.size == 12
+    settings = [space.setting(at) for at in range(12)]
+    assert settings[0] == {"batch": "1", "threads": "1", "hint": "a"}
+    assert settings[11] == {"batch": "8", "threads": "2", "hint": "c"}
+    assert len({tuple(one.items()) for one in settings}) == 12
+    assert space.ordinal() == [True, True, False]
+    assert "batch" not in space_of(Search("latency", {"threads": ["1", "2"]}), [4]).axes
+    spec = spec_of(Spec("s", "onnxruntime", threads=4), settings[11] | {"streams": "2"}, ["hint"], {"x": "y"})
+    assert (spec.threads, spec.precision, spec.options) == (2, "", {"x": "y", "hint": "c"})
+
+
+@pytest.mark.parametrize(
+    ("trials", "size", "total"), [(0, 8, 8), (0, 120, 32), (0, 240, 48), (10, 240, 10), (500, 240, 240)]
+)
+def test_few_settings_are_all_tried_and_of_many_a_fifth(trials: int, size: int, total: int) -> None:
+    assert trials_of(Search("latency", trials=trials), size) == total
+
+
+def test_an_exhaustive_search_tries_each_setting_once() -> None:
+    sampler, tried = Shuffled(10, seed=3), list[dict[str, Any]]()
+    for _ in range(10):
+        tried.append({"at": sampler.next(tried)})
+    assert sorted(one["at"] for one in tried) == list(range(10))
+    assert [one["at"] for one in tried] != list(range(10))
+
+
+def test_the_best_is_the_cheapest_that_is_feasible_and_trials_read_as_they_were_written() -> None:
+    def trial(at: int, state: Any, cost: float | None) -> Trial:
+        return Trial(at, {}, state, ratio=None if cost is None else {"value": cost, "low": cost, "high": cost})
+
+    trials = [
+        trial(0, "feasible", 0.8),
+        trial(1, "infeasible", 0.2),
+        trial(2, "feasible", 0.5),
+        trial(3, "failed", None),
+    ]
+    assert [one.at for one in ranked(trials)] == [2, 0]
+    assert read_trials([vars(one) | {"newer": 1} for one in trials]) == trials
+
+
+def test_a_search_is_typed_and_reads_the_same_again() -> None:
+    typed = DraftSearch(
+        "throughput", {"batch": "1:8", "threads": "1:4", "precision": "f32, bf16"}, "p99<5ms, memory<2GiB"
+    )
+    search, errors = parse_search(typed, "n")
+    assert not errors
+    assert search.over == {"threads": ["1", "2", "4"], "precision": ["f32", "bf16"]}
+    assert search.where == ["p99<5ms", "memory<2GiB"]
+    assert batch_text(typed, "n") == "1:8"
+    again = typed_search(search)
+    assert again == replace(typed, over={"threads": "1:4", "precision": "f32, bf16"})
+    assert parse_search(DraftSearch(trials="x"), "n")[0] == Search(), "nothing without an objective"
+    _, errors = parse_search(DraftSearch("latency", {"threads": "many"}, trials="1.5", budget_s="-1"), "n")
+    assert [error.field for error in errors] == ["search.over.threads", "search.trials", "search.budget_s"]
+
+
+def agent(optuna: bool) -> Agent:
+    runtimes = [
+        Runtime("onnxruntime", "1.2", "/usr/bin/python3", "3.11"),
+        Runtime("megengine", "1.13", "python", "3.10"),
+    ]
+    can = Capabilities("x86", "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0", runtimes=runtimes, optuna=optuna)
+    return Agent("a", None, "host", False, True, "", can, 0, 0)
+
+
+def problems(search: Search, backend: str = "onnxruntime", optuna: bool = False, sizes: int = 2) -> list[str]:
+    model = InspectedModel("onnx", [Tensor("x", "float32", ["n", 3])], [], {}, [backend], [])
+    request = Request("k", ModelRef("0" * 64, "m.onnx"), [Spec("s", backend)], search=search)
+    request = replace(request, sweep=Sweep("n", list(range(1, sizes + 1))))
+    return [f"{e.field}: {e.error}" for e in search_errors(request, model, [agent(optuna)])]
+
+
+def test_settings_that_a_runtime_does_not_have_are_refused_by_name() -> None:
+    assert problems(Search("latency", {"threads": ["1", "2"], "streams": ["1", "4"], "optimization": ["all"]})) == []
+    for over, why in (
+        ({"optimisation": ["all"]}, "search.over.optimisation: onnxruntime has no such setting"),
+        ({"optimization": ["most"]}, "search.over.optimization: 'most' is none that onnxruntime can have"),
+        ({"precision": ["f8"]}, "search.over.precision: 'f8' is none that onnxruntime can have"),
+        ({"threads": ["0"]}, "search.over.threads: '0' is none that onnxruntime can have"),
+        ({"threads": ["٣"]}, "search.over.threads: '٣' is none that onnxruntime can have"),
+        ({"conversion": ["none", "rm_rf"]}, "search.over.conversion: 'rm_rf' is none that onnxruntime can have"),
+        ({"threads": ["1", "1"]}, "search.over.threads: has 2 values"),
+        ({"../../x\n": ["1"]}, "search.over.../../x\n: onnxruntime has no such setting"),
+        ({"__class__": ["1"]}, "search.over.__class__: onnxruntime has no such setting"),
+    ):
+        assert problems(Search("latency", over)) == [why]
+    assert problems(Search("latency", {"streams": ["1", "2"]}), "megengine") == [
+        "search.over.streams: '2' is none that megengine can have"
+    ]
+    assert problems(Search("size", {"threads": ["1", "2"]})) == [
+        "search.objective: the size differs by conversions alone"
+    ]
+    assert problems(Search("latency"), sizes=1) == ["search.over: has one setting alone"]
+    assert problems(Search("latency", where=["p99<5", "p99<1ms"])) == ["search.where[0]: p99 needs a unit"]
+
+
+def test_more_settings_than_trials_need_optuna_on_a_machine() -> None:
+    many = Search("latency", {"threads": [str(n) for n in range(1, 33)]})
+    assert problems(many) == [
+        "search.trials: 64 settings are more than 32 trials, and no machine has Optuna to choose among them"
+    ]
+    assert problems(many, optuna=True) == []
+    assert problems(replace(many, trials=64)) == [], "all of them need nobody to choose"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "why"),
+    [
+        ({"x": ("float32", 9, 4), "scale": ("float32",)}, ""),
+        ({"x": ("float16", 9, 3, 4), "scale": ("float32",)}, ""),  # a whole input of any batch in each row
+        ({"x": ("float64", 9, 4), "scale": ("float32",)}, "the data of 'x' are float64, the model wants float32"),
+        ({"x": ("float32", 9, 5), "scale": ("float32",)}, "have the shape [9, 5], the model wants ['n', 4]"),
+        ({"x": ("float32", 9), "scale": ("float32",)}, "have 1 dimensions, the model wants 2"),
+        ({"x": ("float32", 9, 4)}, "the data have no array 'scale'"),
+        ({"x": ("float32", 9, 4), "scale": ("float32",), "y\n": ("bool", 9)}, "the model has no input 'y\\n'"),
+        ({"x": ("float32", 9, 4), "scale": ("float32", 8)}, "the arrays have no common number of rows"),
+    ],
+)
+def test_rows_of_ones_own_are_those_of_the_inputs(arrays: dict[str, tuple[Any, ...]], why: str) -> None:
+    inputs = [Input("x", "float32", ["n", 4]), Input("scale", "float32", [])]
+    known = {name: Array("inputs.npz", dtype, list(shape)) for name, (dtype, *shape) in arrays.items()}
+    found = [error.error for error in row_errors(inputs, {}, {"n"}, known)]
+    assert (why in found[0] and len(found) == 1) if why else not found
+
+
+def test_a_dimension_that_has_a_size_is_compared() -> None:
+    inputs = [Input("x", "int64", ["n", "seq"])]
+    known = {"x": Array("x.npy", "int64", [9, 32])}
+    assert not list(row_errors(inputs, {"seq": 32}, {"n"}, known))
+    assert list(row_errors(inputs, {"seq": 64}, {"n"}, known))
+
+
+def test_the_grid_of_no_axis_is_one_setting() -> None:
+    assert (Space({}).size, Space({}).setting(0)) == (1, {})
+
+
+def test_what_is_beside_the_best_differs_in_one_place_and_was_not_tried() -> None:
+    """A grid of 3 x 2 in an order, and 3 names: 0 to 17. The best feasible is (1, 0, 0), number 6."""
+    tried = [
+        {"at": 6, "cost": 0.5, "excess": [0.0]},
+        {"at": 0, "cost": 0.9, "excess": [-0.1]},
+        {"at": 9, "cost": 0.1, "excess": [0.2]},
+        {"at": 1, "cost": None, "excess": [1.0]},
+    ]
+    assert sorted(_beside_best([3, 2, 3], [True, True, False], tried)) == [7, 8, 12]
+    assert _beside_best([3, 2, 3], [True, True, False], tried[2:]) == []

@@ -1,0 +1,232 @@
+"""Each rule on a trace that triggers it and on one that must not, with its gain worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Write, answer
+from visualprof.views.rules import all_rules
+
+Events = list[dict[str, Any]]
+STEPS = 3
+ROOT = Path(__file__).parents[2]
+MEMORY = 1 << 30
+
+
+def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def call(name: str, ts: float, dur: float, number: int) -> dict[str, Any]:
+    return event(name, ts, dur, "cuda_runtime", correlation=number)
+
+
+def work(name: str, ts: float, dur: float, number: int, **args: Any) -> dict[str, Any]:
+    cat = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+    args = {"stream": 7, **args}
+    named = event(name, ts, dur, cat, device=0, correlation=number, **args)
+    return {**named, "pid": 0, "tid": args["stream"]}
+
+
+def steps(length: float, *inside: tuple[dict[str, Any], ...] | list[dict[str, Any]]) -> Events:
+    """Steps of so many us with events whose times are since the step's start; correlation ids are made distinct."""
+    events: Events = []
+    for number, own in enumerate(inside):
+        events.append(event(f"ProfilerStep#{number}", length * number, length, "user_annotation"))
+        for one in own:
+            args = {**one["args"]}
+            if "correlation" in args:
+                args["correlation"] += 1000 * number
+            events.append({**one, "ts": one["ts"] + length * number, "args": args})
+    return events
+
+
+def device_bound(*kernels: tuple[str, float], **args: Any) -> Events:
+    """The host asks for a step's kernels in 100 us; they run one after the other, from 10 us on without a pause."""
+    host: Events = []
+    device: Events = []
+    whole = sum(dur for _, dur in kernels)
+    for number in range(STEPS):
+        at = 10 + whole * number
+        for place, (name, dur) in enumerate(kernels):
+            host.append(call("cudaLaunchKernel", 5 * place, 2, place + 1))
+            device.append(work(name, at, dur, 1000 * number + place + 1, **args))
+            at += dur
+    return [*steps(100, *[host[len(kernels) * n : len(kernels) * (n + 1)] for n in range(STEPS)]), *device]
+
+
+def on_host(*names: tuple[str, float]) -> Events:
+    """Operators one after the other, in steps of 1000 us."""
+    own: Events = []
+    at = 0.0
+    for name, dur in names:
+        own.append(event(name, at, dur))
+        at += dur
+    return steps(1000, *[own] * STEPS)
+
+
+FIRST: dict[str, Any] = {"External id": 1}
+FUSED = "void at::native::vectorized_elementwise_kernel<4>"
+ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+BESIDE = [
+    *steps(100, *[[call("cudaLaunchKernel", 0, 2, 1), call("cudaLaunchKernel", 5, 2, 2)]] * STEPS),
+    *(work("gemm", 10 + 600 * n, 600, 1000 * n + 1) for n in range(STEPS)),
+    *(work(ALLREDUCE, 15 + 600 * n, 600, 1000 * n + 2, stream=8) for n in range(STEPS)),
+]
+
+
+def waiting(until: float, copied: float) -> Events:
+    """A kernel to 510 us, a copy to the host that is asked for at 20; operators from its return to 1000 us."""
+    own = [
+        call("cudaLaunchKernel", 0, 2, 1), work("gemm", 10, 500, 1), call("cudaMemcpyAsync", 20, until - 20, 2),
+        work("Memcpy DtoH (Device -> Pageable)", copied, 5, 2), event("aten::item", 19, until - 18),
+        event("aten::add", until + 1, 999 - until),
+    ]  # fmt: skip
+    return steps(1000, *[own] * STEPS)
+
+
+def staged(kind: str) -> Events:
+    """A copy to the device whose call takes 300 of 1000 us; the rest is an operator's."""
+    own = [
+        call("cudaMemcpyAsync", 0, 300, 1), work(f"Memcpy HtoD ({kind} -> Device)", 6, 296, 1),
+        event("aten::add", 300, 700), call("cudaLaunchKernel", 900, 2, 2), work("gemm", 906, 20, 2),
+    ]  # fmt: skip
+    return steps(1000, *[own] * STEPS)
+
+
+def sometimes(name: str, cat: str, *where: int) -> Events:
+    """A call of 300 of 1000 us in some of three steps."""
+    each = [[event(name, 0, 300, cat)] if n in where else [] for n in range(STEPS)]
+    return steps(1000, *[[*own, event("aten::add", 300, 700)] for own in each])
+
+
+def held(allocated: int) -> Events:
+    """A step with an allocation after which 0.9 of the device's memory is held and so much of it in use."""
+    args = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512, "Total Reserved": MEMORY * 9 // 10}
+    instant = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 50, "s": "t"}
+    return [*on_host(("aten::add", 1000)), {**instant, "args": {**args, "Total Allocated": allocated}}]
+
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+COMPILE = "_compile.compile_inner (dynamo_timed)"
+# Rule: what triggers it, the gain in us of a step, None where no replay tells; and what must not.
+CASES: dict[str, tuple[Events, float | None, Events]] = {
+    "dataloader_bound": (
+        steps(1000, *[[event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 700)]] * STEPS), 300,
+        steps(1000, *[[event(LOADER, 0, 40, "user_annotation"), event("aten::add", 40, 960)]] * STEPS),
+    ),
+    # The call takes 3 us, then 487 of operators: three steps end at 1480, and the device at 1534 works for longest.
+    "hidden_sync": (waiting(513, 506), None, waiting(23, 510)),
+    "pageable_copies": (staged("Pageable"), 297, staged("Pinned")),
+    "copies_blocking": (
+        device_bound(("gemm", 600), ("Memcpy HtoD (Pinned -> Device)", 300)), 300,
+        device_bound(("gemm", 600), ("Memcpy HtoD (Pinned -> Device)", 20)),
+    ),
+    # A chain of 100, 100 and 200 us takes 200.
+    "elementwise_chains": (
+        device_bound(("gemm", 400), (FUSED, 100), (FUSED, 100), (FUSED, 200)), 200,
+        device_bound((FUSED, 100), ("gemm", 200), (FUSED, 100), ("gemm", 200), (FUSED, 100), ("gemm", 200)),
+    ),
+    "tensor_cores_unused": (
+        [event("aten::mm", 0, 3, "cpu_op", **FIRST), *device_bound(("sgemm", 600), **FIRST)], 300,
+        [event("aten::mm", 0, 3, "cpu_op", **FIRST), *device_bound(("h1688gemm", 600), **FIRST)],
+    ),
+    "layout_changes": (
+        device_bound(("gemm", 600), ("void cudnn::nchwToNhwcKernel<float>", 300)), 300, device_bound(("gemm", 900)),
+    ),
+    "communication_bound": (device_bound(("gemm", 600), (ALLREDUCE, 300)), 300, BESIDE),
+    "attention_not_fused": (
+        on_host(("aten::bmm", 200), ("aten::_softmax", 300), ("aten::bmm", 200), ("aten::mm", 300)), 300,
+        on_host(("aten::bmm", 200), ("aten::mm", 300), ("aten::_softmax", 300), ("aten::mm", 200)),
+    ),
+    "allocator_calls": (
+        sometimes("cudaMalloc", "cuda_runtime", 0, 1, 2), 300,
+        sometimes("cudaMalloc", "cuda_runtime", 0),
+    ),
+    "recompilation": (sometimes(COMPILE, "cpu_op", 1, 2), 200, sometimes(COMPILE, "cpu_op", 0)),
+    "memory_fragmented": (held(MEMORY // 2), None, held(MEMORY * 8 // 10)),
+    "small_batch": (
+        device_bound(("gemm", 600), **{"blocks per SM": 0.5}), None,
+        device_bound(("gemm", 600), **{"blocks per SM": 2.0}),
+    ),
+}  # fmt: skip
+
+
+def told(write: Write, events: Events, name: str) -> dict[str, Any]:
+    """The findings of a trace with a V100, by their rules."""
+    device = {"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0, "totalGlobalMem": MEMORY}
+    found = answer("findings", write(events, name, deviceProperties=[device]))
+    assert found["obstacle"] is None
+    return {finding["id"]: finding for finding in found["findings"]}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_speaks_where_it_should_and_gains_what_the_replay_does(rule: str, write: Write) -> None:
+    triggering, gain_us, silent = CASES[rule]
+    found = told(write, triggering, "triggering.json")
+    gain = found[rule]["gain_ns_per_step"]
+    if gain_us is not None:
+        assert gain == pytest.approx(gain_us * 1000, abs=2)
+    assert rule not in told(write, silent, "silent.json")
+
+
+def test_a_wait_that_goes_leaves_what_the_device_takes(write: Write) -> None:
+    """Without it the host is done after 3 x 509 us; the device needs 505 us a step, and stays behind the last one."""
+    finding = told(write, waiting(513, 506), "waiting.json")["hidden_sync"]
+    assert finding["evidence"]["call"] == "cudaMemcpyAsync"
+    assert finding["evidence"]["function"] == "aten::item"
+    assert finding["evidence"]["calls_per_step"] == 1
+    assert 480_000 <= finding["gain_ns_per_step"] <= 493_000
+
+
+def test_all_together_is_one_replay_and_no_sum(write: Write) -> None:
+    """Loading takes 300 us of 1000, in which the device works: without both causes it is the device that remains."""
+    host = [event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 600), call("cudaLaunchKernel", 902, 2, 1)]
+    events = steps(1000, *[[*host, work("gemm", 908, 500, 1), work(ALLREDUCE, 1408, 400, 1)]] * STEPS)
+    found = answer("findings", write(events))
+    gains = {finding["id"]: finding["gain_ns_per_step"] for finding in found["findings"]}
+    together = found["together"]
+    assert together["findings"] == len([gain for gain in gains.values() if gain is not None])
+    assert max(gain for gain in gains.values() if gain is not None) <= together["gain_ns"] < found["simulated_ns"]
+    assert together["gain_ns"] == answer("whatif", write(events), change=together["change"])["step"]["gain_ns"]
+
+
+def test_a_recording_that_cannot_be_replayed_has_bounds_and_no_gains(write: Write) -> None:
+    """The kernel starts 500 us after its launch, for no reason in the file: half of the recording."""
+    own = [
+        event(LOADER, 0, 300, "user_annotation"), call("cudaLaunchKernel", 310, 2, 1), work("gemm", 316, 5, 1),
+        call("cudaLaunchKernel", 330, 2, 2), work("gemm", 830, 100, 2),
+    ]  # fmt: skip
+    found = answer("findings", write(steps(1000, *[own] * STEPS)))
+    assert (found["obstacle"], found["together"]) == ("unexplained", None)
+    finding = next(one for one in found["findings"] if one["id"] == "dataloader_bound")
+    assert (finding["gain_ns_per_step"], finding["most_ns_per_step"]) == (None, 300_000)
+    assert finding["severity"] == "medium"  # of a gain it would be high
+
+
+def test_a_function_is_taken_away_only_if_the_time_is_its_own(write: Write) -> None:
+    """`train` calls operators for most of its time: what goes with it is not known."""
+
+    def frames(inside: float) -> Events:
+        own = [event("train.py(3): train", 0, 600, "python_function"), event("aten::mm", 600, 400)]
+        return steps(1000, *[[*own, event("train.py(9): helper", 0, inside, "python_function")]] * STEPS)
+
+    finding = told(write, frames(100), "own.json")["outside_operators"]
+    assert (finding["change"], finding["gain_ns_per_step"]) == ("host[train.py(3): train]=0", 600_000)
+    finding = told(write, frames(250), "calls.json")["outside_operators"]
+    assert (finding["change"], finding["gain_ns_per_step"], finding["most_ns_per_step"]) == ("", None, 600_000)
+
+
+def test_every_rule_is_documented_and_has_words() -> None:
+    text = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    assert [name for name in all_rules() if f"| `{name}` |" not in text] == []
+    locales = ROOT / "visualprof/frontend/src/locales"
+    for language in ("en", "zh"):
+        assert (
+            json.loads((locales / f"{language}.json").read_text(encoding="utf-8"))["finding"].keys()
+            == all_rules().keys()
+        )
