@@ -114,7 +114,8 @@ def device_of(trace: Trace) -> Device | None:
     used = np.array([t.device for t in trace.tracks] or [-1])[trace.events.track[rows]]
     if not len(rows) or used.max() < 0 or not described:
         return None
-    most = int(np.bincount(np.maximum(used, 0), trace.events.dur[rows]).argmax())
+    groups = group(used)  # an identifier may be of any size
+    most = int(used[groups.first[groups.sum(trace.events.dur[rows]).argmax()]])
     alike = described[0] if len({device.name for device in described}) == 1 else None
     return next((device for device in described if device.id == most), alike)
 
