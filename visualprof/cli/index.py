@@ -8,6 +8,7 @@ visualprof index /data/runs --engine ray
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli._paths import require
+from visualprof.cli.serve import add_engine
 from visualprof.errors import VisualprofError
 
 if TYPE_CHECKING:
@@ -35,16 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=["table", "json"], default="table", help="of the output")
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """The option that says where files are read."""
-    parser.add_argument(
-        "--engine",
-        default="processes",
-        metavar="E",
-        help="processes of this machine (the default), ray, ray://head:10001, dask or tcp://scheduler:8786",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Reads them; 1 when a file cannot be read."""
     require(args.paths, create=False)
@@ -57,18 +49,18 @@ def run(args: argparse.Namespace) -> int:
     cache = Cache.default()
     if not cache.writable():
         raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
-    parser = open_parser(partial(parse, cache=cache), args.engine, args.workers or usable())
-    logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
     began = time.monotonic()
-    try:
-        logdir.rescan()
-        before = _counts(logdir)["ready"]
-        _wait(logdir)
-        answer = _answer(logdir, cache, before)
-    finally:
-        logdir.close()
-    answer["seconds"] = round(time.monotonic() - began, 3)
-    answer["lost_batches"] = getattr(parser, "lost", 0)
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints what becomes of its workers
+        parser = open_parser(partial(parse, cache=cache), args.engine, args.workers or usable())
+        logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
+        try:
+            logdir.rescan()
+            before = _counts(logdir)["ready"]
+            _wait(logdir)
+            answer = _answer(logdir, cache, before)
+        finally:
+            logdir.close()
+    answer |= {"seconds": round(time.monotonic() - began, 3), "lost_batches": getattr(parser, "lost", 0)}
     print(json.dumps(answer) if args.format == "json" else _text(answer))
     return 1 if answer["failed"] or answer["not_kept"] else 0
 
@@ -111,10 +103,8 @@ def _answer(logdir: LogDirectory, cache: Cache, before: int) -> dict[str, Any]:
 
 
 def _text(answer: dict[str, Any]) -> str:
-    lines = [
-        f"{answer['files']:,} files, {answer['events']:,} events, {answer['bytes'] / 1e6:,.1f} MB: "
-        f"{answer['known']:,} known before, {answer['read']:,} read in {answer['seconds']:.1f} s"
-    ]
+    content = f"{answer['files']:,} files, {answer['events']:,} events, {answer['bytes'] / 1e6:,.1f} MB"
+    lines = [f"{content}: {answer['known']:,} known before, {answer['read']:,} read in {answer['seconds']:.1f} s"]
     if answer["lost_batches"]:
         lines.append(f"workers were lost {answer['lost_batches']} times; what they had was read again")
     if answer["not_kept"]:

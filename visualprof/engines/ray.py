@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -32,9 +33,6 @@ class RayExecutor(ClusterExecutor):
     """Tasks of one processor each. The queue of visualprof decides what is tried again, so Ray retries nothing."""
 
     def __init__(self, address: str) -> None:
-        # Nobody is told of its use; and whoever reaches a port of the cluster could run code in it.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
         self._ray = ray = _ray()
         address = address or os.environ.get("RAY_ADDRESS", "")
         local = {} if address else {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
@@ -69,6 +67,10 @@ class RayExecutor(ClusterExecutor):
 
 
 def _ray() -> Any:
+    """The package. Its settings count from its import on: they are left alone where somebody else imported it."""
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # who reaches a port of the cluster could run code in it
     try:
         return importlib.import_module("ray")
     except ImportError as error:
