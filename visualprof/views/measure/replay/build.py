@@ -10,8 +10,8 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.groups import distinct, group, one_of
-from visualprof.views.measure.intervals import intersect, length, merge, union
+from visualprof.views.measure.groups import distinct, one_of
+from visualprof.views.measure.intervals import intersect, length, merge
 from visualprof.views.measure.launch import calls
 from visualprof.views.measure.own_time import thread_work
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
