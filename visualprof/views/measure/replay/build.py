@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import distinct, one_of
-from visualprof.views.measure.intervals import intersect, length, merge
+from visualprof.views.measure.intervals import EVER, intersect, length, merge
 from visualprof.views.measure.launch import calls
 from visualprof.views.measure.own_time import thread_work
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
@@ -245,12 +245,20 @@ class _Builder:
         return awaited[awaited >= 0], behind[awaited >= 0]
 
     def _constants(self, before: Ints) -> tuple[float, float]:
-        """Medians from a launch to its work on a free stream, and from work to the work that was queued behind it."""
+        """Medians from a launch to its work on a free device, and from work to the work that was queued behind it.
+
+        Where no device is ever free, of launches on a free stream: such work may also wait for another stream.
+        """
         known = self._call >= 0
         asked = np.where(known, self._trace.events.ts[self._call], 0)
-        ended = np.where(before >= 0, self._end[before], np.iinfo(np.int64).min)
-        free, queued = known & (ended < asked), (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
-        launch, gap = (self._start - asked)[free], (self._start - ended)[queued]
+        ended = np.where(before >= 0, self._end[before], EVER.min)
+        reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
+        queued = (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
+        free = known & (reached < asked)
+        launch, gap = (
+            (self._start - asked)[free if free.any() else known & (ended < asked)],
+            (self._start - ended)[queued],
+        )
         return _median(launch, LAUNCH_NS), _median(gap, GAP_NS)
 
     def _late(
