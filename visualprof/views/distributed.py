@@ -12,7 +12,6 @@ from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import group
@@ -21,8 +20,8 @@ from visualprof.views.measure.processes import Ranks, processes, takes_part
 from visualprof.views.measure.steps import Windows, step_windows
 
 Cause = Literal["input", "host", "device", "work", "computation", "unknown"]
-LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
-EXPLAINS = 0.8  # of its lateness, which the cause makes up for; as traceml has it
+MORE_OWN = 0.02  # of a step: a rank whose own time is longer than the others' by more is a straggler
+EXPLAINS = 0.8  # of that, which the cause makes up for; as traceml has it
 MORE = 0.02  # blocks of kernels than the others have: more work
 
 
@@ -73,18 +72,18 @@ class RankDevice(DeviceSummary, frozen=True, kw_only=True):
 
 
 class Straggler(msgspec.Struct):
-    """A rank that the others wait for.
+    """A rank that the others wait for: its own time, that in which it does not only communicate, is longer than theirs.
 
-    late_ns_per_step: its arrival at the first collective less the median of the others', averaged over the steps.
-    steps_last: in how many of them it came last. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
+    own_excess_ns: its own time of a step on average less the median of the others'. steps_most: in how many steps it
+    has most. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
     of computation, of data loading beside no other work, and of time with neither of these nor communication its steps
-    have than the median of the others. cause: which of them makes up for 80 % of its lateness or more; of computation
+    have than the median of the others. cause: which of them makes up for 80 % of that or more; of computation
     `work` where its kernels have more blocks, `device` where they have as many, itself where that is not recorded.
     """
 
     rank: kinds.Identifier
-    late_ns_per_step: kinds.Duration
-    steps_last: kinds.Count
+    own_excess_ns: kinds.Duration
+    steps_most: kinds.Count
     steps: kinds.Count
     computation_excess_ns: kinds.Duration
     input_excess_ns: kinds.Duration
@@ -104,7 +103,7 @@ class DistributedAnswer(Table[RankColumns]):
 
 
 def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
-    """Time of every rank and step, its collectives, and who is late.
+    """Time of every rank and step, its collectives, and whom the others wait for.
 
     Computation is the union of other kernels (of operators where nothing
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
@@ -114,7 +113,7 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
     windows = [step_windows(t) for _, t in ordered]
     matched = match([collectives(t) for _, t in ordered])
     steps = _steps(ordered, numbers, windows, params.step)
-    shift = _shifts(ordered)
+    shared = _comparable(ordered, matched, windows)
     return DistributedAnswer(
         columns=steps,
         collectives=Table(columns=_collectives(ordered, numbers, matched)),
@@ -124,9 +123,9 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
             for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
             for d in device_summary(t, win)
         ],
-        stragglers=_stragglers(ordered, numbers, windows, matched, steps, shift),
+        stragglers=_stragglers(ordered, numbers, windows, shared, steps),
         missing_ranks=_missing(ordered, numbers),
-        notes=_notes(windows, shift),
+        notes=_notes(windows, shared),
     )
 
 
@@ -239,62 +238,39 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
-def _shifts(ranks: Ranks) -> list[int] | None:
-    """What to add to the times of each rank to stand on one clock; None with one rank, or where it is not known."""
-    if len(ranks) < 2:
-        return None
-    found = offsets([trace for _, trace in ranks])
-    shifts = [-o.residual_ns if o.clock_ns is None and o.residual_ns is not None else o.clock_ns for o in found]
-    known = [shift for shift in shifts if shift is not None]
-    return known if len(known) == len(shifts) else None
-
-
 def _stragglers(
-    ranks: Ranks,
-    numbers: list[int],
-    windows: list[Windows],
-    matched: list[Matched],
-    steps: RankColumns,
-    shift: list[int] | None,
+    ranks: Ranks, numbers: list[int], windows: list[Windows], shared: list[str], steps: RankColumns
 ) -> list[Straggler]:
-    """Ranks that come late to the first collective of most steps, on the common clock."""
-    if shift is None:
+    """Ranks with most own time in most of the steps that can be compared."""
+    rows = {key: row for row, key in enumerate(zip(steps.rank, steps.step, strict=True))}
+    place = np.array([[rows[n, s] for s in shared if (n, s) in rows] for n in numbers], np.int64)
+    if len(ranks) < 2 or not place.size:
         return []
-    traces = [trace for _, trace in ranks]
-    arrivals = [_first_arrivals(*of_rank) for of_rank in zip(traces, matched, windows, shift, strict=True)]
-    shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
-    if not shared:
-        return []
-    late = _excess(np.array([[a[s] for s in shared] for a in arrivals], np.float64))
-    rank, total = np.asarray(steps.rank), np.asarray(steps.total_ns, np.float64)
-    means = [_by_rank(numbers, rank, values) for values in (steps.computation_ns, steps.other_ns)]
-    loading = np.array([_loading(trace, win) for trace, win in zip(traces, windows, strict=True)])
-    parts = np.stack([_excess(values) for values in (means[0], loading, means[1] - loading)], axis=1)
-    blocks = np.array([_blocks(trace, win) for trace, win in zip(traces, windows, strict=True)])
+    computation, other, total = (
+        np.asarray(values, np.float64)[place] for values in (steps.computation_ns, steps.other_ns, steps.total_ns)
+    )
+    own = computation + other
+    loading = np.array([_loading(trace, win) for (_, trace), win in zip(ranks, windows, strict=True)])
+    parts = np.stack(
+        [_excess(values) for values in (computation.mean(axis=1), loading, other.mean(axis=1) - loading)], axis=1
+    )
+    blocks = np.array([_blocks(trace, win) for (_, trace), win in zip(ranks, windows, strict=True)])
     more = _excess(blocks) / np.maximum(blocks, 1e-9)
-    last, by_rank = late.argmax(axis=0), late.mean(axis=1)
+    most, excess = own.argmax(axis=0), _excess(own.mean(axis=1))
     return [
         Straggler(
             rank=numbers[i],
-            late_ns_per_step=round(float(by_rank[i])),
-            steps_last=int((last == i).sum()),
-            steps=len(shared),
+            own_excess_ns=round(float(excess[i])),
+            steps_most=int((most == i).sum()),
+            steps=place.shape[1],
             computation_excess_ns=round(float(parts[i, 0])),
             input_excess_ns=round(float(parts[i, 1])),
             host_excess_ns=round(float(parts[i, 2])),
-            cause=_cause(float(by_rank[i]), parts[i], float(more[i])),
+            cause=_cause(float(excess[i]), parts[i], float(more[i])),
         )
-        for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
-        if by_rank[i] > LATE_SHARE * total.mean() and (last == i).mean() >= 0.5
+        for i in sorted(range(len(ranks)), key=lambda i: -excess[i])
+        if excess[i] > MORE_OWN * total.mean() and (most == i).mean() >= 0.5
     ]
-
-
-def _by_rank(numbers: list[int], rank: Ints, values: kinds.Column) -> Floats:
-    """Mean of a column over the steps of each rank."""
-    groups = group(rank)
-    means = groups.mean(np.asarray(values, np.float64), np.ones(len(rank)))
-    known = dict(zip(rank[groups.first].tolist(), means.tolist(), strict=True))
-    return np.array([known[number] for number in numbers])
 
 
 def _excess(values: Floats) -> Floats:
@@ -325,26 +301,31 @@ def _blocks(trace: Trace, win: Windows) -> float:
     return float(blocks.sum()) / max(len(win), 1) if len(blocks) else np.nan
 
 
-def _cause(late: float, excess: Floats, more: float) -> Cause:
-    """What a rank does longer than the others, if that makes up for its lateness.
+def _cause(own: float, excess: Floats, more: float) -> Cause:
+    """What a rank does longer than the others, if that makes up for its own time's excess.
 
-    Args: excess: ns of computation, data loading, and neither. more: share of its kernels' blocks beyond the others'.
+    Args: own, excess: ns of all, and of computation, data loading, and neither. more: share of its kernels' blocks
+    beyond the others'.
     """
     most = int(excess.argmax())
-    if excess[most] < EXPLAINS * late:
+    if excess[most] < EXPLAINS * own:
         return "unknown"
     if most:
         return "input" if most == 1 else "host"
     return "computation" if np.isnan(more) else "work" if more > MORE else "device"
 
 
-def _first_arrivals(trace: Trace, mine: Matched, win: Windows, shift: int) -> dict[str, int]:
-    """Arrival at the first collective that each step asked for."""
-    never = np.iinfo(np.int64).max
-    first = np.full(len(trace.steps) + 1, never)  # the last one for what is in no step, -1
-    np.minimum.at(first, trace.events.step[mine.calls.event], mine.calls.arrival)
-    named = zip(win.names, first[win.index].tolist(), strict=True)
-    return {name: at + shift for name, at in named if at != never}
+def _comparable(ranks: Ranks, matched: list[Matched], windows: list[Windows]) -> list[str]:
+    """The steps in which the ranks share collectives, and each all of its own."""
+    names = list[set[str]]()
+    for (_, trace), mine, win in zip(ranks, matched, windows, strict=True):
+        step, exchanges = trace.events.step[mine.calls.row], mine.calls.exchanges
+        some, alone = (
+            np.bincount(step[exchanges & parts] + 1, minlength=len(trace.steps) + 1)
+            for parts in (mine.part >= 0, mine.part < 0)
+        )  # what is in no step comes first, and is the step of a recording that has none
+        names.append({name for name, at in zip(win.names, win.index + 1, strict=True) if some[at] and not alone[at]})
+    return [name for name in windows[0].names if all(name in own for own in names)] if len(ranks) > 1 else []
 
 
 def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
@@ -353,9 +334,9 @@ def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
     return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
 
 
-def _notes(windows: list[Windows], shift: list[int] | None) -> list[str]:
+def _notes(windows: list[Windows], shared: list[str]) -> list[str]:
     """Ids of oddities that the page explains."""
-    notes = {"different_steps": len({w.names for w in windows}) > 1, "clocks_unknown": len(windows) > 1 and not shift}
+    notes = {"different_steps": len({w.names for w in windows}) > 1, "unmatched": len(windows) > 1 and not shared}
     return [name for name, holds in notes.items() if holds]
 
 
