@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
     began = time.monotonic()
     with contextlib.redirect_stdout(sys.stderr):  # Ray prints what becomes of its workers
-        parser = open_parser(partial(parse, cache=cache), args.engine, args.workers or usable())
+        parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable())
         logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
         try:
             logdir.rescan()

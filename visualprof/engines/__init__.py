@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from visualprof.errors import BadParameter, VisualprofError
 
-PROCESSES = "processes"
 Result = TypeVar("Result")
 
 
@@ -69,7 +68,7 @@ def start(text: str) -> ClusterExecutor:
     scheme = text.partition("://")[0]
     engine = known.get(text) or next((one for one in known.values() if "://" in text and scheme in one.schemes), None)
     if engine is None:
-        raise BadParameter(f"there is no engine {text!r}", f"one of {', '.join((PROCESSES, *known))}, or an address")
+        raise BadParameter(f"there is no engine {text!r}", f"one of processes, {', '.join(known)}, or an address")
     return engine.start(text)
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
+from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.collectives import Matched, collectives, match
-from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.collectives import Matched, match
+from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
-from visualprof.views.measure.processes import Ranks, processes, takes_part
-from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.measure.intervals import covered, subtract, union
+from visualprof.views.measure.processes import processes, takes_part
+from visualprof.views.measure.rank_part import RankPart, rank_part
 
 Cause = Literal["input", "host", "device", "work", "computation", "unknown"]
 MORE_OWN = 0.02  # of a step: a rank whose own time is longer than the others' by more is a straggler
@@ -102,30 +102,30 @@ class DistributedAnswer(Table[RankColumns]):
     notes: list[str]
 
 
-def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
+def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> DistributedAnswer:
     """Time of every rank and step, its collectives, and whom the others wait for.
 
     Computation is the union of other kernels (of operators where nothing
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
-    ordered, numbers = processes(ranks)
-    windows = [step_windows(t) for _, t in ordered]
-    matched = match([collectives(t) for _, t in ordered])
-    steps = _steps(ordered, numbers, windows, params.step)
-    shared = _comparable(ordered, matched, windows)
+    ordered, numbers = processes(ranks, lambda part: part.place)
+    parts = [part for _, part in ordered]
+    matched = match([part.calls for part in parts])
+    steps = _steps(ordered, numbers, params.step)
+    shared = _comparable(parts, matched)
     return DistributedAnswer(
         columns=steps,
-        collectives=Table(columns=_collectives(ordered, numbers, matched)),
-        waits=Table(columns=_waits(numbers, windows, matched, params.step)),
+        collectives=Table(columns=_collectives(parts, numbers, matched)),
+        waits=Table(columns=_waits(parts, numbers, matched, params.step)),
         devices=[
-            RankDevice(rank=n, worker=w, host=t.meta.host, **msgspec.structs.asdict(d))
-            for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
-            for d in device_summary(t, win)
+            RankDevice(rank=n, worker=worker, host=part.host, **msgspec.structs.asdict(device))
+            for n, (worker, part) in zip(numbers, ordered, strict=True)
+            for device in part.devices
         ],
-        stragglers=_stragglers(ordered, numbers, windows, shared, steps),
-        missing_ranks=_missing(ordered, numbers),
-        notes=_notes(windows, shared),
+        stragglers=_stragglers(parts, numbers, shared, steps),
+        missing_ranks=_missing(parts, numbers),
+        notes=_notes(parts, shared),
     )
 
 
@@ -155,54 +155,40 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
     return [str(r) for r in rank[groups.first].tolist()], means
 
 
-def _spans(trace: Trace) -> tuple[Ints, Ints]:
-    """Disjoint intervals of computation and communication."""
-    events = trace.events
-    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    kernel = stream & (events.category == Category.KERNEL)
-    if not (stream & events.of(Category.KERNEL, Category.COMM)).any():
-        kernel = thread & (events.category == Category.OP)
-    comm = (stream | thread) & (events.category == Category.COMM)
-    computing, talking = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
-    return union(events.ts[computing], events.end[computing]), union(events.ts[talking], events.end[talking])
-
-
-def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> RankColumns:
+def _steps(ranks: Sequence[tuple[str, RankPart]], numbers: list[int], step: str) -> RankColumns:
     """Time of each rank in each step, or in one."""
     rows: list[tuple[int | str, ...]] = []
-    for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
-        computing, talking = _spans(trace)
-        total, both = win.end - win.start, intersect(computing, talking)
-        a, b, c = (covered(spans, win.start, win.end) for spans in (computing, talking, both))
+    for number, (worker, part) in zip(numbers, ranks, strict=True):
+        total, a, b, c = part.end - part.start, part.computation_ns, part.communication_ns, part.overlap_ns
         times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
-        named = zip(win.names, times, strict=True)
-        rows += [(number, worker, name, *parts) for name, parts in named if step in ("", name)]
+        named = zip(part.steps, times, strict=True)
+        rows += [(number, worker, name, *of_step) for name, of_step in named if step in ("", name)]
     return from_rows(RankColumns, rows)
 
 
-def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], step: str) -> WaitColumns:
+def _waits(parts: list[RankPart], numbers: list[int], matched: list[Matched], step: str) -> WaitColumns:
     """Time of each step in which matched collectives transfer, and in which they only wait.
 
     Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
     """
     rows: list[tuple[int, str, int, int]] = []
-    for number, win, mine in zip(numbers, windows, matched, strict=True):
+    for number, part, mine in zip(numbers, parts, matched, strict=True):
         known = mine.part_transfer >= 0
         if not known.any():
             continue
         start, end = mine.calls.start[known], mine.calls.end[known]
         transferring = union(end - mine.part_transfer[known], end)
         waiting = subtract(union(start, end), transferring)
-        times = (covered(spans, win.start, win.end).tolist() for spans in (transferring, waiting))
-        named = zip(win.names, *times, strict=True)
+        times = (covered(spans, part.start, part.end).tolist() for spans in (transferring, waiting))
+        named = zip(part.steps, *times, strict=True)
         rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 
-def _collectives(ranks: Ranks, numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
+def _collectives(parts: list[RankPart], numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
     """Collectives of each rank by name."""
-    known = zip(numbers, matched, ranks, strict=True)
-    rows = [row for number, mine, (_, trace) in known for row in _of_rank(number, mine, trace.meta.world_size)]
+    known = zip(numbers, matched, parts, strict=True)
+    rows = [row for number, mine, part in known for row in _of_rank(number, mine, part.place.world_size)]
     return from_rows(CollectiveColumns, sorted(rows, key=lambda row: (row[1], row[0])))
 
 
@@ -238,9 +224,7 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
-def _stragglers(
-    ranks: Ranks, numbers: list[int], windows: list[Windows], shared: list[str], steps: RankColumns
-) -> list[Straggler]:
+def _stragglers(ranks: list[RankPart], numbers: list[int], shared: list[str], steps: RankColumns) -> list[Straggler]:
     """Ranks with most own time in most of the steps that can be compared."""
     rows = {key: row for row, key in enumerate(zip(steps.rank, steps.step, strict=True))}
     place = np.array([[rows[n, s] for s in shared if (n, s) in rows] for n in numbers], np.int64)
@@ -250,11 +234,11 @@ def _stragglers(
         np.asarray(values, np.float64)[place] for values in (steps.computation_ns, steps.other_ns, steps.total_ns)
     )
     own = computation + other
-    loading = np.array([_loading(trace, win) for (_, trace), win in zip(ranks, windows, strict=True)])
+    loading = np.array([part.loading_ns for part in ranks])
     parts = np.stack(
         [_excess(values) for values in (computation.mean(axis=1), loading, other.mean(axis=1) - loading)], axis=1
     )
-    blocks = np.array([_blocks(trace, win) for (_, trace), win in zip(ranks, windows, strict=True)])
+    blocks = np.array([part.blocks for part in ranks])
     more = _excess(blocks) / np.maximum(blocks, 1e-9)
     most, excess = own.argmax(axis=0), _excess(own.mean(axis=1))
     return [
@@ -284,23 +268,6 @@ def _excess(values: Floats) -> Floats:
     return values - (low + high) / 2
 
 
-def _loading(trace: Trace, win: Windows) -> float:
-    """Time of a step on average in which a thread loads data and nothing computes or communicates."""
-    events = trace.events
-    rows = np.flatnonzero(
-        (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
-    )
-    spans = subtract(union(events.ts[rows], events.end[rows]), merge(*_spans(trace)))
-    return float(covered(spans, win.start, win.end).mean()) if len(win) else 0.0
-
-
-def _blocks(trace: Trace, win: Windows) -> float:
-    """Blocks of a step's kernels for each multiprocessor on average, NaN where one of them is not recorded."""
-    mine = trace.track_mask(TrackKind.STREAM) & (trace.events.category == Category.KERNEL) & (trace.events.step >= 0)
-    blocks = trace.arg("blocks_per_sm", np.flatnonzero(mine), np.nan).astype(np.float64)
-    return float(blocks.sum()) / max(len(win), 1) if len(blocks) else np.nan
-
-
 def _cause(own: float, excess: Floats, more: float) -> Cause:
     """What a rank does longer than the others, if that makes up for its own time's excess.
 
@@ -315,29 +282,28 @@ def _cause(own: float, excess: Floats, more: float) -> Cause:
     return "computation" if np.isnan(more) else "work" if more > MORE else "device"
 
 
-def _comparable(ranks: Ranks, matched: list[Matched], windows: list[Windows]) -> list[str]:
+def _comparable(parts: list[RankPart], matched: list[Matched]) -> list[str]:
     """The steps in which the ranks share collectives, and each all of its own."""
     names = list[set[str]]()
-    for (_, trace), mine, win in zip(ranks, matched, windows, strict=True):
-        step, exchanges = trace.events.step[mine.calls.row], mine.calls.exchanges
+    for part, mine in zip(parts, matched, strict=True):
         some, alone = (
-            np.bincount(step[exchanges & parts] + 1, minlength=len(trace.steps) + 1)
-            for parts in (mine.part >= 0, mine.part < 0)
-        )  # what is in no step comes first, and is the step of a recording that has none
-        names.append({name for name, at in zip(win.names, win.index + 1, strict=True) if some[at] and not alone[at]})
-    return [name for name in windows[0].names if all(name in own for own in names)] if len(ranks) > 1 else []
+            np.bincount(part.step[mine.calls.exchanges & chosen] + 1, minlength=len(part.steps) + 1)[1:]
+            for chosen in (mine.part >= 0, mine.part < 0)
+        )
+        names.append({name for name, a, b in zip(part.steps, some, alone, strict=True) if a and not b})
+    return [name for name in parts[0].steps if all(name in own for own in names)] if len(parts) > 1 else []
 
 
-def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
+def _missing(parts: list[RankPart], numbers: list[int]) -> list[int]:
     """Ranks that the files speak of and that are not there; at most 1,024 are named."""
-    size = max((t.meta.world_size for _, t in ranks), default=-1)
+    size = max((part.place.world_size for part in parts), default=-1)
     return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
 
 
-def _notes(windows: list[Windows], shared: list[str]) -> list[str]:
+def _notes(parts: list[RankPart], shared: list[str]) -> list[str]:
     """Ids of oddities that the page explains."""
-    notes = {"different_steps": len({w.names for w in windows}) > 1, "unmatched": len(windows) > 1 and not shared}
+    notes = {"different_steps": len({part.steps for part in parts}) > 1, "unmatched": len(parts) > 1 and not shared}
     return [name for name, holds in notes.items() if holds]
 
 
-VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run")
+VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run", part=rank_part)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from visualprof.reader.child import Result, Task
 from visualprof.reader.logdir.pool import Parser, Pool
 
+PROCESSES = "processes"  # of this machine
 
-def open_parser(task: Task[Result], engine: str = "processes", workers: int | None = None) -> Parser[Result]:
+
+def open_parser(task: Task[Result], engine: str = PROCESSES, workers: int | None = None) -> Parser[Result]:
     """What parses files.
 
     Args:
@@ -16,10 +18,9 @@ def open_parser(task: Task[Result], engine: str = "processes", workers: int | No
 
     Raises: VisualprofError: there is no such engine.
     """
-    from visualprof import engines
-
-    if engine == engines.PROCESSES:
+    if engine == PROCESSES:
         return Pool(task, workers)
+    from visualprof import engines
     from visualprof.reader.logdir.cluster_pool import ClusterPool
 
     return ClusterPool(engines.start(engine), task)
