@@ -24,7 +24,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
     start = time.perf_counter()
     for each in all_views():
         if each.subject == "run":
-            each.compute(traces, each.params())
+            each.of_run(traces, each.params())
         elif each.subject == "trace":
             for _, trace in traces:
                 if each.needs(trace):
@@ -41,7 +41,7 @@ def many_collectives(folder: Path) -> Iterator[Row]:
     traces, parsing = _read(folder, "nccl", NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY)
     start = time.perf_counter()
     chosen = view("distributed")
-    answer: Any = chosen.compute(traces, chosen.params())
+    answer: Any = chosen.of_run(traces, chosen.params())
     took = time.perf_counter() - start
     calls = sum(answer.collectives.columns.calls)
     ratio = took / parsing

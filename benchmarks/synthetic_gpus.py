@@ -3,7 +3,8 @@
     python benchmarks/synthetic_gpus.py visualprof/samples/synthetic-4gpu
 
 Nothing in it was measured, and its devices say so. Rank 2 computes 25 % longer than the others, which wait
-for it in the all-reduce; the third step of every rank starts 4 ms late in the data loader.
+for it in the all-reduce, and the hosts for their devices at the end of a step; the third step of every rank starts
+4 ms late in the data loader.
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ LAYERS = [
 ]
 
 
+class Bucket(NamedTuple):
+    """Gradients of a rank: when the host asks for their exchange, and when the device has them."""
+
+    called: float
+    ready: float
+
+
 class Rank:
     """Collects the events of one rank."""
 
@@ -119,7 +127,9 @@ def layer(out: Rank, i: int, at: float, backward: bool) -> float:
     return at + 60
 
 
-def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
+def step(out: Rank, number: int, at: float) -> tuple[float, list[Bucket]]:
+    """Returns when the host is done, and the gradients in order."""
+    buckets = list[Bucket]()
     loading = 4900 if number == 2 else 900
     out.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 5, loading, "user_annotation")
     now = at + loading + 20
@@ -132,26 +142,32 @@ def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
     for i in reversed(range(12)):
         now = layer(out, i, now, backward=True)
         if i % 4 == 0:
-            ends[number * 3 + i // 4].append(out.device_free)
+            buckets.append(Bucket(now, out.device_free))
     out.host("Optimizer.step#SGD.step", now, 900, "user_annotation")
     owner = out.host("aten::_foreach_add_", now + 100, 60)
     shape: dict[str, Any] = {"grid": [320, 1, 1], "block": [512, 1, 1], **fill(40, 0, 2.96, 75)}
     out.launch("void at::native::multi_tensor_apply_kernel<SGD>", now + 110, 380, owner, **shape)
+    return now + 910, buckets
 
 
-def collectives(ranks: list[Rank], ends: list[list[float]]) -> None:
-    """All-reduces: a rank's kernel starts when its gradients are ready and ends 700 us after the last rank's."""
-    for bucket, ready in enumerate(ends):
-        done = max(ready) + 700
-        for rank, start in zip(ranks, ready, strict=True):
-            all_reduce(rank, 90_000 + bucket, start, done)
+def collectives(ranks: list[Rank], each: list[list[Bucket]], free: float) -> float:
+    """All-reduces of a step, one after the other: a rank's kernel starts when its gradients are ready and the one
+    before has ended, and ends 700 us after the last rank's. Returns when the last one has ended.
+    """
+    for place in range(len(each[0])):
+        end = max(free, *(own[place].ready for own in each)) + 700
+        for rank, own in zip(ranks, each, strict=True):
+            all_reduce(rank, own[place].called, max(own[place].ready, free + 1), end)
+        free = end
+    return free
 
 
-def all_reduce(rank: Rank, correlation: int, start: float, end: float) -> None:
+def all_reduce(rank: Rank, called: float, start: float, end: float) -> None:
+    correlation = 90_000 + len(rank.events)
     what: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": ELEMENTS, "dtype": "Float"}
-    owner = rank.host("record_param_comms", start - 60, 40, tid=2, **what)
+    owner = rank.host("record_param_comms", called, 40, tid=2, **what)
     call = {"correlation": correlation, "External id": owner}
-    rank.add("cuda_runtime", "cudaLaunchKernelExC", HOST + rank.rank, 2, start - 40, 8, call)
+    rank.add("cuda_runtime", "cudaLaunchKernelExC", HOST + rank.rank, 2, called + 20, 8, call)
     arguments = {
         "device": rank.rank,
         "stream": COMM_STREAM,
@@ -172,17 +188,18 @@ def all_reduce(rank: Rank, correlation: int, start: float, end: float) -> None:
 
 def main(folder: Path) -> None:
     ranks = [Rank(r) for r in range(4)]
-    ends: list[list[float]] = [[] for _ in range(12)]
     at = BASE_US
     for number in range(4):
         for rank in ranks:
             rank.device_free = max(rank.device_free, at)
-            step(rank, number, at, ends)
-        until = max([r.device_free for r in ranks] + [max(e) + 700 for e in ends if e]) + 500
-        for rank in ranks:
+        hosts, buckets = zip(*(step(rank, number, at) for rank in ranks), strict=True)
+        reduced = collectives(ranks, list(buckets), at)
+        until = max(reduced, *(rank.device_free for rank in ranks)) + 500
+        for rank, done in zip(ranks, hosts, strict=True):
             rank.host(f"ProfilerStep#{number}", at, until - at - 5, "user_annotation")
+            awaited = max(rank.device_free - 1, reduced) + 8
+            rank.host("cudaDeviceSynchronize", done, awaited - done, "cuda_runtime", correlation=1 + number)
         at = until
-    collectives(ranks, ends)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in ranks:
         document = {

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
 from visualprof.reader.child import Failed, Failure, Limits, call
-from visualprof.reader.logdir.pool import Pool, _Job, _Queue
+from visualprof.reader.logdir.pool import Job, Jobs, Pool
 from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.processors import usable
 
@@ -193,15 +193,15 @@ def test_an_idle_child_ends_and_the_next_file_gets_another(ear: Ear) -> None:
 
 
 def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_other() -> None:
-    queue = _Queue()
+    queue = Jobs()
     jobs = {
-        key: _Job(key, key, key.startswith("huge"), (0, i)) for i, key in enumerate(("a", "b", "huge1", "c", "huge2"))
+        key: Job(key, key, key.startswith("huge"), (0, i)) for i, key in enumerate(("a", "b", "huge1", "c", "huge2"))
     }
     for job in jobs.values():
-        queue.put(job)
+        queue.add(job)
     for order, key in ((-1, "c"), (-2, "huge2"), (-3, "a")):
         jobs[key].order = (order,)
-        queue.put(jobs[key])
+        queue.add(jobs[key])
     queue.remove("b")
     assert len(queue) == 4
     taken = [job.key if job else "" for job in (queue.take(huge) for huge in (True, False, True, False, True, True))]
@@ -212,15 +212,15 @@ def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
     """Each job is wanted once more; eight times as many may take 24 times as long, where a search would take 64."""
 
     def seconds(count: int) -> float:
-        queue = _Queue()
+        queue = Jobs()
         start = time.process_time()
         for i in range(count):
-            queue.put(_Job(str(i), "", False, (0, -i)))
+            queue.add(Job(str(i), "", False, (0, -i)))
         for i in range(count):
             job = queue.get(str(i))
             assert job
             job.order = (-1, i)
-            queue.put(job)
+            queue.add(job)
         while queue.take(huge=True):
             pass
         return time.process_time() - start

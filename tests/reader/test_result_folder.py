@@ -12,7 +12,6 @@ from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.logdir.listing import profiles
 from visualprof.reader.trace import Trace
 from visualprof.views.distributed import VIEW as DISTRIBUTED
-from visualprof.views.distributed import compute
 
 SAMPLE = {"t_ns": 1_795_147_594_000_000_000, "phase": "measuring", "batch": 1, "cpu": 0.5}
 
@@ -78,7 +77,7 @@ def test_recordings_of_one_process_are_no_ranks() -> None:
     params = DISTRIBUTED.parse({})
 
     def workers(recordings: list[tuple[str, Trace]]) -> set[str]:
-        return set(compute(recordings, params).columns.worker)
+        return set(DISTRIBUTED.of_run(recordings, params).columns.worker)
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
     assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

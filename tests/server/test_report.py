@@ -64,10 +64,11 @@ def test_it_holds_what_the_api_answers(built: Site) -> None:
     assert facts["first"] == {"win": "0~73000", "area": "0~73000"}
     levels = {int(key.split("/")[1]) for key in facts["tiles"]}
     assert levels == set(range(10))
-    key, (offset, size) = max(facts["tiles"].items())
-    group, level, index = key[1:].split("/")
-    tile = built.client.get(f"/api/v1/timeline/tile?run=run&group={group}&level={level}&index={index}").data
-    assert tiles[offset : offset + size] == tile
+    for kind, address in (("g", "timeline/tile?group={}&"), ("p", "timeline/path?")):
+        key, (offset, size) = max(one for one in facts["tiles"].items() if one[0].startswith(kind))
+        group, level, index = key[1:].split("/")
+        tile = built.client.get(f"/api/v1/{address.format(group)}run=run&level={level}&index={index}").data
+        assert tiles[offset : offset + size] == tile
     assert {"op0", "op1", "op2", "cudaLaunchKernel", "kernel0"} <= set(facts["names"].values())
     operators = [facts["answers"][key]["name"] for key in facts["answers"] if key.startswith("timeline/event")]
     assert len(operators) == 12  # every event

@@ -15,7 +15,7 @@ from visualprof.views import view
 
 def distributed(*paths: Path, **params: str) -> dict[str, Any]:
     chosen = view("distributed")
-    return json_of(chosen.compute([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
+    return json_of(chosen.of_run([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
 
 
 def micro() -> list[Path]:
@@ -93,9 +93,16 @@ def test_waits_are_never_negative() -> None:
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_gloo_ranks_name_the_deliberate_straggler(world: int) -> None:
-    result = distributed(*[shared(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)])
-    assert [s["rank"] for s in result["stragglers"]][:1] == [1]
+def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
+    """Rank 1 slept 3 ms in one of the steps, which two cores for so many processes drowned: rank 0 had more to do."""
+    paths = [shared(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)]
+    result = distributed(*paths)
+    assert [s["rank"] for s in result["stragglers"]] == [0]
+    waits, ranks = result["waits"]["columns"], view("ranks")
+    by_rank = [sum(ns for r, ns in zip(waits["rank"], waits["wait_ns"], strict=True) if r == n) for n in range(world)]
+    assert by_rank.index(min(by_rank)) == 0
+    replayed = json_of(ranks.compute([(path.name, trace_of(path)) for path in paths], ranks.parse({})))["columns"]
+    assert replayed["own_ns"].index(max(replayed["own_ns"])) == 0
     assert result["missing_ranks"] == []
 
 
@@ -103,6 +110,11 @@ def test_the_synthetic_straggler_is_named_and_nobody_else() -> None:
     result = distributed(*sorted((SAMPLES / "synthetic-4gpu").glob("*.gz")))
     assert [s["rank"] for s in result["stragglers"]] == [2]
     assert result["stragglers"][0]["cause"] == "device"  # its kernels have as many blocks and take longer
+    ranks = view("ranks")
+    traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))]
+    replayed = json_of(ranks.compute(traces, ranks.parse({})))
+    assert replayed["columns"]["share"][2] > 0.9  # of the critical path, too
+    assert replayed["changes"]["columns"]["change"][1] == "rank[2]=median"
 
 
 def test_missing_ranks_are_said() -> None:
@@ -199,8 +211,8 @@ def test_a_straggler_is_late_by_what_its_own_steps_show(write: Write, slept: int
     late = distributed(write(rank(1, 10), name="a.json"), write(rank(1 + slept, 12 + computed), name="b.json"))[
         "stragglers"
     ]
-    assert [(s["rank"], s["steps_last"], s["cause"]) for s in late] == [(1, 3, cause)]
-    assert [(s["late_ns_per_step"], s["computation_excess_ns"], s["host_excess_ns"]) for s in late] == [
+    assert [(s["rank"], s["steps_most"], s["cause"]) for s in late] == [(1, 3, cause)]
+    assert [(s["own_excess_ns"], s["computation_excess_ns"], s["host_excess_ns"]) for s in late] == [
         ((slept + computed + 2) * 1000, (computed + 2) * 1000, slept * 1000)
     ]
 
@@ -219,7 +231,7 @@ def test_a_straggler_that_waits_for_data_has_its_input_named(write: Write) -> No
 
     (late,) = distributed(write(rank(1), name="a.json"), write(rank(31), name="b.json"))["stragglers"]
     assert (late["rank"], late["cause"]) == (1, "input")
-    assert (late["late_ns_per_step"], late["input_excess_ns"], late["host_excess_ns"]) == (30_000, 30_000, 0)
+    assert (late["own_excess_ns"], late["input_excess_ns"], late["host_excess_ns"]) == (30_000, 30_000, 0)
 
 
 @pytest.mark.parametrize(("blocks", "cause"), [(2.0, "device"), (4.0, "work")])
@@ -252,7 +264,7 @@ def test_a_collective_belongs_to_the_step_that_asked_for_it(write: Write) -> Non
         return out
 
     late = distributed(write(rank(0), name="a.json"), write(rank(40), name="b.json"))["stragglers"]
-    found = [(s["rank"], s["steps_last"], s["steps"], s["late_ns_per_step"], s["cause"]) for s in late]
+    found = [(s["rank"], s["steps_most"], s["steps"], s["own_excess_ns"], s["cause"]) for s in late]
     assert found == [(1, 3, 3, 40_000, "computation")]
 
 
@@ -263,7 +275,7 @@ def test_many_collectives_take_a_moment(tmp_path: Path) -> None:
     traces = [(path.name, trace_of(path)) for path in sorted(tmp_path.iterdir())]
     begin = time.process_time()
     chosen = view("distributed")
-    result = json_of(chosen.compute(traces, chosen.parse({})))
+    result = json_of(chosen.of_run(traces, chosen.parse({})))
     assert result["collectives"]["columns"]["calls"] == [4000, 4000]
     assert time.process_time() - begin < 1  # measured 0.05 s; was 6 s
 
@@ -275,12 +287,12 @@ def test_ranks_with_different_steps_are_noted(write: Write) -> None:
     assert "different_steps" in distributed(a, b)["notes"]
 
 
-def test_nobody_is_late_on_clocks_that_have_nothing_in_common(write: Write) -> None:
-    """Times from 0 without an origin, and one rank lacks a collective: rank 1's times seem 30 us later."""
+def test_nobody_is_late_where_the_collectives_of_a_step_do_not_match(write: Write) -> None:
+    """One rank lacks a collective."""
     mine = [step(1, 0, 100), event("gloo:all_reduce", 10, 5), event("gloo:all_reduce", 20, 5)]
     other = [step(1, 30, 100), event("gloo:all_reduce", 50, 5)]
     result = distributed(write(mine, name="a.json"), write(other, name="b.json"))
-    assert (result["stragglers"], result["notes"]) == ([], ["clocks_unknown"])
+    assert (result["stragglers"], result["notes"]) == ([], ["unmatched"])
 
 
 def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:

@@ -48,7 +48,12 @@ def _answers(path: Path) -> Answers:
     """Every view of one trace, as others receive it."""
     trace = trace_of(path)
     shown = (v for v in all_views() if v.subject in ("trace", "run") and v.needs(trace))
-    return {v.name: json_of(v.compute(trace if v.subject == "trace" else [("w", trace)], v.parse({}))) for v in shown}
+    return {
+        v.name: json_of(
+            v.compute(trace, v.parse({})) if v.subject == "trace" else v.of_run([("w", trace)], v.parse({}))
+        )
+        for v in shown
+    }
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -178,7 +183,7 @@ def test_numbers_of_arbitrary_ranks_hold_together(write: Write, seed: int) -> No
     distributed = view("distributed")
     for chosen in (paths[:2], paths[1:]):  # ranks that did the same, and such that did not
         ranks = [(path.name, trace_of(path)) for path in chosen]
-        answers = {"distributed": json_of(distributed.compute(ranks, distributed.parse({})))}
+        answers = {"distributed": json_of(distributed.of_run(ranks, distributed.parse({})))}
         assert check_shares(answers) + check_waits(answers) == []
 
 

@@ -104,11 +104,28 @@ def sometimes(name: str, cat: str, *where: int) -> Events:
     return steps(1000, *[[*own, event("aten::add", 300, 700)] for own in each])
 
 
-def held(allocated: int) -> Events:
-    """A step with an allocation after which 0.9 of the device's memory is held and so much of it in use."""
-    args = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512, "Total Reserved": MEMORY * 9 // 10}
+def held(allocated: int, reserved: int = MEMORY * 9 // 10) -> Events:
+    """A step with an allocation after which so much of the device's memory is held and so much of it in use."""
+    args = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512, "Total Reserved": reserved}
     instant = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 50, "s": "t"}
     return [*on_host(("aten::add", 1000)), {**instant, "args": {**args, "Total Allocated": allocated}}]
+
+
+def launched(count: int, apart: float, each: float) -> Events:
+    """Launches of 10 us that follow each other so far apart, each of a kernel of so many us; in steps of 1000 us."""
+    calls = [
+        (call("cudaLaunchKernel", apart * n, 10, n + 1), work("k", apart * n + 5, each, n + 1)) for n in range(count)
+    ]
+    return steps(1000, *[[one for pair in calls for one in pair]] * STEPS)
+
+
+def python_first(spent: float) -> Events:
+    """A function of Python for so many of 1000 us, and then an operator that launches a kernel of 100 us."""
+    own = [
+        event("train.py(3): log", 0, spent, "python_function"), event("aten::mm", spent, 20),
+        call("cudaLaunchKernel", spent + 5, 5, 1), work("gemm", spent + 15, 985 - spent, 1),
+    ]  # fmt: skip
+    return steps(1000, *[own] * STEPS)
 
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -148,7 +165,17 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
         sometimes("cudaMalloc", "cuda_runtime", 0),
     ),
     "recompilation": (sometimes(COMPILE, "cpu_op", 1, 2), 200, sometimes(COMPILE, "cpu_op", 0)),
+    # 40 calls a step, 24 us apart: on the host 10 us each go. Kernels of 12 us are longer than their calls.
+    "many_small_kernels": (launched(40, 24, 4), 400, launched(40, 24, 12)),
+    # The device waits for 500 us of Python and 5 of the operator, from the end of its work to the next launch.
+    "host_bound": (python_first(500), 500, python_first(30)),
+    "outside_operators": (on_host(("aten::add", 400)), None, on_host(("aten::add", 700))),
     "memory_fragmented": (held(MEMORY // 2), None, held(MEMORY * 8 // 10)),
+    "memory_nearly_full": (held(0, MEMORY * 95 // 100), None, held(MEMORY * 85 // 100)),
+    "low_occupancy": (
+        device_bound(("gemm", 600), **{"est. achieved occupancy %": 10}), None,
+        device_bound(("gemm", 600), **{"est. achieved occupancy %": 40}),
+    ),
     "small_batch": (
         device_bound(("gemm", 600), **{"blocks per SM": 0.5}), None,
         device_bound(("gemm", 600), **{"blocks per SM": 2.0}),
@@ -156,10 +183,10 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
 }  # fmt: skip
 
 
-def told(write: Write, events: Events, name: str) -> dict[str, Any]:
+def told(write: Write, events: Events, name: str, **head: Any) -> dict[str, Any]:
     """The findings of a trace with a V100, by their rules."""
     device = {"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0, "totalGlobalMem": MEMORY}
-    found = answer("findings", write(events, name, deviceProperties=[device]))
+    found = answer("findings", write(events, name, deviceProperties=[device], **head))
     assert found["obstacle"] is None
     return {finding["id"]: finding for finding in found["findings"]}
 
@@ -169,9 +196,44 @@ def test_a_rule_speaks_where_it_should_and_gains_what_the_replay_does(rule: str,
     triggering, gain_us, silent = CASES[rule]
     found = told(write, triggering, "triggering.json")
     gain = found[rule]["gain_ns_per_step"]
-    if gain_us is not None:
+    if gain_us is None:
+        assert rule == "hidden_sync" or gain is None
+    else:
         assert gain == pytest.approx(gain_us * 1000, abs=2)
     assert rule not in told(write, silent, "silent.json")
+
+
+def test_every_rule_has_a_trace_that_triggers_it_and_one_that_must_not() -> None:
+    elsewhere = {"not_nccl", "data_parallel", "step_jitter", "host_busy"}  # here below, and in test_findings.py
+    assert set(CASES) | elsewhere == set(all_rules())
+
+
+def test_the_memory_of_a_device_is_nearly_full_by_what_is_held(write: Write) -> None:
+    """95 % of it are held; of a kernel that keeps 10 % of the warps active the mean is that."""
+    finding = told(write, held(0, MEMORY * 95 // 100), "held.json")["memory_nearly_full"]
+    assert finding["evidence"] == {"device": 0, "peak_bytes": MEMORY * 95 // 100, "memory_bytes": MEMORY}
+    assert finding["severity"] == "medium"
+
+
+def test_low_occupancy_is_the_mean_by_time_of_a_device_in_use(write: Write) -> None:
+    """A kernel of 100 us at 50 % and one of 500 at 10 %: 16.7 %. The second is the longest of those under 20 %."""
+    key = "est. achieved occupancy %"
+    kernels = [work("a", 110, 100, 1, **{key: 50}), work("b", 210, 500, 2, **{key: 10})]
+    own = [call("cudaLaunchKernel", 100, 2, 1), call("cudaLaunchKernel", 105, 2, 2), *kernels]
+    finding = told(write, steps(720, own, own), "used.json")["low_occupancy"]
+    assert finding["evidence"] == {"device": 0, "occupancy": pytest.approx((100 * 0.5 + 500 * 0.1) / 600)}
+    assert (finding["end_ns"] - finding["start_ns"], finding["gain_ns_per_step"]) == (500_000, None)
+    assert "low_occupancy" not in told(write, steps(5000, own, own), "idle.json")  # in use for 12 % of a step
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi", "nccl"])
+def test_collectives_of_gpus_that_go_through_the_host_are_named(backend: str, write: Write) -> None:
+    events = device_bound(("gemm", 600), (ALLREDUCE, 300))
+    found = told(write, events, f"{backend}.json", distributedInfo={"backend": backend, "rank": 0, "world_size": 2})
+    assert ("not_nccl" in found) == (backend != "nccl")
+    if backend != "nccl":
+        assert found["not_nccl"]["evidence"] == {"backend": backend}
+        assert found["not_nccl"]["end_ns"] - found["not_nccl"]["start_ns"] == 300_000
 
 
 def test_a_wait_that_goes_leaves_what_the_device_takes(write: Write) -> None:

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--embed-in", action="append", default=[], metavar="ORIGIN", help="of a page that may show this one in a frame"
     )
     _add_team_arguments(parser)
+    add_engine(parser)
     parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
     parser.add_argument(
         "--data",
@@ -142,6 +143,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """The option that says where files are read, which `index` has, too."""
+    parser.add_argument(
+        "--engine",
+        default="processes",
+        metavar="E",
+        help="what reads files: processes of this machine (the default), ray, ray://head:10001, dask, tcp://host:8786",
+    )
+
+
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `demo` shares."""
     parser.add_argument(
@@ -186,6 +197,7 @@ def run(args: argparse.Namespace) -> int:
         host=args.host,
         allowed_hosts=tuple(args.allow_host),
         embedded_in=tuple(args.embed_in),
+        engine=args.engine,
         data=Path(args.data) if args.data else None,
         database=args.database,
         store=place_of(args.store) if args.store else None,

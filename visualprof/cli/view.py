@@ -100,10 +100,10 @@ def _answers(
     whole = any(one.subject == "run" for one, _ in views.values())
     ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
     trace = dict(ranks).get(mine.path) or _open(mine)
+    named = [(path.name, t) for path, t in ranks]
     traces = {"run": [t for _, t in ranks], "trace": [trace]}
-    subjects = {"run": [(path.name, t) for path, t in ranks], "trace": trace}
     return {
-        name: one.compute(subjects[one.subject], params)
+        name: one.of_run(named, params) if one.subject == "run" else one.compute(trace, params)
         for name, (one, params) in views.items()
         if any(map(one.needs, traces[one.subject]))
     }

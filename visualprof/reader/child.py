@@ -172,13 +172,16 @@ def _work(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
         while True:
             path, name, among = pipe.recv()
             share(among)
-            outcome = _outcome(path, name, task, _throttled(pipe), limits)
+            outcome = outcome_of(path, name, task, _throttled(pipe), limits)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
     except (EOFError, OSError):  # the parent is gone
         return
 
 
-def _outcome(path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None) -> Result | Failure:
+def outcome_of(
+    path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None = None
+) -> Result | Failure:
+    """What a task makes of a file, or why it cannot."""
     try:
         if limits:
             _bound_memory(limits.base_bytes + limits.times * Source(path).size)

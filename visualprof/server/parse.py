@@ -8,9 +8,25 @@ from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
 
 
-def parse(path: str, progress: Progress, *, cache: Cache) -> Summary:
-    """Reads a file into the cache and says which views it has data for."""
-    return summarise(path, progress, cache, _views)
+def parse(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -> Summary:
+    """Reads a file into the cache and says which views it has data for.
+
+    parts: makes what views of the whole run take of it, too, which they otherwise do when somebody asks.
+    """
+    summary = summarise(path, progress, cache, _views)
+    if parts:
+        _make_parts(summary, cache)
+    return summary
+
+
+def _make_parts(summary: Summary, cache: Cache) -> None:
+    from visualprof.views import all_views
+    from visualprof.views.answers.part_cache import part_of
+
+    trace = cache.load(summary.fingerprint)
+    for view in all_views():
+        if trace and view.part and view.name in summary.views:
+            part_of(cache, view, summary.fingerprint, lambda trace=trace: trace)
 
 
 def _views(trace: Trace) -> tuple[str, ...]:

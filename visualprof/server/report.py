@@ -275,7 +275,7 @@ class _Held:
         events: dict[int, float] = {}
         used: set[int] = set()
         count = taken = 0
-        for level, tiles in _levels(meta, low, high):
+        for level, tiles in _levels(meta, low, high, path="critical" in self._span["views"]):
             count += sum(tile.key.startswith("g") for tile in tiles)
             if count > _TILES and taken:
                 break
@@ -347,15 +347,16 @@ class _Tile(NamedTuple):
     query: dict[str, int]
 
 
-def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int, list[_Tile]]]:
+def _levels(meta: Mapping[str, Any], low: int, high: int, *, path: bool) -> Iterator[tuple[int, list[_Tile]]]:
     """The tiles level by level, from the whole on one tile down.
 
-    low, high: ns; below the levels of a screen only tiles of that stretch.
+    low, high: ns; below the levels of a screen only tiles of that stretch. path: with those of the critical path.
     """
     duration: int = meta["duration_ns"]
     groups = sorted({track["group"] for track in meta["tracks"]})
     counters = [counter["id"] for counter in meta["counters"]]
-    rows = ("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters)
+    rows = [("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters)]
+    rows += [("p", "timeline/path", None, [0])] if path else []
     top = max(0, -(-(duration + 1) // TILE_BUCKETS) - 1).bit_length()
     for level in range(top, -1, -1):
         size = TILE_BUCKETS << level
@@ -364,7 +365,11 @@ def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int,
         yield (
             level,
             [
-                _Tile(f"{kind}{number}/{level}/{index}", route, {name: number, "level": level, "index": index})
+                _Tile(
+                    f"{kind}{number}/{level}/{index}",
+                    route,
+                    {**({name: number} if name else {}), "level": level, "index": index},
+                )
                 for kind, route, name, numbers in rows
                 for number in numbers
                 for index in places

@@ -21,7 +21,7 @@ from waitress.trigger import trigger
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.pool import Pool
+from visualprof.reader.logdir.parsers import PROCESSES, open_parser
 from visualprof.remote.protocol import no_agent_here
 from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
@@ -60,7 +60,10 @@ class Server:
             raise VisualprofError(why, "leave out --with-agent, and start one on a machine with Linux")
         self._resources = contextlib.ExitStack()
         cache = self._cache()
-        self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
+        engine = self._settings.engine
+        self.logdir = LogDirectory(
+            paths, open_parser(partial(parse, cache=cache, parts=engine != PROCESSES), engine), cache
+        )
         if not self._settings.store:
             self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.

@@ -19,7 +19,8 @@ class Settings:
     read_only: refuse everything that is not a question. host: the address it is bound to.
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
     embedded_in: origins of pages, besides its own, that may show it in a frame.
-    dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
+    dist: the built page. engine: what reads files, as `engines.start` names it.
+    data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
     store: the bucket of uploads and of results on their way; None keeps them in `data`. store_runs: and of runs.
     cache_bytes: of copies beside the server.
@@ -42,6 +43,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     embedded_in: tuple[str, ...] = ()
     dist: Path = field(default=DIST)
+    engine: str = "processes"
     data: Path | None = None
     database: str = field(default="", repr=False)
     store: Place | None = None

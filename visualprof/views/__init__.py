@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal, get_type_hints
@@ -37,6 +37,8 @@ class View(msgspec.Struct, frozen=True):
         compute: (subject, params) -> answer, of the type that it is annotated with. No IO, formatting or language.
         charts: (answer, params, top) -> ECharts options by chart name.
         subject: what `compute` takes: one trace, all workers of a run as (worker's name, trace), a model, or reports.
+        part: of a view of a run, what `compute` takes of each worker in place of its trace: a struct, which is kept, so
+            that a thousand ranks are never in memory at once.
     """
 
     name: str
@@ -46,6 +48,7 @@ class View(msgspec.Struct, frozen=True):
     compute: Callable[[Any, Any], Answer]
     charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
     subject: Subject = "trace"
+    part: Callable[[Trace], msgspec.Struct] | None = None
 
     def __post_init__(self) -> None:
         """Prepares the type of the parameters, for the reason given in `reader.trace.codec`."""
@@ -55,6 +58,10 @@ class View(msgspec.Struct, frozen=True):
     def answer(self) -> type[Answer]:
         """The type of what `compute` gives."""
         return get_type_hints(self.compute)["return"]
+
+    def of_run(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
+        """The answer of all workers of a run."""
+        return self.compute([(name, self.part(trace)) for name, trace in ranks] if self.part else ranks, params)
 
     def parse(self, texts: Mapping[str, str]) -> Any:
         """The parameters as the view's own dataclass.

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
+from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.alignment import offsets
-from visualprof.views.measure.collectives import Matched, collectives, match
-from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.collectives import Matched, match
+from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
-from visualprof.views.measure.processes import Ranks, processes, takes_part
-from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.measure.intervals import covered, subtract, union
+from visualprof.views.measure.processes import processes, takes_part
+from visualprof.views.measure.rank_part import RankPart, rank_part
 
 Cause = Literal["input", "host", "device", "work", "computation", "unknown"]
-LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
-EXPLAINS = 0.8  # of its lateness, which the cause makes up for; as traceml has it
+MORE_OWN = 0.02  # of a step: a rank whose own time is longer than the others' by more is a straggler
+EXPLAINS = 0.8  # of that, which the cause makes up for; as traceml has it
 MORE = 0.02  # blocks of kernels than the others have: more work
 
 
@@ -73,18 +72,18 @@ class RankDevice(DeviceSummary, frozen=True, kw_only=True):
 
 
 class Straggler(msgspec.Struct):
-    """A rank that the others wait for.
+    """A rank that the others wait for: its own time, that in which it does not only communicate, is longer than theirs.
 
-    late_ns_per_step: its arrival at the first collective less the median of the others', averaged over the steps.
-    steps_last: in how many of them it came last. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
+    own_excess_ns: its own time of a step on average less the median of the others'. steps_most: in how many steps it
+    has most. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
     of computation, of data loading beside no other work, and of time with neither of these nor communication its steps
-    have than the median of the others. cause: which of them makes up for 80 % of its lateness or more; of computation
+    have than the median of the others. cause: which of them makes up for 80 % of that or more; of computation
     `work` where its kernels have more blocks, `device` where they have as many, itself where that is not recorded.
     """
 
     rank: kinds.Identifier
-    late_ns_per_step: kinds.Duration
-    steps_last: kinds.Count
+    own_excess_ns: kinds.Duration
+    steps_most: kinds.Count
     steps: kinds.Count
     computation_excess_ns: kinds.Duration
     input_excess_ns: kinds.Duration
@@ -103,30 +102,30 @@ class DistributedAnswer(Table[RankColumns]):
     notes: list[str]
 
 
-def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
-    """Time of every rank and step, its collectives, and who is late.
+def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> DistributedAnswer:
+    """Time of every rank and step, its collectives, and whom the others wait for.
 
     Computation is the union of other kernels (of operators where nothing
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
-    ordered, numbers = processes(ranks)
-    windows = [step_windows(t) for _, t in ordered]
-    matched = match([collectives(t) for _, t in ordered])
-    steps = _steps(ordered, numbers, windows, params.step)
-    shift = _shifts(ordered)
+    ordered, numbers = processes(ranks, lambda part: part.place)
+    parts = [part for _, part in ordered]
+    matched = match([part.calls for part in parts])
+    steps = _steps(ordered, numbers, params.step)
+    shared = _comparable(parts, matched)
     return DistributedAnswer(
         columns=steps,
-        collectives=Table(columns=_collectives(ordered, numbers, matched)),
-        waits=Table(columns=_waits(numbers, windows, matched, params.step)),
+        collectives=Table(columns=_collectives(parts, numbers, matched)),
+        waits=Table(columns=_waits(parts, numbers, matched, params.step)),
         devices=[
-            RankDevice(rank=n, worker=w, host=t.meta.host, **msgspec.structs.asdict(d))
-            for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
-            for d in device_summary(t, win)
+            RankDevice(rank=n, worker=worker, host=part.host, **msgspec.structs.asdict(device))
+            for n, (worker, part) in zip(numbers, ordered, strict=True)
+            for device in part.devices
         ],
-        stragglers=_stragglers(ordered, numbers, windows, matched, steps, shift),
-        missing_ranks=_missing(ordered, numbers),
-        notes=_notes(windows, shift),
+        stragglers=_stragglers(parts, numbers, shared, steps),
+        missing_ranks=_missing(parts, numbers),
+        notes=_notes(parts, shared),
     )
 
 
@@ -156,54 +155,40 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
     return [str(r) for r in rank[groups.first].tolist()], means
 
 
-def _spans(trace: Trace) -> tuple[Ints, Ints]:
-    """Disjoint intervals of computation and communication."""
-    events = trace.events
-    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    kernel = stream & (events.category == Category.KERNEL)
-    if not (stream & events.of(Category.KERNEL, Category.COMM)).any():
-        kernel = thread & (events.category == Category.OP)
-    comm = (stream | thread) & (events.category == Category.COMM)
-    computing, talking = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
-    return union(events.ts[computing], events.end[computing]), union(events.ts[talking], events.end[talking])
-
-
-def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> RankColumns:
+def _steps(ranks: Sequence[tuple[str, RankPart]], numbers: list[int], step: str) -> RankColumns:
     """Time of each rank in each step, or in one."""
     rows: list[tuple[int | str, ...]] = []
-    for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
-        computing, talking = _spans(trace)
-        total, both = win.end - win.start, intersect(computing, talking)
-        a, b, c = (covered(spans, win.start, win.end) for spans in (computing, talking, both))
+    for number, (worker, part) in zip(numbers, ranks, strict=True):
+        total, a, b, c = part.end - part.start, part.computation_ns, part.communication_ns, part.overlap_ns
         times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
-        named = zip(win.names, times, strict=True)
-        rows += [(number, worker, name, *parts) for name, parts in named if step in ("", name)]
+        named = zip(part.steps, times, strict=True)
+        rows += [(number, worker, name, *of_step) for name, of_step in named if step in ("", name)]
     return from_rows(RankColumns, rows)
 
 
-def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], step: str) -> WaitColumns:
+def _waits(parts: list[RankPart], numbers: list[int], matched: list[Matched], step: str) -> WaitColumns:
     """Time of each step in which matched collectives transfer, and in which they only wait.
 
     Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
     """
     rows: list[tuple[int, str, int, int]] = []
-    for number, win, mine in zip(numbers, windows, matched, strict=True):
+    for number, part, mine in zip(numbers, parts, matched, strict=True):
         known = mine.part_transfer >= 0
         if not known.any():
             continue
         start, end = mine.calls.start[known], mine.calls.end[known]
         transferring = union(end - mine.part_transfer[known], end)
         waiting = subtract(union(start, end), transferring)
-        times = (covered(spans, win.start, win.end).tolist() for spans in (transferring, waiting))
-        named = zip(win.names, *times, strict=True)
+        times = (covered(spans, part.start, part.end).tolist() for spans in (transferring, waiting))
+        named = zip(part.steps, *times, strict=True)
         rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 
-def _collectives(ranks: Ranks, numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
+def _collectives(parts: list[RankPart], numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
     """Collectives of each rank by name."""
-    known = zip(numbers, matched, ranks, strict=True)
-    rows = [row for number, mine, (_, trace) in known for row in _of_rank(number, mine, trace.meta.world_size)]
+    known = zip(numbers, matched, parts, strict=True)
+    rows = [row for number, mine, part in known for row in _of_rank(number, mine, part.place.world_size)]
     return from_rows(CollectiveColumns, sorted(rows, key=lambda row: (row[1], row[0])))
 
 
@@ -239,62 +224,37 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
-def _shifts(ranks: Ranks) -> list[int] | None:
-    """What to add to the times of each rank to stand on one clock; None with one rank, or where it is not known."""
-    if len(ranks) < 2:
-        return None
-    found = offsets([trace for _, trace in ranks])
-    shifts = [-o.residual_ns if o.clock_ns is None and o.residual_ns is not None else o.clock_ns for o in found]
-    known = [shift for shift in shifts if shift is not None]
-    return known if len(known) == len(shifts) else None
-
-
-def _stragglers(
-    ranks: Ranks,
-    numbers: list[int],
-    windows: list[Windows],
-    matched: list[Matched],
-    steps: RankColumns,
-    shift: list[int] | None,
-) -> list[Straggler]:
-    """Ranks that come late to the first collective of most steps, on the common clock."""
-    if shift is None:
+def _stragglers(ranks: list[RankPart], numbers: list[int], shared: list[str], steps: RankColumns) -> list[Straggler]:
+    """Ranks with most own time in most of the steps that can be compared."""
+    rows = {key: row for row, key in enumerate(zip(steps.rank, steps.step, strict=True))}
+    place = np.array([[rows[n, s] for s in shared if (n, s) in rows] for n in numbers], np.int64)
+    if len(ranks) < 2 or not place.size:
         return []
-    traces = [trace for _, trace in ranks]
-    arrivals = [_first_arrivals(*of_rank) for of_rank in zip(traces, matched, windows, shift, strict=True)]
-    shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
-    if not shared:
-        return []
-    late = _excess(np.array([[a[s] for s in shared] for a in arrivals], np.float64))
-    rank, total = np.asarray(steps.rank), np.asarray(steps.total_ns, np.float64)
-    means = [_by_rank(numbers, rank, values) for values in (steps.computation_ns, steps.other_ns)]
-    loading = np.array([_loading(trace, win) for trace, win in zip(traces, windows, strict=True)])
-    parts = np.stack([_excess(values) for values in (means[0], loading, means[1] - loading)], axis=1)
-    blocks = np.array([_blocks(trace, win) for trace, win in zip(traces, windows, strict=True)])
+    computation, other, total = (
+        np.asarray(values, np.float64)[place] for values in (steps.computation_ns, steps.other_ns, steps.total_ns)
+    )
+    own = computation + other
+    loading = np.array([part.loading_ns for part in ranks])
+    parts = np.stack(
+        [_excess(values) for values in (computation.mean(axis=1), loading, other.mean(axis=1) - loading)], axis=1
+    )
+    blocks = np.array([part.blocks for part in ranks])
     more = _excess(blocks) / np.maximum(blocks, 1e-9)
-    last, by_rank = late.argmax(axis=0), late.mean(axis=1)
+    most, excess = own.argmax(axis=0), _excess(own.mean(axis=1))
     return [
         Straggler(
             rank=numbers[i],
-            late_ns_per_step=round(float(by_rank[i])),
-            steps_last=int((last == i).sum()),
-            steps=len(shared),
+            own_excess_ns=round(float(excess[i])),
+            steps_most=int((most == i).sum()),
+            steps=place.shape[1],
             computation_excess_ns=round(float(parts[i, 0])),
             input_excess_ns=round(float(parts[i, 1])),
             host_excess_ns=round(float(parts[i, 2])),
-            cause=_cause(float(by_rank[i]), parts[i], float(more[i])),
+            cause=_cause(float(excess[i]), parts[i], float(more[i])),
         )
-        for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
-        if by_rank[i] > LATE_SHARE * total.mean() and (last == i).mean() >= 0.5
+        for i in sorted(range(len(ranks)), key=lambda i: -excess[i])
+        if excess[i] > MORE_OWN * total.mean() and (most == i).mean() >= 0.5
     ]
-
-
-def _by_rank(numbers: list[int], rank: Ints, values: kinds.Column) -> Floats:
-    """Mean of a column over the steps of each rank."""
-    groups = group(rank)
-    means = groups.mean(np.asarray(values, np.float64), np.ones(len(rank)))
-    known = dict(zip(rank[groups.first].tolist(), means.tolist(), strict=True))
-    return np.array([known[number] for number in numbers])
 
 
 def _excess(values: Floats) -> Floats:
@@ -308,55 +268,42 @@ def _excess(values: Floats) -> Floats:
     return values - (low + high) / 2
 
 
-def _loading(trace: Trace, win: Windows) -> float:
-    """Time of a step on average in which a thread loads data and nothing computes or communicates."""
-    events = trace.events
-    rows = np.flatnonzero(
-        (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
-    )
-    spans = subtract(union(events.ts[rows], events.end[rows]), merge(*_spans(trace)))
-    return float(covered(spans, win.start, win.end).mean()) if len(win) else 0.0
+def _cause(own: float, excess: Floats, more: float) -> Cause:
+    """What a rank does longer than the others, if that makes up for its own time's excess.
 
-
-def _blocks(trace: Trace, win: Windows) -> float:
-    """Blocks of a step's kernels for each multiprocessor on average, NaN where one of them is not recorded."""
-    mine = trace.track_mask(TrackKind.STREAM) & (trace.events.category == Category.KERNEL) & (trace.events.step >= 0)
-    blocks = trace.arg("blocks_per_sm", np.flatnonzero(mine), np.nan).astype(np.float64)
-    return float(blocks.sum()) / max(len(win), 1) if len(blocks) else np.nan
-
-
-def _cause(late: float, excess: Floats, more: float) -> Cause:
-    """What a rank does longer than the others, if that makes up for its lateness.
-
-    Args: excess: ns of computation, data loading, and neither. more: share of its kernels' blocks beyond the others'.
+    Args: own, excess: ns of all, and of computation, data loading, and neither. more: share of its kernels' blocks
+    beyond the others'.
     """
     most = int(excess.argmax())
-    if excess[most] < EXPLAINS * late:
+    if excess[most] < EXPLAINS * own:
         return "unknown"
     if most:
         return "input" if most == 1 else "host"
     return "computation" if np.isnan(more) else "work" if more > MORE else "device"
 
 
-def _first_arrivals(trace: Trace, mine: Matched, win: Windows, shift: int) -> dict[str, int]:
-    """Arrival at the first collective that each step asked for."""
-    never = np.iinfo(np.int64).max
-    first = np.full(len(trace.steps) + 1, never)  # the last one for what is in no step, -1
-    np.minimum.at(first, trace.events.step[mine.calls.event], mine.calls.arrival)
-    named = zip(win.names, first[win.index].tolist(), strict=True)
-    return {name: at + shift for name, at in named if at != never}
+def _comparable(parts: list[RankPart], matched: list[Matched]) -> list[str]:
+    """The steps in which the ranks share collectives, and each all of its own."""
+    names = list[set[str]]()
+    for part, mine in zip(parts, matched, strict=True):
+        some, alone = (
+            np.bincount(part.step[mine.calls.exchanges & chosen] + 1, minlength=len(part.steps) + 1)[1:]
+            for chosen in (mine.part >= 0, mine.part < 0)
+        )
+        names.append({name for name, a, b in zip(part.steps, some, alone, strict=True) if a and not b})
+    return [name for name in parts[0].steps if all(name in own for own in names)] if len(parts) > 1 else []
 
 
-def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
+def _missing(parts: list[RankPart], numbers: list[int]) -> list[int]:
     """Ranks that the files speak of and that are not there; at most 1,024 are named."""
-    size = max((t.meta.world_size for _, t in ranks), default=-1)
+    size = max((part.place.world_size for part in parts), default=-1)
     return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
 
 
-def _notes(windows: list[Windows], shift: list[int] | None) -> list[str]:
+def _notes(parts: list[RankPart], shared: list[str]) -> list[str]:
     """Ids of oddities that the page explains."""
-    notes = {"different_steps": len({w.names for w in windows}) > 1, "clocks_unknown": len(windows) > 1 and not shift}
+    notes = {"different_steps": len({part.steps for part in parts}) > 1, "unmatched": len(parts) > 1 and not shared}
     return [name for name, holds in notes.items() if holds]
 
 
-VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run")
+VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run", part=rank_part)

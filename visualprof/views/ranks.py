@@ -13,7 +13,7 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.processes import Ranks, processes, takes_part
+from visualprof.views.measure.processes import Ranks, place_of, processes, takes_part
 from visualprof.views.measure.replay.baseline import quality
 from visualprof.views.measure.replay.change import Change, changed, parse, suggestions
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
@@ -63,7 +63,7 @@ def compute(ranks: Ranks, params: RanksParams) -> RanksAnswer:
     Raises: BadParameter: a change that is none, of a rank that is not there, or of what no rank has.
     Source: docs/whatif.md#ranks.
     """
-    ordered, numbers = processes(ranks)
+    ordered, numbers = processes(ranks, place_of)
     traces, changes = [trace for _, trace in ordered], parse(params.change)
     joint = join(traces)
     if joint is None:

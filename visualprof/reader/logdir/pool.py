@@ -60,7 +60,9 @@ class Parser(Protocol[Read]):
         """Stops everything."""
 
 
-class _Job(msgspec.Struct):
+class Job(msgspec.Struct):
+    """A file to parse. huge: never two at once. order: the lowest first."""
+
     key: str
     path: str
     huge: bool
@@ -68,11 +70,11 @@ class _Job(msgspec.Struct):
     cancelled: bool = False
 
 
-class _Queue:
+class Jobs:
     """Waiting jobs by their order; one that was moved or cancelled stays in the heap until its turn comes."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._heaps: tuple[list[_Place], list[_Place]] = ([], [])  # of other files, and of huge ones
         self._turns = count()
 
@@ -82,7 +84,7 @@ class _Queue:
     def __iter__(self) -> Iterator[str]:
         return iter(self._jobs)
 
-    def put(self, job: _Job) -> None:
+    def add(self, job: Job) -> None:
         """Queues a job, or moves one that waits."""
         self._jobs[job.key] = job
         heap = self._heaps[job.huge]
@@ -91,7 +93,7 @@ class _Queue:
             heap[:] = [place for place in heap if self._holds(place)]
             heapify(heap)
 
-    def get(self, key: str) -> _Job | None:
+    def get(self, key: str) -> Job | None:
         """A waiting job."""
         return self._jobs.get(key)
 
@@ -99,7 +101,7 @@ class _Queue:
         """Forgets a job, if it waits."""
         self._jobs.pop(key, None)
 
-    def take(self, huge: bool) -> _Job | None:
+    def take(self, huge: bool) -> Job | None:
         """The next job, a huge one only if that is allowed; None when there is none."""
         best: list[_Place] = []
         for heap in self._heaps[: 1 + huge]:
@@ -114,7 +116,7 @@ class _Queue:
         return self._jobs.get(job.key) is job and job.order is order
 
 
-_Place = tuple[tuple[int, ...], int, _Job]
+_Place = tuple[tuple[int, ...], int, Job]
 
 
 class Pool(Generic[Result]):
@@ -135,8 +137,8 @@ class Pool(Generic[Result]):
         self._count = workers or max(2, min(usable(), 4))
         self._idle_s = idle_s
         self._turn = threading.Condition()
-        self._waiting = _Queue()
-        self._running: dict[str, _Job] = {}
+        self._waiting = Jobs()
+        self._running: dict[str, Job] = {}
         self._slots: list[threading.Thread] = []
         self._closed = False
         self._listener: Listener[Result] | None = None
@@ -149,7 +151,7 @@ class Pool(Generic[Result]):
         """Queues a file; a job of the same key is cancelled first."""
         with self._turn:
             self._cancel(key)
-            self._waiting.put(_Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
+            self._waiting.add(Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
             if len(self._slots) < min(self._count, len(self._waiting) + len(self._running)) and not self._closed:
                 slot = threading.Thread(target=self._serve, name=f"parse-{len(self._slots)}", daemon=True)
                 self._slots.append(slot)
@@ -162,7 +164,7 @@ class Pool(Generic[Result]):
             job = self._waiting.get(key)
             if job:
                 job.order = (-1, -time.monotonic_ns())
-                self._waiting.put(job)
+                self._waiting.add(job)
 
     def cancel(self, key: str) -> None:
         """Forgets the job; a child busy with it is stopped. Its outcome is not reported."""
@@ -185,7 +187,7 @@ class Pool(Generic[Result]):
         if job:
             job.cancelled = True
 
-    def _take(self, idle_s: float | None) -> _Job | None:
+    def _take(self, idle_s: float | None) -> Job | None:
         """The next job; None at the end, and after that time without one. At most one huge file is read at a time."""
         with self._turn:
             while not self._closed:
@@ -221,12 +223,12 @@ class Pool(Generic[Result]):
                 child = None
             self._over(job, outcome)
 
-    def _run(self, child: Child[Result], job: _Job) -> Result | Failure | None:
+    def _run(self, child: Child[Result], job: Job) -> Result | Failure | None:
         with self._turn:
             among = min(self._count, len(self._running) + len(self._waiting))
         return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled, among)
 
-    def _over(self, job: _Job, outcome: Result | Failure | None) -> None:
+    def _over(self, job: Job, outcome: Result | Failure | None) -> None:
         with self._turn:
             if self._running.get(job.key) is job:
                 del self._running[job.key]
@@ -234,6 +236,6 @@ class Pool(Generic[Result]):
         if outcome is not None and not job.cancelled and self._listener:
             self._listener.finished(job.key, outcome)
 
-    def _tell(self, job: _Job, progress: float) -> None:
+    def _tell(self, job: Job, progress: float) -> None:
         if self._listener and not job.cancelled:
             self._listener.progressed(job.key, progress)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Span
 from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
@@ -24,6 +25,7 @@ from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.disk_cache import KeptAnswer
+from visualprof.views.answers.part_cache import part_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
 KEPT = 64  # results
@@ -207,7 +209,7 @@ class Views(Resource):
                     f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
                 )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
-            return tuple(versions), lambda: [(name, columns_of(self._logdir, span)) for name, span in spans]
+            return tuple(versions), lambda: [(name, self._worker(chosen, span)) for name, span in spans]
         span = self._visible.listing().find(run, query.worker, query.span)
         summary = summary_of(self._logdir, span)
         if chosen.name not in summary.views:
@@ -216,6 +218,13 @@ class Views(Resource):
                 f"it has data for: {', '.join(summary.views)}",
             )
         return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
+
+    def _worker(self, chosen: View, span: Span) -> Any:
+        """What a view of a run takes of one worker."""
+        if chosen.part is None:
+            return columns_of(self._logdir, span)
+        fingerprint = summary_of(self._logdir, span).fingerprint
+        return part_of(self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span))
 
 
 def parameters(chosen: View) -> list[Parameter]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from visualprof.views.answers.table import Answer
 
 # Whose code says, with the reader's, what an answer is.
-_ANSWERS = ("../views", "../views/measure", "../views/answers", "../views/diff", "../views/trend")
+ANSWERS = ("../views/**",)
 _LONG_S = 0.03
 _MOST_BYTES = 8 << 20
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
@@ -53,7 +53,7 @@ class KeptAnswer:
 
     def __init__(self, cache: Cache, view: View, params: Any, of: tuple[object, ...]) -> None:
         self._cache, self._view = cache, view
-        what = repr((reader_version(), reader_version(_ANSWERS), view.name, params, of))
+        what = repr((reader_version(), reader_version(ANSWERS), view.name, params, of))
         self._key = blake2b(what.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     def load(self) -> Answer | None:

@@ -52,11 +52,6 @@ class Collectives(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.name)
 
-    @property
-    def arrival(self) -> Ints:
-        """When the rank was ready to exchange data (n,) ns: the start of the last part."""
-        return self.start[np.searchsorted(self.call, np.arange(len(self)), side="right") - 1]
-
     def latency(self, parts: Mask | None = None) -> Ints:
         """Nanoseconds (n,) in which any part of the call ran, or any of the given ones."""
         chosen = np.ones(len(self.call), bool) if parts is None else parts

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace
-from visualprof.views.measure.groups import group, one_of
-from visualprof.views.measure.intervals import covered, length, merge, subtract, union
+from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, intersect, length, merge, subtract, union, unions
+from visualprof.views.measure.shared import once
 from visualprof.views.measure.timing import names
 
 WORK = (Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.SYNC, Category.OP_PART)
+NONE = np.zeros((0, 2), np.int64)
 
 
 class OwnTime(msgspec.Struct, frozen=True):
@@ -39,16 +41,19 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
     """
     events = trace.events
     rows, spent, roots = list[Ints](), list[Ints](), np.zeros(0, np.int64)
-    works = [work_spans(trace, number) for number in tracks] if len(tracks) > 1 else []
+    if not len(spans):
+        return OwnTime(roots, roots, 0)
+    low, high = int(spans[0, 0]), int(spans[-1, 1])
+    known = thread_work(trace) if len(tracks) > 1 else {}
+    works = [intersect(known.get(number, NONE), np.array([[low, high]])) for number in tracks] if known else []
     for place, number in enumerate(tracks):
-        track = trace.tracks[number]
-        mine = np.arange(track.first, track.first + track.count)
+        mine = _rows_between(trace, number, low, high)
         parent = events.parent[mine]
-        others = merge(*works[:place], *works[place + 1 :]) if works else np.zeros((0, 2), np.int64)
+        others = merge(*works[:place], *works[place + 1 :]) if works else NONE
         ours = subtract(spans, subtract(others, works[place])) if works else spans
         own = covered(ours, events.ts[mine], events.end[mine])
         inner = np.flatnonzero(parent >= 0)
-        inside = np.bincount(parent[inner] - track.first, own[inner], len(mine)).astype(np.int64)
+        inside = np.bincount(np.searchsorted(mine, parent[inner]), own[inner], len(mine)).astype(np.int64)
         self_ns = np.maximum(own - inside, 0)
         rows.append(mine[self_ns > 0])
         spent.append(self_ns[self_ns > 0])
@@ -57,11 +62,26 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
     return OwnTime(np.concatenate(rows), np.concatenate(spent), outside)
 
 
-def work_spans(trace: Trace, number: int) -> Ints:
-    """Disjoint intervals (m, 2) ns in which a thread works."""
+def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
+    """Events of a thread that lie between two times, or around the first of them, ascending."""
     track, events = trace.tracks[number], trace.events
-    rows = np.flatnonzero(one_of(events.category[track.first : track.first + track.count], WORK)) + track.first
-    return union(events.ts[rows], events.end[rows])
+    begin, behind = np.searchsorted(events.ts[track.first : track.first + track.count], (low, high)) + track.first
+    around, row = list[int](), int(begin) - 1
+    while row >= track.first:  # as many turns as events lie in each other
+        if events.end[row] > low:
+            around.append(row)
+        row = int(events.parent[row])
+    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind)))
+
+
+@once
+def thread_work(trace: Trace) -> dict[int, Ints]:
+    """Disjoint intervals (m, 2) ns in which each thread that works does so, by its track."""
+    events = trace.events
+    rows = np.flatnonzero(events.of(*WORK) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
+    threads = group(events.track[rows])
+    spans = unions(threads, events.ts[rows], events.end[rows])
+    return dict(zip(events.track[rows[threads.first]].tolist(), spans, strict=True))
 
 
 def sum_by_name(trace: Trace, parts: Sequence[OwnTime]) -> NamedTime:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from visualprof.reader.logdir.layout import RECORDINGS, recording_of
 from visualprof.reader.trace import Category, Trace
 
 Ranks = Sequence[tuple[str, Trace]]
+Worker = TypeVar("Worker")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Which process of a run a recording is of. rank, world_size: -1 unknown. takes_part: as `takes_part`."""
+
+    rank: int
+    world_size: int
+    takes_part: bool
 
 
 def takes_part(trace: Trace) -> bool:
@@ -15,13 +27,22 @@ def takes_part(trace: Trace) -> bool:
     return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
 
 
-def processes(ranks: Ranks) -> tuple[Ranks, list[int]]:
+def place_of(trace: Trace) -> Place:
+    """The place that a trace tells."""
+    return Place(trace.meta.rank, trace.meta.world_size, takes_part(trace))
+
+
+def processes(
+    workers: Sequence[tuple[str, Worker]], place: Callable[[Worker], Place]
+) -> tuple[list[tuple[str, Worker]], list[int]]:
     """The workers that are processes in the order of their ranks, and these; without one it is the place.
 
     Of the recordings of one process that a remote run leaves, one counts.
     """
-    recordings = [r for r in ranks if recording_of(r[0]) and takes_part(r[1])]
-    recordings.sort(key=lambda r: RECORDINGS.index(recording_of(r[0])))
-    chosen = [*(r for r in ranks if not recording_of(r[0])), *recordings[:1]]
-    chosen.sort(key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
-    return chosen, [t.meta.rank if t.meta.rank >= 0 else i for i, (_, t) in enumerate(chosen)]
+    known = [(name, worker, place(worker)) for name, worker in workers]
+    recordings = [one for one in known if recording_of(one[0]) and one[2].takes_part]
+    recordings.sort(key=lambda one: RECORDINGS.index(recording_of(one[0])))
+    chosen = [*(one for one in known if not recording_of(one[0])), *recordings[:1]]
+    chosen.sort(key=lambda one: (one[2].rank if one[2].rank >= 0 else 1 << 30, one[0]))
+    numbers = [own.rank if own.rank >= 0 else i for i, (_, _, own) in enumerate(chosen)]
+    return [(name, worker) for name, worker, _ in chosen], numbers

@@ -59,7 +59,7 @@ export class Held implements Answers {
   }
 
   /** The tile itself or, of what the file does not hold so deep, the one above it. */
-  nearest(kind: "g" | "c", id: number, level: number, index: number): [level: number, index: number] {
+  nearest(kind: "g" | "c" | "p", id: number, level: number, index: number): [level: number, index: number] {
     for (let up = 0; up < 64; up += 1) {
       const above = Math.floor(index / 2 ** up);
       if (`${kind}${id}/${level + up}/${above}` in this.facts.tiles) return [level + up, above];
@@ -77,6 +77,7 @@ export class Held implements Answers {
   private found(route: string, asked: URLSearchParams): Response | Json | object | undefined {
     if (route === "timeline/tile") return this.tile("g", asked.get("group"), asked);
     if (route === "timeline/counter") return this.tile("c", asked.get("track"), asked);
+    if (route === "timeline/path") return this.tile("p", "0", asked);
     if (route === "timeline/strings") return this.strings(Number(asked.get("offset") ?? 0), Number(asked.get("limit") ?? 0));
     if (route === "models/match") return { models: [], best: null, reading: 0 };
     if (route === "runs/changes" && asked.has("since")) return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
@@ -104,7 +105,7 @@ export class Held implements Answers {
     return format === null ? rows : new Response(text_of(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
   }
 
-  private tile(kind: "g" | "c", id: string | null, asked: URLSearchParams): Response | undefined {
+  private tile(kind: "g" | "c" | "p", id: string | null, asked: URLSearchParams): Response | undefined {
     const place = this.facts.tiles[`${kind}${id}/${asked.get("level")}/${asked.get("index")}`];
     return place && new Response(this.tiles.slice(place[0], place[0] + place[1]));
   }

@@ -10,10 +10,10 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
-from visualprof.views.measure.groups import distinct, group, one_of
-from visualprof.views.measure.intervals import intersect, length, merge, union
+from visualprof.views.measure.groups import distinct, one_of
+from visualprof.views.measure.intervals import EVER, intersect, length, merge
 from visualprof.views.measure.launch import calls
-from visualprof.views.measure.own_time import WORK
+from visualprof.views.measure.own_time import thread_work
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
 from visualprof.views.measure.shared import once
 
@@ -78,14 +78,15 @@ class _Builder:
         node = np.empty(count + host, np.int64)
         node[order] = np.arange(count + host)
         works, points = node[:count], node[count:]
-        starts, ends = (dict(zip(row[role == i].tolist(), points[role == i].tolist(), strict=True)) for i in (0, 1))
+        starts, ends = (np.full(len(events) + 1, -1) for _ in range(2))
+        starts[row[role == 0]], ends[row[role == 1]] = points[role == 0], points[role == 1]
         moments = Moments(
             times[order].astype(np.int64),
             np.concatenate((self._work, row))[order].astype(np.int32),
             np.concatenate((np.full(count, -1), line))[order].astype(np.int32),
             np.concatenate((self._end - self._start, np.zeros(host, np.int64)))[order],
         )
-        launched = np.array([starts.get(r, -1) for r in self._call.tolist()], np.int64)
+        launched = starts[self._call]
         before = _before(self._stream)
         launch_ns, gap_ns = self._constants(before)
         edges = list(self._host_edges(at, row, line, role, points))
@@ -202,13 +203,13 @@ class _Builder:
         during = (awaited >= 0) & (self._end[awaited] > begins)
         return rows[during], awaited[during]
 
-    def _returns(self, ends: dict[int, int], works: Ints) -> tuple[_Edges, float]:
-        """From the end of awaited work to that of the call."""
+    def _returns(self, ends: Ints, works: Ints) -> tuple[_Edges, float]:
+        """From the end of awaited work to that of the call. ends: the moment at which each event ends, -1 for none."""
         rows, awaited = self._awaiting, self._awaited_work
         back = self._trace.events.end[rows] - self._end[awaited]
         median = _median(back, RETURN_NS)
-        known = [i for i, r in enumerate(rows.tolist()) if r in ends]
-        node = np.array([ends[r] for r in rows[known].tolist()], np.int64)
+        known = ends[rows] >= 0
+        node = ends[rows[known]]
         return (works[awaited[known]], node, np.full(len(node), median), "return"), median
 
     def _waits(self) -> tuple[Ints, Ints]:
@@ -244,12 +245,20 @@ class _Builder:
         return awaited[awaited >= 0], behind[awaited >= 0]
 
     def _constants(self, before: Ints) -> tuple[float, float]:
-        """Medians from a launch to its work on a free stream, and from work to the work that was queued behind it."""
+        """Medians from a launch to its work on a free device, and from work to the work that was queued behind it.
+
+        Where no device is ever free, of launches on a free stream: such work may also wait for another stream.
+        """
         known = self._call >= 0
         asked = np.where(known, self._trace.events.ts[self._call], 0)
-        ended = np.where(before >= 0, self._end[before], np.iinfo(np.int64).min)
-        free, queued = known & (ended < asked), (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
-        launch, gap = (self._start - asked)[free], (self._start - ended)[queued]
+        ended = np.where(before >= 0, self._end[before], EVER.min)
+        reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
+        queued = (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
+        free = known & (reached < asked)
+        launch, gap = (
+            (self._start - asked)[free if free.any() else known & (ended < asked)],
+            (self._start - ended)[queued],
+        )
         return _median(launch, LAUNCH_NS), _median(gap, GAP_NS)
 
     def _late(
@@ -285,12 +294,7 @@ def _median(values: Ints, usual: float) -> float:
 
 def _lines(trace: Trace) -> list[_Line]:
     """Threads as lines of control, the busiest first; threads that do not work at the same time are one."""
-    events = trace.events
-    rows = np.flatnonzero(events.of(*WORK) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
-    spans = {
-        int(events.track[rows[mine[0]]]): union(events.ts[rows[mine]], events.end[rows[mine]])
-        for mine in group(events.track[rows]).members()
-    }
+    spans = thread_work(trace)
     lines = list[_Line]()
     for track, own in sorted(spans.items(), key=lambda item: -length(item[1])):
         for number, line in enumerate(lines):

@@ -35,6 +35,10 @@ class Waits(msgspec.Struct, frozen=True):
     ns: Floats
     kind: Ids
 
+    def of(self, count: int) -> Ints:
+        """Where those of each of so many moments begin, and the last ones end, (count + 1,)."""
+        return np.append(0, np.cumsum(np.bincount(self.dst, minlength=count)))
+
 
 class Graph(msgspec.Struct, frozen=True):
     """A recording as moments that wait for one another.
@@ -68,7 +72,7 @@ def solve(graph: Graph, dur: Floats, ns: Floats) -> Replay:
     """
     moments, waits = graph.moments, graph.waits
     count = len(moments.at)
-    first = np.searchsorted(waits.dst, np.arange(count + 1)).astype(np.int64)
+    first = waits.of(count)
     at, via = moments.at.astype(np.float64), np.full(count, -1, np.int64)
     native = function("vp_replay", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64, INT64)
     if native:
@@ -84,7 +88,7 @@ def latest(graph: Graph, replay: Replay, dur: Floats, ns: Floats, ends: Ints, en
     """
     moments, waits = graph.moments, graph.waits
     count = len(moments.at)
-    first = np.searchsorted(waits.dst, np.arange(count + 1)).astype(np.int64)
+    first = waits.of(count)
     late = np.full(count, np.inf)
     late[ends] = end - dur[ends]
     native = function("vp_latest", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64)

@@ -9,7 +9,7 @@ from visualprof.reader.trace import Floats, Ids, Ints, Rows, Trace
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import intersect, subtract, union
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.own_time import work_spans
+from visualprof.views.measure.own_time import NONE, thread_work
 from visualprof.views.measure.replay.baseline import baseline
 from visualprof.views.measure.replay.graph import KINDS, Graph, Replay, latest
 from visualprof.views.measure.replay.path import Path, critical_path, ends_of, whole
@@ -55,15 +55,15 @@ def path_pieces(trace: Trace) -> Pieces:
 
 def pieces_of(trace: Trace, graph: Graph, path: Path) -> Pieces:
     """Device work, and stretches of threads: of a line of several those of the one that worked, else the main one."""
-    events = trace.events
-    work = distinct(device_work(graph, path)[0])
-    parts: list[tuple[Rows, Ints, Ints, Ints]] = [(events.track[work], events.ts[work], events.end[work], work)]
+    events, work = trace.events, thread_work(trace)
+    rows = distinct(device_work(graph, path)[0])
+    parts: list[tuple[Rows, Ints, Ints, Ints]] = [(events.track[rows], events.ts[rows], events.end[rows], rows)]
     for line, tracks in enumerate(graph.tracks):
         left = host_spans(graph, path, line)
         main = next((track for track in tracks if len(trace.steps) and track == trace.steps.track[0]), tracks[0])
         for track in tracks:
             if track != main:
-                mine = intersect(left, work_spans(trace, track))
+                mine = intersect(left, work.get(track, NONE))
                 left = subtract(left, mine)
                 parts.append(_stretch(track, mine))
         parts.append(_stretch(main, left))

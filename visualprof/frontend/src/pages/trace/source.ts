@@ -65,7 +65,7 @@ export class Source {
 
   wish(kind: Kind, id: number, level: number, index: number, rank: number): Wish {
     const place = { g: { group: id }, c: { track: id }, p: {} }[kind];
-    const [there, nth] = (kind === "p" ? null : held?.nearest(kind, id, level, index)) ?? [level, index];
+    const [there, nth] = held?.nearest(kind, id, level, index) ?? [level, index];
     const url = address(ROUTES[kind], { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
     return { key: this.key(kind, id, level, index), url, level: there, index: nth, rank };
   }

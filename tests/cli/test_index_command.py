@@ -1,0 +1,128 @@
+"""`visualprof index`: reading ahead, by processes and by clusters."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchmarks.kineto_file import write
+from tests.clusters import require
+from visualprof.cli import main
+from visualprof.reader.cache import Cache
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six ranks of a run."""
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "runs" / "train"
+    folder.mkdir(parents=True)
+    for rank in range(6):
+        write(folder / f"rank{rank}.json", 200, rank, 6, 40)
+    return folder.parent
+
+
+def index(*arguments: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    status = main(["index", *map(str, arguments), "--format", "json"])
+    return {"status": status} | json.loads(capsys.readouterr().out)
+
+
+def columns(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.vptrace")}
+
+
+def test_what_was_read_before_is_not_read_again(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = index(ranks, capsys=capsys)
+    assert (first["status"], first["files"], first["known"], first["read"], first["failed"]) == (0, 6, 0, 6, {})
+    write(ranks / "train" / "rank6.json", 200, 6, 7, 40)
+    again = index(ranks, capsys=capsys)
+    assert (again["files"], again["known"], again["read"]) == (7, 6, 1)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(
+    ranks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ranks / "train" / "rank9.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph": ?}]}')
+    answer = index(ranks, capsys=capsys)
+    assert (answer["status"], answer["read"]) == (1, 6)
+    assert list(answer["failed"]) == ["train/rank9.json"]
+    assert main(["index", str(ranks)]) == 1
+    assert "train/rank9.json: " in capsys.readouterr().out
+
+
+def test_files_that_the_cache_has_no_room_for_are_counted(
+    ranks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_MAX_BYTES", "40000")
+    answer = index(ranks, "--workers", 1, capsys=capsys)
+    assert answer["status"] == 1
+    assert 0 < answer["not_kept"] <= 6
+
+
+def test_an_unknown_engine_is_refused(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", str(ranks), "--engine", "spark"]) == 2
+    assert "no engine 'spark'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["ray", "dask"])
+def test_a_cluster_keeps_the_same_bytes(
+    engine: str, ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require(engine)
+    index(ranks, capsys=capsys)
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
+    answer = index(ranks, "--engine", engine, capsys=capsys)
+    assert (answer["status"], answer["read"], answer["not_kept"]) == (0, 6, 0)
+    assert columns(tmp_path / "cache") == columns(tmp_path / "other")
+    assert Cache.default().folder == tmp_path / "other"
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_change_nothing(
+    ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("ray")
+    for rank in range(6, 60):
+        write(ranks / "train" / f"rank{rank}.json", 5000, rank, 60, 40)
+    index(ranks, capsys=capsys)
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        chance = random.Random(7)
+        while not over.wait(0.1) and len(killed) < 3:
+            workers = [
+                child for child in psutil.Process().children(recursive=True) if _title(child).startswith("ray::_call")
+            ]
+            if workers:
+                victim = chance.choice(workers)
+                victim.kill()
+                killed.append(victim.pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    began = time.monotonic()
+    answer = index(ranks, "--engine", "ray", capsys=capsys)
+    over.set()
+    killer.join()
+    assert killed
+    assert answer["lost_batches"] > 0
+    assert (answer["status"], answer["read"]) == (0, 60), answer
+    assert columns(tmp_path / "cache") == columns(tmp_path / "other")
+    assert time.monotonic() - began < 120
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

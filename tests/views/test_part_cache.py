@@ -1,0 +1,55 @@
+"""What views of a whole run take of each rank, kept beside the columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SAMPLES
+from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.source import Source
+from visualprof.reader.trace import Trace
+from visualprof.server.parse import parse
+from visualprof.views import all_views, view
+from visualprof.views.answers.encoding import encode
+from visualprof.views.answers.part_cache import part_of
+
+RANKS = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
+
+
+def unopened() -> Trace:
+    pytest.fail("the trace is opened again")
+
+
+@pytest.mark.parametrize("name", [one.name for one in all_views() if one.part])
+def test_an_answer_of_kept_parts_is_that_of_the_traces(name: str, tmp_path: Path) -> None:
+    cache, chosen = Cache(tmp_path), view(name)
+    traces = [(path.name, open_trace(path, cache=cache)) for path in RANKS]
+    whole = encode(chosen.of_run(traces, chosen.parse({})))
+    fingerprints = [Source(path).fingerprint() for path in RANKS]
+    for kept in (False, True):
+        parts: list[Any] = [
+            (worker, part_of(cache, chosen, fingerprint, unopened if kept else lambda trace=trace: trace))
+            for (worker, trace), fingerprint in zip(traces, fingerprints, strict=True)
+        ]
+        assert encode(chosen.compute(parts, chosen.parse({}))) == whole
+
+
+def test_a_part_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    cache, chosen = Cache(tmp_path), view("distributed")
+    trace = open_trace(RANKS[0], cache=cache)
+    part_of(cache, chosen, "f", lambda: trace)
+    (file,) = tmp_path.glob("*.vpanswer")
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(pytest.fail.Exception):
+        part_of(cache, chosen, "f", unopened)
+    part_of(cache, chosen, "f", lambda: trace)
+    part_of(cache, chosen, "f", unopened)
+
+
+def test_reading_ahead_makes_the_parts(tmp_path: Path) -> None:
+    cache, chosen = Cache(tmp_path), view("distributed")
+    summary = parse(str(RANKS[0]), lambda _: None, cache=cache, parts=True)
+    part_of(cache, chosen, summary.fingerprint, unopened)

@@ -1,0 +1,119 @@
+"""Reads everything in log directories ahead, so that dashboards and commands open it at once.
+
+What was read before is left alone. Thousands of files are read by all processors of this machine, or by a cluster
+whose machines see the log directory and the cache (VISUALPROF_CACHE_DIR) under the same paths:
+visualprof index /data/runs --engine ray
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli._paths import require
+from visualprof.cli.serve import add_engine
+from visualprof.errors import VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.reader.cache import Cache
+    from visualprof.reader.logdir.directory import LogDirectory
+    from visualprof.reader.logdir.listing import Span
+
+_PAUSE_S, _LOOK_S = 0.1, 5.0
+_WORST = 10  # failures that are printed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("paths", nargs="+", metavar="LOGDIR", help="as the dashboard is to be given them")
+    add_engine(parser)
+    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: its processors)")
+    parser.add_argument("--format", choices=["table", "json"], default="table", help="of the output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads them; 1 when a file cannot be read."""
+    require(args.paths, create=False)
+    from visualprof.reader.cache import Cache
+    from visualprof.reader.logdir.directory import LogDirectory
+    from visualprof.reader.logdir.parsers import open_parser
+    from visualprof.reader.processors import usable
+    from visualprof.server.parse import parse
+
+    cache = Cache.default()
+    if not cache.writable():
+        raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
+    began = time.monotonic()
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints what becomes of its workers
+        parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable())
+        logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
+        try:
+            logdir.rescan()
+            before = _counts(logdir)["ready"]
+            _wait(logdir)
+            answer = _answer(logdir, cache, before)
+        finally:
+            logdir.close()
+    answer |= {"seconds": round(time.monotonic() - began, 3), "lost_batches": getattr(parser, "lost", 0)}
+    print(json.dumps(answer) if args.format == "json" else _text(answer))
+    return 1 if answer["failed"] or answer["not_kept"] else 0
+
+
+def _spans(logdir: LogDirectory) -> list[Span]:
+    return [span for run in logdir.listing().runs for worker in run.workers for span in worker.spans]
+
+
+def _counts(logdir: LogDirectory) -> Counter[str]:
+    return Counter(span.state for span in _spans(logdir))
+
+
+def _wait(logdir: LogDirectory) -> None:
+    """Until every file is read. On a terminal it says how far it is."""
+    shown, looked = "", time.monotonic()
+    while logdir.busy() or _counts(logdir)["waiting"]:
+        time.sleep(_PAUSE_S)
+        if time.monotonic() - looked > _LOOK_S:
+            logdir.rescan()
+            looked = time.monotonic()
+        if sys.stderr.isatty():
+            counts = _counts(logdir)
+            shown = f"{counts['ready']:,} of {counts.total():,} files read, {counts['failed']:,} failed"
+            print(f"\r{shown}", end="", file=sys.stderr, flush=True)
+    if shown:
+        print("\r" + " " * len(shown) + "\r", end="", file=sys.stderr)
+
+
+def _answer(logdir: LogDirectory, cache: Cache, before: int) -> dict[str, Any]:
+    """What became of the files. not_kept: read, but their columns are in no cache that this machine sees."""
+    spans = _spans(logdir)
+    read = [span for span in spans if span.summary]
+    failed = {span.log_file.file: span.failure.error for span in spans if span.failure}
+    return {
+        "files": len(spans), "known": before, "read": len(read) - before,
+        "events": sum(span.summary.events for span in read if span.summary),
+        "bytes": sum(span.version.size for span in read), "failed": failed,
+        "not_kept": sum(not cache.path(span.summary.fingerprint).exists() for span in read if span.summary),
+    }  # fmt: skip
+
+
+def _text(answer: dict[str, Any]) -> str:
+    content = f"{answer['files']:,} files, {answer['events']:,} events, {answer['bytes'] / 1e6:,.1f} MB"
+    lines = [f"{content}: {answer['known']:,} known before, {answer['read']:,} read in {answer['seconds']:.1f} s"]
+    if answer["lost_batches"]:
+        lines.append(f"workers were lost {answer['lost_batches']} times; what they had was read again")
+    if answer["not_kept"]:
+        lines.append(
+            f"{answer['not_kept']:,} files are read, but not kept here: the cache (VISUALPROF_CACHE_DIR) must be one "
+            "folder for all machines, and large enough (VISUALPROF_CACHE_MAX_BYTES)"
+        )
+    failed = list(answer["failed"].items())
+    lines += [f"{file}: {error}" for file, error in failed[:_WORST]]
+    if len(failed) > _WORST:
+        lines.append(f"and {len(failed) - _WORST:,} more that cannot be read")
+    return "\n".join(lines)

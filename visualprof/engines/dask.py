@@ -1,0 +1,73 @@
+"""Dask: a cluster on this machine, `dask`, or the scheduler at an address, `tcp://host:8786` or `tls://`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, missing, settle
+from visualprof.errors import VisualprofError
+
+_TIMEOUT_S = 10
+
+
+class _Task(Future[Result]):
+    """A future whose task is taken from the scheduler; what runs in a thread of a worker cannot be ended."""
+
+    work: Any = None
+
+    def cancel(self) -> bool:
+        """Ends the task, unless it is over."""
+        cancelled = super().cancel()
+        if cancelled and self.work is not None:
+            self.work.cancel()
+        return cancelled
+
+
+class DaskExecutor(ClusterExecutor):
+    """Tasks of one thread each; Dask retries nothing."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            dask: Any = importlib.import_module("dask")
+            self._distributed: Any = importlib.import_module("distributed")
+        except ImportError as error:
+            raise missing("Dask", "dask") from error
+        dask.config.set({"distributed.scheduler.allowed-failures": 0})
+        self._cluster: Any = None
+        try:
+            if not address:
+                local = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+                self._cluster = self._distributed.LocalCluster(**local)
+            self._client: Any = self._distributed.Client(self._cluster or address, timeout=_TIMEOUT_S)
+        except OSError as error:
+            raise VisualprofError(f"no scheduler of Dask answers {address}: {error}", "is it up?") from error
+        self.workers = max(sum(self._client.nthreads().values()), 1)
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        """As `ClusterExecutor.submit`."""
+        task = _Task[Result]()
+        task.work = self._client.submit(fn, *args, **kwargs, pure=False, retries=0)
+        task.work.add_done_callback(partial(self._over, task))
+        return task
+
+    def _over(self, task: _Task[Any], work: Any) -> None:
+        error = work.exception() if work.status == "error" else None
+        if work.status == "finished":
+            settle(task, work.result())
+        elif error is None or isinstance(error, self._distributed.KilledWorker):
+            settle(task, error=WorkerLost("a worker of Dask ended in the midst of a task"))
+        else:
+            settle(task, error=error)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As `ClusterExecutor.shutdown`."""
+        self._client.close()
+        if self._cluster:
+            self._cluster.close()
+
+
+ENGINE = Engine("dask", ("tcp", "tls", "ucx"), lambda text: DaskExecutor("" if text == "dask" else text))

@@ -1,0 +1,84 @@
+"""Ray: a cluster on this machine, `ray`, or one that runs, `ray://head:10001` or RAY_ADDRESS."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from visualprof.engines import ClusterExecutor, Engine, Result, WorkerLost, missing, settle
+from visualprof.errors import VisualprofError
+
+_STORE_BYTES = 100 * 1024**2  # results are small
+
+
+class _Task(Future[Result]):
+    """A future whose task can be ended while it runs. reference: Ray's, once it is known."""
+
+    reference: Any = None
+
+    def cancel(self) -> bool:
+        """Ends the task, unless it is over."""
+        cancelled = super().cancel()
+        if cancelled and self.reference is not None:
+            _ray().cancel(self.reference, force=True)  # without force a call that waits in C goes on
+        return cancelled
+
+
+class RayExecutor(ClusterExecutor):
+    """Tasks of one processor each. The queue of visualprof decides what is tried again, so Ray retries nothing."""
+
+    def __init__(self, address: str) -> None:
+        self._ray = ray = _ray()
+        address = address or os.environ.get("RAY_ADDRESS", "")
+        local = {} if address else {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        try:
+            ray.init(address or None, log_to_driver=False, logging_level="ERROR", **local)
+        except Exception as error:  # of many kinds, by what is missing
+            hint = "is its head node up, and RAY_AUTH_TOKEN that cluster's?" if address else ""
+            where = address or "on this machine"
+            raise VisualprofError(f"no cluster of Ray {where}: {error}", hint) from error
+        self.workers = max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        self._call: Any = ray.remote(num_cpus=1, max_retries=0)(_call)
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        """As `ClusterExecutor.submit`."""
+        task = _Task[Result]()
+        task.reference = self._call.remote(fn, args, kwargs)
+        task.reference.future().add_done_callback(partial(self._over, task))
+        return task
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As `ClusterExecutor.shutdown`."""
+        self._ray.shutdown()
+
+    def _over(self, task: _Task[Any], done: Future[Any]) -> None:
+        error: Any = done.exception()
+        if error is None:
+            settle(task, done.result())
+        elif isinstance(error, self._ray.exceptions.RayTaskError):
+            settle(task, error=error.cause)
+        else:
+            settle(task, error=WorkerLost(f"a worker of Ray ended in the midst of a task: {type(error).__name__}"))
+
+
+def _ray() -> Any:
+    """The package. Its settings count from its import on: they are left alone where somebody else imported it."""
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # who reaches a port of the cluster could run code in it
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise missing("Ray", "ray") from error
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+ENGINE = Engine("ray", ("ray",), lambda text: RayExecutor("" if text == "ray" else text))

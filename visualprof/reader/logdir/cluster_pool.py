@@ -1,0 +1,169 @@
+"""Parsing on the workers of a cluster, which see the same files and keep what they parse in the same folder.
+
+Files go in batches, as a task of a cluster costs milliseconds; what comes back of each is small. A batch whose worker
+was lost is read again file by file, so that one file that ends its process fails alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Generic
+
+from visualprof.engines import ClusterExecutor, WorkerLost
+from visualprof.errors import VisualprofError
+from visualprof.reader.child import Failure, Result, Task, outcome_of
+from visualprof.reader.logdir.pool import Job, Jobs, Listener
+from visualprof.reader.processors import share, usable
+
+_BATCH, _BATCH_BYTES = 16, 256 * 1024**2
+_AHEAD = 2  # batches of a worker: it has the next one when it ends the first
+
+
+class ClusterPool(Generic[Result]):
+    """Parses files on a cluster, the lowest `order` first; a `Parser`.
+
+    Args:
+        executor: of an engine; shut down with this.
+        task: what a worker does with a path; must be picklable.
+
+    Attributes: lost: batches whose worker was lost, which were read again.
+    """
+
+    def __init__(self, executor: ClusterExecutor, task: Task[Result]) -> None:
+        self._executor = executor
+        self._task = task
+        self._lock = threading.RLock()
+        self._waiting = Jobs()
+        self._alone: set[str] = set()  # keys of jobs whose batch was lost
+        self._running: dict[str, Job] = {}
+        self._batches: dict[Future[list[Result | Failure]], list[Job]] = {}
+        self._listener: Listener[Result] | None = None
+        self._closed = False
+        self.lost = 0
+
+    def start(self, listener: Listener[Result]) -> None:
+        """From now on tells `listener`."""
+        self._listener = listener
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        """Queues a file; a job of the same key is cancelled first."""
+        with self._lock:
+            self.cancel(key)
+            self._waiting.add(Job(key, os.fspath(path), size >= _BATCH_BYTES, order))
+            self._send()
+
+    def hurry(self, key: str) -> None:
+        """Someone waits for this file: it is the next."""
+        with self._lock:
+            job = self._waiting.get(key)
+            if job:
+                job.order = (-1, -time.monotonic_ns())
+                self._waiting.add(job)
+
+    def cancel(self, key: str) -> None:
+        """Forgets a job. What a worker reads already, it reads to its end; nobody hears of it."""
+        with self._lock:
+            self._waiting.remove(key)
+            self._alone.discard(key)
+            job = self._running.pop(key, None)
+            if job:
+                job.cancelled = True
+
+    def close(self) -> None:
+        """Ends every task, and leaves the cluster."""
+        with self._lock:
+            self._closed = True
+            batches = list(self._batches)
+        for batch in batches:
+            batch.cancel()
+        self._executor.shutdown(cancel_futures=True)
+
+    def _send(self) -> None:
+        """Gives the workers what they have room for."""
+        while not self._closed and len(self._batches) < _AHEAD * self._executor.workers and (jobs := self._batch()):
+            paths = [job.path for job in jobs]
+            batch = self._executor.submit(read_files, self._task, paths, [_size(path) for path in paths])
+            self._batches[batch] = jobs
+            for job in jobs:
+                self._running[job.key] = job
+                if self._listener:
+                    self._listener.progressed(job.key, 0.0)
+            batch.add_done_callback(self._over)
+
+    def _batch(self) -> list[Job]:
+        """Waiting jobs: fewer where they would not last for all workers, one that is huge or was lost by itself."""
+        most = max(1, min(_BATCH, len(self._waiting) // (_AHEAD * self._executor.workers)))
+        jobs: list[Job] = []
+        while len(jobs) < most and (job := self._waiting.take(huge=True)):
+            if jobs and (job.huge or job.key in self._alone):
+                self._waiting.add(job)
+                break
+            jobs.append(job)
+            if job.huge or job.key in self._alone:
+                break
+        return jobs
+
+    def _over(self, batch: Future[list[Result | Failure]]) -> None:
+        with self._lock:
+            jobs = self._batches.pop(batch)
+            if not self._closed:
+                for job, outcome in zip(jobs, self._outcomes(batch, jobs), strict=True):
+                    self._running.pop(job.key, None)
+                    if job.cancelled:
+                        continue
+                    if outcome is None:
+                        self._alone.add(job.key)
+                        self._waiting.add(job)
+                    elif self._listener:
+                        self._alone.discard(job.key)
+                        self._listener.finished(job.key, outcome)
+                self._send()
+
+    def _outcomes(self, batch: Future[list[Result | Failure]], jobs: list[Job]) -> Sequence[Result | Failure | None]:
+        """What came of each job, None for one to be read again."""
+        error = None if batch.cancelled() else batch.exception()
+        if error is None:
+            return [None] * len(jobs) if batch.cancelled() else batch.result()
+        if not isinstance(error, WorkerLost):
+            hint = error.hint if isinstance(error, VisualprofError) else "has every worker this version of visualprof?"
+            return [Failure(f"{Path(job.path).name}: a worker could not read it: {error}", hint, 500) for job in jobs]
+        self.lost += 1
+        if len(jobs) > 1:
+            return [None] * len(jobs)
+        name = Path(jobs[0].path).name
+        return [Failure(f"{name}: the process that read it ended", "it probably ran out of memory", 500, "ProcessDied")]
+
+
+def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -> list[Result | Failure]:
+    """On a worker: what a task makes of some files, one after another, each with one thread.
+
+    sizes: of the files as who asks sees them, bytes; a worker that sees others has another file system.
+    """
+    share(usable())
+    return [_read(task, path, size) for path, size in zip(paths, sizes, strict=True)]
+
+
+def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
+    name = Path(path).name
+    if _size(path) != size:
+        hint = "all machines of the cluster must see the log directory under the same path; or it changed just now"
+        return Failure(f"{name} is not on {socket.gethostname()} as it is here", hint, 500)
+    return outcome_of(path, name, task, _silent)
+
+
+def _silent(fraction: float) -> None:
+    """Nobody sees how far a worker is within a file."""
+
+
+def _size(path: str) -> int:
+    """Bytes, -1 where there is no such file."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
