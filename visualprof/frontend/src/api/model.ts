@@ -25,6 +25,7 @@ export type Environment = Schemas["Environment"];
 export type Finding = Schemas["Finding"];
 export type FindingsAnswer = Schemas["FindingsAnswer"];
 export type OperatorAnswer = Schemas["OperatorAnswer"];
+export type CompiledAnswer = Schemas["CompiledAnswer"];
 export type ModulesAnswer = Schemas["ModulesAnswer"];
 export type FlameAnswer = Schemas["FlameAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
