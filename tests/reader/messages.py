@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-KINDS = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "string": 9, "uint32": 13}
+KINDS = {
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "bool": 8,
+    "string": 9,
+    "uint32": 13,
+}
 
 
 def message_classes(package: str, schema: str) -> dict[str, Any]:

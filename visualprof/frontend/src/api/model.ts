@@ -28,6 +28,7 @@ export type OperatorAnswer = Schemas["OperatorAnswer"];
 export type CompiledAnswer = Schemas["CompiledAnswer"];
 export type ModulesAnswer = Schemas["ModulesAnswer"];
 export type FlameAnswer = Schemas["FlameAnswer"];
+export type CountersAnswer = Schemas["CountersAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
 export type RooflineAnswer = Schemas["RooflineAnswer"];
