@@ -46,6 +46,10 @@ from visualprof.reader.logdir.layout import Place, natural, place
         ("m-0001/ort/profile.json", Place("m-0001/ort", "profile", "", -1)),
         ("m-0001/ort/memory.json", Place("m-0001/ort", "memory", "", -1)),
         ("m-0001/ort/monitor.jsonl", Place("m-0001/ort", "monitor", "", -1)),
+        # Nsight Compute beside the run that it measured kernels of
+        ("r/gemm.ncu-rep", Place("r", "ncu_gemm", "", -1)),
+        ("r/all.ncu.csv.gz", Place("r", "ncu_all", "", -1)),
+        ("top.ncu-rep", Place(".", "ncu_top", "", -1)),
         # unrelated files
         ("r/resnet.pt.trace.json", Place("r/resnet", "resnet", "", -1)),
         ("r/rank_non_gpu.json.gz", Place("r/rank_non_gpu", "rank_non_gpu", "", -1)),

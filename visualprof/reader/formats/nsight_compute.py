@@ -123,4 +123,4 @@ def _number(text: str) -> float | None:
     return value if possible(value) else None
 
 
-FORMAT = Format("nsight-compute", "Nsight Compute", 33, sniff, read, start=start)
+FORMAT = Format("nsight-compute", "Nsight Compute", 33, sniff, read, start=start, suffixes=(".ncu.csv",))
