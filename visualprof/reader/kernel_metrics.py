@@ -17,7 +17,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Floats
 
 METRIC = "metric\t"  # what the arguments of metrics begin with; section, name and unit follow
-MAX_METRICS, MAX_TEXT, MAX_VALUE = 5000, 300, 1e30
+MAX_METRICS, MAX_NAME, MAX_TEXT, MAX_VALUE = 5000, 4000, 300, 1e30
 _NS = {"s": 1e9, "second": 1e9, "ms": 1e6, "msecond": 1e6, "us": 1e3, "usecond": 1e3, "ns": 1.0, "nsecond": 1.0}
 _TIME = ("Duration", "gpu__time_duration.sum")
 # Ratios: (our name, the names on the details page and in the raw list), in percent there
@@ -87,7 +87,7 @@ def add_kernels(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> Non
     builder.events(
         ts=ends - np.maximum(dur_ns, 0),
         dur=dur_ns,
-        name=builder.strings(kernel.name[:MAX_TEXT] for kernel in kernels),
+        name=builder.strings(kernel.name[:MAX_NAME] for kernel in kernels),
         category=Category.KERNEL,
         track=np.array([tracks[kernel.device, kernel.stream] for kernel in kernels], np.int64),
         row=rows,
