@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visualprof.reader.logdir.layout import Place, natural, place
+from visualprof.reader.logdir.layout import Place, natural, place, recording_of
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,17 @@ def test_names_of_profilers(path: str, expected: Place) -> None:
 
 def test_numbers_in_names_sort_as_numbers() -> None:
     assert sorted(["rank10", "rank2", "rank1", "a²"], key=natural) == ["a²", "rank1", "rank2", "rank10"]
+
+
+@pytest.mark.parametrize(
+    ("worker", "kind"),
+    [
+        ("ncu_gemm", "ncu"),
+        ("monitor_node7", "monitor"),
+        ("monitor", "monitor"),
+        ("timeline", "timeline"),
+        ("rank0", ""),
+    ],
+)
+def test_recordings_of_one_process_are_no_ranks(worker: str, kind: str) -> None:
+    assert recording_of(worker) == kind

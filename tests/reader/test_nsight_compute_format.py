@@ -18,7 +18,6 @@ from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.views import Params, view
 from visualprof.views.counters import plain_name
-from visualprof.views.measure.processes import processes
 
 HEAD = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device,CC"
 LAUNCH = ",".join(f'"{name}"' for name in HEAD.split(","))
@@ -254,12 +253,6 @@ def test_kernels_of_the_run_are_joined_by_name(table: Path, write: Callable[...,
     alone = counters(read_trace(table))
     assert alone["matched"] == 0
     assert rows(alone, "run_calls", "run_total_ns")["void add<float>(float*, int)"] == [None, None]
-
-
-def test_it_is_no_rank_of_the_run(table: Path, write: Callable[..., Path]) -> None:
-    run = write([{"ph": "X", "cat": "kernel", "name": "nccl", "pid": 0, "tid": 7, "ts": 0, "dur": 1, "args": {}}])
-    workers, _ = processes([("rank0", read_trace(run)), ("ncu_all", read_trace(table))])
-    assert [name for name, _ in workers] == ["rank0"]
 
 
 def test_metrics_are_means_of_the_launches(table: Path) -> None:

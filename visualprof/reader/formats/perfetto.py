@@ -119,7 +119,7 @@ class _Reading:
         uuid = self._uuids()
         keys, track = np.unique(uuid, return_inverse=True)
         device = np.bincount(track, np.isin(meaning, _DEVICE), len(keys)) > 0
-        counting = np.bincount(track, kind == _COUNTER, len(keys)) > 0
+        counting = np.bincount(track, kind != _COUNTER, len(keys)) == 0
         tracks = self._add_tracks(keys.tolist(), device.tolist(), counting.tolist())
         begin, end = self._pairs(kind, ts, track)
         marks = np.flatnonzero((kind == _INSTANT) & (ts >= 0))
@@ -130,7 +130,7 @@ class _Reading:
             ts=ts[rows], dur=dur, name=name[rows], category=category, track=tracks[track[rows]], row=rows
         )
         self._add_steps(ts[rows], dur, name[rows], tracks[track[rows]])
-        self._add_counters(kind, ts, tracks[track])
+        self._add_counters((kind == _COUNTER) & counting[track] & (ts >= 0), ts, tracks[track])
         self._add_links(rows, ts, device[track])
         self._add_sizes(rows[category == Category.MEMCPY])
         others = self.events - int(np.isin(kind, (_BEGIN, _END, _INSTANT, _COUNTER)).sum())
@@ -242,11 +242,11 @@ class _Reading:
             step = steps[int(name[row])]
             self._builder.step(step[2] if step else "", int(ts[row]), int(dur[row]), int(track[row]))
 
-    def _add_counters(self, kind: Ints, ts: Ints, track: Ints) -> None:
+    def _add_counters(self, counted: Mask, ts: Ints, track: Ints) -> None:
         real = self._fields.of(_REAL)
         value = self._fields.last(_INTEGER, self.events).astype(np.float64)
         value[real.message] = np.nan_to_num(real.value.view(np.float64))
-        rows = np.flatnonzero((kind == _COUNTER) & (ts >= 0))
+        rows = np.flatnonzero(counted)
         self._builder.counter(track[rows], ts[rows], value[rows])
 
     def _add_links(self, rows: Ints, ts: Ints, device: Mask) -> None:
