@@ -130,10 +130,11 @@ class _Reading:
             ts=ts[rows], dur=dur, name=name[rows], category=category, track=tracks[track[rows]], row=rows
         )
         self._add_steps(ts[rows], dur, name[rows], tracks[track[rows]])
-        self._add_counters((kind == _COUNTER) & counting[track] & (ts >= 0), ts, tracks[track])
+        sampled = (kind == _COUNTER) & counting[track]
+        self._add_counters(sampled & (ts >= 0), ts, tracks[track])
         self._add_links(rows, ts, device[track])
         self._add_sizes(rows[category == Category.MEMCPY])
-        others = self.events - int(np.isin(kind, (_BEGIN, _END, _INSTANT, _COUNTER)).sum())
+        others = self.events - int((sampled | np.isin(kind, (_BEGIN, _END, _INSTANT))).sum())
         if others:
             self._builder.warn(f"{others:,} events of kinds that are not read were left out")
         if self._left:
