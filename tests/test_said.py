@@ -32,7 +32,8 @@ UNSAID = re.compile(
     r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast|warn|Rule"
     r"|.*\.(encode|sub)"
     r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|_PAGE|NO_SPACE|_FITS|CAST|PAGEABLE)"
-    r"|=(_DERIVED|_NUMBERS|\(_OPERATIONS, _STEPS\)|\(_PROCESS_RANGES, _GRAPH\))"
+    r"|=(_DERIVED|_NUMBERS|\(_OPERATIONS, _STEPS\)|\(_PROCESS_RANGES, _GRAPH\)|\(_UNKNOWN_CALL, _UNKNOWN_KERNEL\))"
+    r"|line\.get|=(_TIME|_RATIOS|_COUNTS|_SHARED|_LAUNCH|_EXTENTS|_ANONYMOUS|\(_NAME, _SECTION.*)"
     r"|=(_Placed|command|token|lines|connects|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visualprof.reader.logdir.layout import Place, natural, place
+from visualprof.reader.logdir.layout import Place, natural, place, recording_of
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,10 @@ from visualprof.reader.logdir.layout import Place, natural, place
         ("m-0001/ort/profile.json", Place("m-0001/ort", "profile", "", -1)),
         ("m-0001/ort/memory.json", Place("m-0001/ort", "memory", "", -1)),
         ("m-0001/ort/monitor.jsonl", Place("m-0001/ort", "monitor", "", -1)),
+        # Nsight Compute beside the run that it measured kernels of
+        ("r/gemm.ncu-rep", Place("r", "ncu_gemm", "", -1)),
+        ("r/all.ncu.csv.gz", Place("r", "ncu_all", "", -1)),
+        ("top.ncu-rep", Place(".", "ncu_top", "", -1)),
         # unrelated files
         ("r/resnet.pt.trace.json", Place("r/resnet", "resnet", "", -1)),
         ("r/rank_non_gpu.json.gz", Place("r/rank_non_gpu", "rank_non_gpu", "", -1)),
@@ -67,3 +71,17 @@ def test_names_of_profilers(path: str, expected: Place) -> None:
 
 def test_numbers_in_names_sort_as_numbers() -> None:
     assert sorted(["rank10", "rank2", "rank1", "a²"], key=natural) == ["a²", "rank1", "rank2", "rank10"]
+
+
+@pytest.mark.parametrize(
+    ("worker", "kind"),
+    [
+        ("ncu_gemm", "ncu"),
+        ("monitor_node7", "monitor"),
+        ("monitor", "monitor"),
+        ("timeline", "timeline"),
+        ("rank0", ""),
+    ],
+)
+def test_recordings_of_one_process_are_no_ranks(worker: str, kind: str) -> None:
+    assert recording_of(worker) == kind

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import FIXTURES, answer, rows, shared
+from tests.reader.messages import message_classes
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, fields, read_trace
@@ -35,30 +36,7 @@ XEventMetadata stats 5 []XStat, XStatMetadata id 1 int64, XStatMetadata name 2 s
 """
 
 
-def _messages() -> dict[str, Any]:
-    """Classes of the protobuf package."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    file: Any = descriptor_pb2.FileDescriptorProto(name="xplane.proto", package="x", syntax="proto3")
-    kinds = {"double": 1, "int64": 3, "uint64": 4, "string": 9}
-    messages: dict[str, Any] = {}
-    for line in SCHEMA.replace("\n", ", ").split(", "):
-        if not line:
-            continue
-        message, name, number, kind = line.split(" ")
-        if message not in messages:
-            messages[message] = file.message_type.add(name=message)
-        plain = kind.removeprefix("[]")
-        messages[message].field.add(
-            name=name, number=int(number), label=3 if kind.startswith("[]") else 1, type=kinds.get(plain, 11),
-            type_name=None if plain in kinds else f".x.{plain}",
-        )  # fmt: skip
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"x.{name}")) for name in messages}
-
-
-M = _messages()
+M = message_classes("xplane", SCHEMA)
 
 
 class Space:

@@ -21,3 +21,7 @@ class _Later(Generic[AnyStr]):
 def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """What `re.compile` gives, later. Errors in it come later, too: only for what is written in the program."""
     return cast("re.Pattern[AnyStr]", _Later(text, flags))
+
+
+# Names of ranges that mark steps: `step 5`, `iteration_5`, `ProfilerStep#5`.
+STEP = pattern(r"^(ProfilerStep#|(?:step|iteration|iter)[ _#:=-]*)(\d+)$", re.IGNORECASE)

@@ -13,6 +13,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.compiled import fusion
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel, launches
 from visualprof.views.measure.steps import in_step
@@ -30,10 +31,12 @@ class KernelParams(Params):
 class KernelColumns(Columns, kw_only=True):
     """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch.
 
-    user_range: no operator launched them; `operator` is the user range around the launch.
+    user_range: no operator launched them; `operator` is the user range around the launch. fuses: operators of which a
+    compiler made the kernel, as its name has them; absent where no name does.
     """
 
     name: kinds.Names
+    fuses: kinds.Texts | None = None
     operator: kinds.Names | None = None
     user_range: kinds.Flags | None = None
     grid: kinds.Dims | None = None
@@ -94,6 +97,9 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     dur = np.maximum(trace.events.dur[rows], 0)
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
     known = knows_tensor_cores(trace)
+    fused = [fusion(str(name)) for name in columns["name"]]
+    if any(fused):
+        columns["fuses"] = [", ".join(each.operators) if each else None for each in fused]
     columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
     return KernelAnswer(
         columns=KernelColumns(**ordered(columns, "total_ns")),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from visualprof.reader.patterns import pattern
+from visualprof.reader.patterns import STEP, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
@@ -29,7 +29,6 @@ MAX_TEXT = 2000
 ROWS = 100_000  # fetched at a time
 MAGIC = b"SQLite format 3\x00"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
-_STEP = pattern(r"^(ProfilerStep#|(?:step|iteration|iter)[ _#:=-]*)(\d+)$", re.IGNORECASE)
 _OPERATOR = pattern(r"^(?P<name>\w+::[\w.]+)(?P<args>, (seq|op_id|sizes) = .*)?$")
 _SIZES = pattern(r"sizes = (\[.*\])")
 _COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
@@ -247,7 +246,7 @@ class _Report:
             self._framework = "pytorch"
         for i in np.flatnonzero((category == Category.STEP) & (columns["end"] > 0)).tolist():
             began, ended = int(columns["start"][i]), int(columns["end"][i])
-            step = _STEP.match(self._texts[int(texts[i])])
+            step = STEP.match(self._texts[int(texts[i])])
             track = self._thread(int(columns["globalTid"][i]), kind)
             self._builder.step(step[2] if step else "", began, ended - began, track)
 
@@ -323,7 +322,7 @@ class _Report:
 
 
 def _range_category(text: str) -> Category:
-    if _STEP.match(text):
+    if STEP.match(text):
         return Category.STEP
     if _COLLECTIVE.match(text):
         return Category.COMM

@@ -10,6 +10,8 @@ A run is what ran together, a worker one of its processes, a span one recording 
   the first step is the span, the same of all ranks.
 - `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
   folder's run too, but recordings of one process: no view takes them for ranks.
+- What Nsight Compute measured, `kernels.ncu-rep` or `kernels.ncu.csv`, is worker `ncu_kernels` of its folder's run,
+  and no rank either: the run's other recordings say when its kernels ran.
 - A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
 - Any other file is a run of its own, `folder/stem`; a time stamp at its end makes spans of it.
 
@@ -51,7 +53,8 @@ _PLAIN = re.compile(
 # The folder of a recording of JAX or TensorFlow: its files are called after the hosts.
 _OF_HOSTS = re.compile(r"(^|/)plugins/profile/[^/]+$")
 # What a remote run leaves in its folder: recordings of one process, the one that is opened first before the others.
-RECORDINGS = ("timeline", "profile", "memory", "monitor")
+RECORDINGS = ("timeline", "profile", "memory", "monitor", "ncu")
+_MEASURED = (".ncu-rep", ".ncu.csv")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -77,6 +80,8 @@ def place(folder: str, name: str) -> Place:
     unpacked = _PACKING.sub("", name)
     own = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
     stem = (unpacked[: -len(own)] if own else _ENDING.sub("", unpacked)) or unpacked
+    if own in _MEASURED:
+        return Place(folder or ".", f"ncu_{stem}", "", -1)
     torch = unpacked.lower().endswith(".pt.trace.json")
     stamped = _CAPTURED.match(stem) or _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
     worker, stamp = (stamped["worker"], stamped["stamp"]) if stamped else (stem, "")
@@ -92,12 +97,12 @@ def place(folder: str, name: str) -> Place:
 
 def standing(worker: str) -> int:
     """Which worker of a run without ranks comes first: the timeline before the others, the monitor last."""
-    return {"timeline": -1, "memory": 1, "monitor": 2}.get(recording_of(worker), 0)
+    return {"timeline": -1, "memory": 1, "monitor": 2, "ncu": 3}.get(recording_of(worker), 0)
 
 
 def recording_of(worker: str) -> str:
-    """Which of RECORDINGS a worker is, "" for a process; each host of a job may have its monitor, `monitor_node7`."""
-    kind = "monitor" if worker.startswith("monitor_") else worker
+    """Which of RECORDINGS a worker is, "" for a process; there may be several, as `monitor_node7` of each host."""
+    kind = next((kind for kind in ("monitor", "ncu") if worker.startswith(f"{kind}_")), worker)
     return kind if kind in RECORDINGS else ""
 
 

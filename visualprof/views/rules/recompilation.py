@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-import numpy as np
-
-from visualprof.reader.trace import TrackKind
+from visualprof.views.measure.compiled import regions
 from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
-from visualprof.views.measure.tensor_core import names_with
-
-COMPILING = re.compile(r"_compile\.(<locals>\.)?compile_inner")  # as torch marks the compilation of a function
 
 
 def look(case: Case) -> Iterator[Signal]:
     """Compilations in typical steps, the first of all steps aside."""
     events, windows = case.trace.events, case.windows
-    rows = np.flatnonzero(case.trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
-    rows = rows[names_with(case.trace, events.name[rows], lambda name: COMPILING.match(name) is not None)]
+    rows = regions(case.trace).compiling
     if len(windows) < 2 or not len(rows):
         return
     rows = case.inside(rows[events.ts[rows] >= windows.end[0]])

@@ -1,0 +1,126 @@
+"""Nsight Compute's CSV: `ncu --csv`, of the page details (a row a metric) or raw (a column a metric).
+
+https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html#command-line-options-console-output
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
+from visualprof.reader.patterns import pattern
+from visualprof.reader.registry import Format
+from visualprof.reader.source import GROWING, Source
+from visualprof.reader.trace.builder import TraceBuilder
+
+MAX_BYTES = 1 << 30
+_HEADER = b'"ID","Process ID"'
+_NOTES = b"==PROF=="  # of the tool, before the table
+_NAME, _SECTION, _METRIC, _UNIT, _VALUE = "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value"
+# Columns that tell the launch; each other one of the raw page is a metric.
+_LAUNCH = ("ID", "Process ID", "Process Name", "Host Name", _NAME, "Kernel Time", "Context", "Stream", "Block Size",
+           "Grid Size", "Device", "CC")  # fmt: skip
+_EXTENTS = ("Grid Size", "Block Size")
+_SIZES = pattern(r"\d{1,10}")
+_GROUPED = pattern(r"^-?\d{1,3}(,\d{3})+$")
+_NUMBER = pattern(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+
+
+def start(first: bytes) -> bool:
+    """The head of the table, or what the tool says before."""
+    return _HEADER in first or first.startswith(_NOTES)
+
+
+def sniff(head: bytes) -> bool:
+    """Does a line begin as the head of the table does?"""
+    return _HEADER in head and b'"Kernel Name"' in head
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file: launches of kernels with what was counted in them."""
+    text = source.whole(MAX_BYTES, "a table of Nsight Compute", "export fewer sections").decode("utf-8", "replace")
+    rows = _table(source, builder, text)
+    head = next(rows, list[str]())
+    if _NAME not in head:
+        raise source.error("a table of Nsight Compute without the names of its kernels", GROWING)
+    kernels = _by_metric(head, rows) if _METRIC in head else _by_column(head, rows)
+    if not kernels:
+        raise source.error("a table of Nsight Compute without kernels", "did a filter leave all of them out?")
+    host = kernels[0][1]
+    add_kernels(builder, [kernel for kernel, _ in kernels])
+    builder.describe(framework="cuda", producer="Nsight Compute", host=host, device_type="cuda")
+
+
+def _table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[str]]:
+    """The head and the rows of the table; what the tool or the program printed between them is left out."""
+    import csv
+    import io
+
+    left, columns = 0, 0
+    try:
+        for row in csv.reader(io.StringIO(text[max(text.find(_HEADER.decode()), 0) :]), strict=True):
+            columns = columns or len(row)
+            if len(row) == columns:
+                yield row
+            elif row and not row[0].startswith("=="):
+                left += 1
+    except csv.Error as error:
+        raise source.error(f"a table of Nsight Compute that is damaged ({error})", GROWING) from error
+    if left:
+        builder.warn(f"{left:,} lines that are no rows of the table were left out")
+
+
+def _by_metric(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
+    """The page details: the rows of a launch follow each other and have its id. Beside each the host's name."""
+    kernels: dict[tuple[str, str, str], tuple[MeasuredKernel, str]] = {}
+    for row in rows:
+        line = dict(zip(head, row, strict=False))
+        key = line.get("Process ID", ""), line.get("ID", ""), line.get(_NAME, "")
+        if key not in kernels:
+            kernels[key] = _launch(line), line.get("Host Name", "")
+        value = _number(line.get(_VALUE, ""))
+        if value is not None and line.get(_METRIC):
+            metric = Metric(line.get(_SECTION, ""), line[_METRIC], line.get(_UNIT, ""), value)
+            kernels[key][0].metrics.append(metric)
+    return list(kernels.values())
+
+
+def _by_column(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:
+    """The page raw: a launch a row, below a row with the units."""
+    units = dict[str, str]()
+    kernels: list[tuple[MeasuredKernel, str]] = []
+    for row in rows:
+        line = dict(zip(head, row, strict=False))
+        if not line.get("ID"):
+            units = line
+            continue
+        kernel = _launch(line)
+        values = ((name, _number(text)) for name, text in line.items() if name not in _LAUNCH)
+        kernel.metrics = [Metric("", name, units.get(name, ""), value) for name, value in values if value is not None]
+        kernels.append((kernel, line.get("Host Name", "")))
+    return kernels
+
+
+def _launch(line: dict[str, str]) -> MeasuredKernel:
+    sizes = (axes(int(size) for size in _SIZES.findall(line.get(what, ""))) for what in _EXTENTS)
+    grid, block = sizes
+    device = line.get("Device", "")
+    number = int(device) if re.fullmatch(r"\d{1,4}", device) else 0
+    return MeasuredKernel(line[_NAME], grid, block, line.get("Stream", "")[:20], number)
+
+
+def _number(text: str) -> float | None:
+    """`12,319,469` and `96.26`, or `96,26` where a comma is the point; None of what is no number."""
+    text = text.strip()
+    if _GROUPED.match(text) or ("," in text and text.rfind(".") > text.rfind(",")):
+        text = text.replace(",", "")
+    elif "," in text:
+        text = text.replace(".", "").replace(",", ".")
+    if not _NUMBER.match(text):
+        return None
+    value = float(text)
+    return value if possible(value) else None
+
+
+FORMAT = Format("nsight-compute", "Nsight Compute", 33, sniff, read, start=start, suffixes=(".ncu.csv",))

@@ -1,0 +1,149 @@
+"""Nsight Compute's report (`.ncu-rep`): a file header and blocks, each with kernels as messages of protobuf.
+
+The layout is not documented; the numbers of fields are those that open readers of such files use, tried with reports of
+version 7. Source code, rules and tables of sections are not read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
+from visualprof.reader.patterns import pattern
+from visualprof.reader.protobuf import Message, ProtobufError
+from visualprof.reader.registry import Format
+from visualprof.reader.source import GROWING, Source
+from visualprof.reader.trace import Device
+from visualprof.reader.trace.builder import TraceBuilder
+
+MAGIC = b"NVR\x00"
+MAX_BYTES = 1 << 30
+MAX_TEXT = 200
+# Of a block: how many entries of each kind, the texts that their numbers mean, and bytes of them all.
+_SOURCES, _RESULTS, _STRINGS, _PAYLOAD = 1, 2, 4, 5
+# Of a kernel.
+_NAMES, _GRID, _BLOCK, _METRICS, _SECTIONS, _STREAM = (7, 6, 5), 10, 11, 13, 17, 23
+# (what a metric's name holds, its unit), the first that fits
+_UNITS = (
+    (pattern("time_duration"), "ns"), (pattern("pct"), "%"), (pattern("bytes.*per_second"), "byte/s"),
+    (pattern("per_second"), "1/s"), (pattern("bytes|launch__shared_mem_(per_block|config)"), "byte"),
+)  # fmt: skip
+_DEVICE = "device__attribute_"
+
+
+def start(first: bytes) -> bool:
+    """Its first bytes."""
+    return first.startswith(MAGIC)
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; of one that ends early the whole kernels."""
+    data = source.whole(MAX_BYTES, "a report of Nsight Compute", "profile fewer kernels, or fewer sections")
+    kernels: list[MeasuredKernel] = []
+    devices: dict[int, Device] = {}
+    try:
+        for result, texts in _results(memoryview(data)):
+            values = _values(result, texts)
+            device = _device(values)
+            devices.setdefault(device.id, device)
+            kernels.append(_kernel(result, values, device.id))
+    except (ProtobufError, struct.error) as error:
+        if not kernels:
+            raise source.error(f"no whole report of Nsight Compute ({error})", GROWING) from error
+        builder.warn(f"the report is damaged, and what follows was left out: {error}")
+        builder.describe(truncated=True)
+    if not kernels:
+        raise source.error("a report of Nsight Compute without kernels", "did a filter leave all of them out?")
+    add_kernels(builder, kernels)
+    builder.describe(framework="cuda", producer="Nsight Compute", device_type="cuda", devices=tuple(devices.values()))
+
+
+def _results(data: memoryview) -> Iterator[tuple[Message, list[str]]]:
+    """Messages of kernels, with the texts of their block.
+
+    Raises: ProtobufError, struct.error: the file ends within one.
+    """
+    _, place = _entry(data, len(MAGIC))
+    texts: list[str] = []
+    while place < len(data):
+        block, place = _entry(data, place)
+        texts = list(block.message(_STRINGS).texts(1)) or texts
+        end = place + max(block.number(_PAYLOAD), 0)
+        for kind in (_SOURCES, _RESULTS):
+            for _ in range(block.number(kind)):
+                if place >= end:
+                    break
+                entry, place = _entry(data, place)
+                if kind == _RESULTS:
+                    yield entry, texts
+        place = end
+
+
+def _entry(data: memoryview, place: int) -> tuple[Message, int]:
+    """The message behind its size, and the place behind it."""
+    (size,) = struct.unpack_from("<I", data, place)
+    begin = place + 4
+    if begin + size > len(data):
+        raise ProtobufError(f"a part of {size:,} bytes where {len(data) - begin:,} are left")
+    return Message(data[begin : begin + size]), begin + size
+
+
+def _values(result: Message, texts: list[str]) -> dict[str, float | str]:
+    """Metrics by their names."""
+    values: dict[str, float | str] = {}
+    for metric in result.messages(_METRICS):
+        number, value = metric.number(1), metric.message(2)
+        if not 0 <= number < len(texts):
+            continue
+        for kind in (1, 2, 3, 4, 5):  # a text, a float, a double, whole numbers
+            if kind in value:
+                known = value.text(1) if kind == 1 else value.real(kind) if kind < 4 else float(value.number(kind))
+                values[texts[number]] = known
+                break
+    return values
+
+
+def _kernel(result: Message, values: dict[str, float | str], device: int) -> MeasuredKernel:
+    """A launch with its metrics, those of sections first and as these call them; attributes of the device aside."""
+    labels: dict[str, tuple[str, str]] = {}
+    for section in result.messages(_SECTIONS):
+        for metric in section.message(4).messages(2):
+            labels.setdefault(metric.text(1), (section.text(2), metric.text(2) or metric.text(1)))
+    known = {name: v for name, v in values.items() if not isinstance(v, str) and possible(v) and _DEVICE not in name}
+    ordered = [*(name for name in labels if name in known), *(name for name in known if name not in labels)]
+    return MeasuredKernel(
+        name=next(filter(None, (result.text(field) for field in _NAMES)), ""),
+        grid=_size(result.message(_GRID)),
+        block=_size(result.message(_BLOCK)),
+        stream=str(result.number(_STREAM)),
+        device=device,
+        metrics=[Metric(*labels.get(name, ("", name)), _unit(name), known[name]) for name in ordered],
+    )
+
+
+def _size(extent: Message) -> str:
+    return axes(extent.number(axis) for axis in (1, 2, 3))
+
+
+def _unit(name: str) -> str:
+    return next((unit for part, unit in _UNITS if part.search(name)), "")
+
+
+def _device(values: dict[str, float | str]) -> Device:
+    def number(name: str) -> int:
+        value = values.get(f"{_DEVICE}{name}", 0.0)
+        return int(value) if not isinstance(value, str) and 0 <= value < 2**62 else 0
+
+    major = number("compute_capability_major")
+    return Device(
+        id=min(number("device_index"), 1 << 16),
+        name=str(values.get(f"{_DEVICE}display_name", ""))[:MAX_TEXT],
+        memory_bytes=number("total_memory"),
+        compute_capability=f"{major}.{number('compute_capability_minor')}" if major else "",
+        multiprocessors=number("multiprocessor_count"),
+        max_threads_per_multiprocessor=number("max_threads_per_multiprocessor"),
+    )
+
+
+FORMAT = Format("nsight-compute-report", "Nsight Compute", 34, start, read, start=start, suffixes=(".ncu-rep",))

@@ -1,0 +1,209 @@
+"""What torch.compile made: regions with their graphs, compilations and breaks, and the kernels that fuse operators."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from visualprof.reader.trace import Floats, Ids, Ints, Mask, Trace, TrackKind
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.compiled import GRAPH, REGION, Regions, fusion, inside, regions, text_of
+from visualprof.views.measure.groups import Groups, group
+from visualprof.views.measure.intervals import length, union
+from visualprof.views.measure.launch import is_kernel, is_operator, launches
+from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.timing import names, ordered
+
+TRIED = 50  # operators of a graph, of which the first one with shapes tells those
+_SIZED = re.compile(r"\d")
+
+
+class RegionColumns(Columns):
+    """Regions, each with its graph. name: `0/1`, function 0 in its second version; None of a graph outside of all.
+
+    host_total_ns: of the region. graph_ns: of its graph's calls. device_total_ns, kernels: of what the graph launched.
+    breaks: regions that were entered from this one, where its graph had ended. compilations, compile_ns: while the
+    profiler ran. input_shapes: of the first operator of the first call that has some. event: the longest call.
+    """
+
+    name: kinds.Names
+    graph: kinds.Names
+    calls: kinds.Counts
+    host_total_ns: kinds.Durations
+    graph_ns: kinds.Durations
+    device_total_ns: kinds.Durations
+    kernels: kinds.Counts
+    breaks: kinds.Counts
+    compilations: kinds.Counts
+    compile_ns: kinds.Durations
+    input_shapes: kinds.Texts
+    event: kinds.Identifiers
+
+
+class FusedColumns(Columns):
+    """Kernels of the compiler by name and graph. fuses: operators of aten, as the kernel's name has them."""
+
+    name: kinds.Names
+    kind: kinds.Words
+    fuses: kinds.Texts
+    graph: kinds.Names
+    calls: kinds.Counts
+    host_total_ns: kinds.Durations
+    device_total_ns: kinds.Durations
+
+
+class CompiledAnswer(Table[RegionColumns]):
+    """Regions. graphs: how many ran. recompilations: of a version after the first; None where the file does not say.
+
+    compile_ns: time during which something was compiled. lookups: of the version that fits, before a region.
+    """
+
+    graphs: kinds.Count
+    breaks: kinds.Count
+    compilations: kinds.Count
+    recompilations: kinds.Count | None
+    compile_ns: kinds.Duration
+    lookups: kinds.Count
+    lookup_ns: kinds.Duration
+    fused: Table[FusedColumns]
+
+
+def needs(trace: Trace) -> bool:
+    """At least one region or call of a graph."""
+    known = regions(trace)
+    return len(known.region) + len(known.graph) > 0
+
+
+def compute(trace: Trace, params: Params) -> CompiledAnswer:
+    """Regions by their time on the host, and kernels by theirs. Source: docs/views.md#compiled."""
+    events, known, wanted = trace.events, regions(trace), in_step(trace, params.step)
+    outer = inside(trace, known.region, known.region)
+    breaks = np.bincount(outer[outer >= 0], minlength=len(events))
+    compiling = known.compiling[wanted[known.compiling]]
+    versions = [
+        text.partition("/")[2] for text, row in zip(known.compiled, known.compiling, strict=True) if wanted[row]
+    ]
+    lookup = known.lookup[wanted[known.lookup]]
+    graphs = known.graph[wanted[known.graph]]
+    return CompiledAnswer(
+        columns=_regions(trace, known, wanted, breaks),
+        graphs=len(group(events.name[graphs]).first),
+        breaks=int(breaks[wanted].sum()),
+        compilations=len(compiling),
+        recompilations=sum(int(version) > 0 for version in versions) if all(versions) else None,
+        compile_ns=length(union(events.ts[compiling], events.end[compiling])),
+        lookups=len(lookup),
+        lookup_ns=int(events.dur[lookup].sum()),
+        fused=Table(columns=_fused(trace, known, wanted)),
+    )
+
+
+def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> RegionColumns:
+    """The longest on the host first."""
+    events = trace.events
+    around = inside(trace, known.region, known.graph)
+    graph_of = np.full(len(events), -1, np.int32)
+    graph_of[around[around >= 0]] = known.graph[around >= 0]
+    alone = known.graph[around < 0]
+    call = np.concatenate((known.region, alone))
+    region = np.concatenate((events.name[known.region], np.zeros(len(alone), np.int32)))
+    graph = np.concatenate((graph_of[known.region], alone))
+    call, region, graph = (rows[wanted[call]] for rows in (call, region, graph))
+    has = graph >= 0
+    name = np.where(has, events.name[graph], 0)
+    groups = group(region, name)
+    called = [text_of(trace, REGION, i) for i in region[groups.first].tolist()]
+    work, owner = _launched(trace, known)
+    device = np.bincount(owner[owner >= 0], np.maximum(events.dur[work[owner >= 0]], 0), len(events))
+    kernels = np.bincount(owner[(owner >= 0) & is_kernel(trace)[work]], minlength=len(events))
+    compilations, compile_ns = _compilations(trace, known, wanted, called)
+    columns: dict[str, Column] = {
+        "name": [text or None for text in called],
+        "graph": [text_of(trace, GRAPH, i) or None for i in name[groups.first].tolist()],
+        "calls": groups.count,
+        "host_total_ns": groups.sum(events.dur[call]),
+        "graph_ns": groups.sum(np.where(has, events.dur[graph], 0)),
+        "device_total_ns": groups.sum(np.where(has, device[graph], 0)),
+        "kernels": groups.sum(np.where(has, kernels[graph], 0)),
+        "breaks": groups.sum(breaks[call]),
+        "compilations": compilations,
+        "compile_ns": compile_ns,
+        "input_shapes": [_shapes(trace, int(graph[i])) for i in groups.first.tolist()],
+        "event": call[groups.largest(events.dur[call])],
+    }
+    return RegionColumns(**ordered(columns, "host_total_ns"))
+
+
+def _launched(trace: Trace, known: Regions) -> tuple[Ids, Ids]:
+    """Device work, and the graph whose call launched each piece, -1 for none."""
+    joined = launches(trace)
+    return joined.work, inside(trace, known.graph, joined.call)
+
+
+def _compilations(trace: Trace, known: Regions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
+    """How often each region was compiled, and for how long; NaN where it was not."""
+    count, spent = np.zeros(len(names), np.int64), np.zeros(len(names))
+    for row, name in zip(known.compiling.tolist(), known.compiled, strict=True):
+        if wanted[row] and name in names:
+            count[names.index(name)] += 1
+            spent[names.index(name)] += trace.events.dur[row]
+    return count, np.where(count > 0, spent, np.nan)
+
+
+def _shapes(trace: Trace, graph: int) -> str | None:
+    """Shapes of the first operator in a call of a graph that has any, in the order of time."""
+    shapes = trace.args.get("input_shapes")
+    if shapes is None or graph < 0:
+        return None
+    first = int(np.searchsorted(shapes.events, graph))
+    end = trace.events.end[graph]
+    last = first + TRIED
+    for row, number in zip(shapes.events[first:last], shapes.values[first:last], strict=True):
+        if trace.events.ts[row] >= end or trace.events.track[row] != trace.events.track[graph]:
+            return None
+        text = trace.strings[int(number)]
+        if _SIZED.search(text):
+            return text
+    return None
+
+
+def _fused(trace: Trace, known: Regions, wanted: Mask) -> FusedColumns:
+    """Kernels of the compiler, as the host called them and as devices ran them; the longest first."""
+    events = trace.events
+    work, launched_by = _launched(trace, known)
+    ran = is_kernel(trace)[work]
+    called = np.flatnonzero(is_operator(trace)).astype(np.int32)
+    row = np.concatenate((called, work[ran]))
+    graph = np.concatenate((inside(trace, known.graph, called), launched_by[ran]))
+    chosen = wanted[row] & names_with(trace, events.name[row], lambda text: fusion(text) is not None)
+    row, graph = row[chosen], graph[chosen]
+    owner = np.where(graph >= 0, events.name[graph], 0)
+    groups = group(events.name[row], owner)
+    on_device = trace.track_mask(TrackKind.STREAM)[row]
+    name = names(trace, events.name[row[groups.first]])
+    told = [fusion(text) for text in name]
+    host, device = _sum(groups, events.dur[row], ~on_device), _sum(groups, events.dur[row], on_device)
+    columns: dict[str, Column] = {
+        "name": name,
+        "kind": [fused.kind if fused else None for fused in told],
+        "fuses": [", ".join(fused.operators) if fused else None for fused in told],
+        "graph": [text_of(trace, GRAPH, i) or None for i in owner[groups.first].tolist()],
+        "calls": np.maximum(groups.sum(on_device), groups.sum(~on_device)),
+        "host_total_ns": host,
+        "device_total_ns": device,
+        "total_ns": np.where(device > 0, device, host),
+    }
+    sorted_columns = ordered(columns, "total_ns")
+    return FusedColumns(**{key: sorted_columns[key] for key in FusedColumns.__struct_fields__})
+
+
+def _sum(groups: Groups, values: Ints, chosen: Mask) -> Ints:
+    return groups.sum(np.where(chosen, values, 0))
+
+
+VIEW = View("compiled", 35, needs, Params, compute)
