@@ -1,0 +1,92 @@
+"""Lets assistants ask about profiles: a server of the Model Context Protocol, over stdio or HTTP, that only reads."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visualprof.cli._paths import require
+from visualprof.errors import BadParameter, VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.reader.cache import Cache
+
+_PORT = 8042
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file")
+    parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="a dashboard over the same folders: answers link to its pages"
+    )
+    parser.add_argument("--http", action="store_true", help="listen on HTTP (path /mcp) instead of stdio")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+    )
+    parser.add_argument("--port", type=int, default=_PORT, help="0 takes a free one (default %(default)s)")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a further name by which clients may call it"
+    )
+    what = "answer everybody who reaches it (default: a printed token; VISUALPROF_TOKEN sets it)"
+    parser.add_argument("--no-token", action="store_true", help=what)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until the client goes, or until interrupted."""
+    paths = [*args.paths, *args.logdir]
+    if not paths:
+        raise BadParameter("which profiles?", "name a folder: visualprof mcp runs/")
+    if not 0 <= args.port <= 65535:
+        raise BadParameter(f"--port {args.port} is no port", "0 to 65535")
+    if args.server and not args.server.startswith(("http://", "https://")):
+        raise BadParameter(f"--server {args.server!r} is no address", "for example http://localhost:8040")
+    require(paths, create=False)
+    logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone
+    from visualprof.cli._start import imports
+
+    with imports():
+        try:
+            from visualprof.mcp import transports
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("visualprof"):
+                raise
+            what = f"the package {error.name!r} is not installed"
+            raise VisualprofError(what, "pip install 'visualprof[mcp]'") from error
+        from visualprof.mcp.dashboard import Dashboard
+        from visualprof.mcp.protocol import make_server
+    with ExitStack() as resources:
+        dashboard = Dashboard(paths, _cache(resources))
+        resources.callback(dashboard.close)
+        server = make_server(dashboard, args.server)
+        if not args.http:
+            transports.serve_stdio(server)
+            return 0
+        from visualprof.server.session_token import chosen
+
+        token = "" if args.no_token else chosen()
+        with transports.listen(args.host, args.port) as bound:
+            where = f"http://{args.host}:{bound.getsockname()[1]}{transports.PATH}"
+            shown = f"; send Authorization: Bearer {token}" if token else ""
+            print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
+            transports.serve_http(server, bound, token, [args.host, *args.allow_host])
+    return 0
+
+
+def _cache(resources: ExitStack) -> Cache:
+    """The cache that the dashboard uses, too, or one until the end where that cannot be written."""
+    from visualprof.reader.cache import Cache
+
+    cache = Cache.default()
+    if cache.writable():
+        return cache
+    folder = tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
+    return Cache(Path(resources.enter_context(folder)), cache.max_bytes)
