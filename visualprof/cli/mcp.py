@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -56,11 +57,12 @@ def run(args: argparse.Namespace) -> int:
     with imports():
         try:
             from visualprof.mcp import transports
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("visualprof"):
+        except ImportError as error:
+            package = (error.name or "visualprof").partition(".")[0]
+            if package == "visualprof":
                 raise
-            what = f"the package {error.name!r} is not installed"
-            raise VisualprofError(what, "pip install 'visualprof[mcp]'") from error
+            state = "not installed" if isinstance(error, ModuleNotFoundError) else "of another version"
+            raise VisualprofError(f"the package {package!r} is {state}", "pip install 'visualprof[mcp]'") from error
         from visualprof.mcp.dashboard import Dashboard
         from visualprof.mcp.protocol import make_server
     with ExitStack() as resources:
@@ -68,17 +70,30 @@ def run(args: argparse.Namespace) -> int:
         resources.callback(dashboard.close)
         server = make_server(dashboard, args.server)
         if not args.http:
+            _end_at_signals(resources)
             transports.serve_stdio(server)
             return 0
         from visualprof.server.session_token import chosen
 
         token = "" if args.no_token else chosen()
         with transports.listen(args.host, args.port) as bound:
-            where = f"http://{args.host}:{bound.getsockname()[1]}{transports.PATH}"
+            name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
+            where = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
             shown = f"; send Authorization: Bearer {token}" if token else ""
             print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
-            transports.serve_http(server, bound, token, [args.host, *args.allow_host])
+            transports.serve_http(server, bound, token, [name, *args.allow_host])
     return 0
+
+
+def _end_at_signals(resources: ExitStack) -> None:
+    """A thread that reads standard input waits for the client and for nobody else: the process ends without it."""
+
+    def end(number: int, _: object) -> None:
+        resources.close()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def _cache(resources: ExitStack) -> Cache:

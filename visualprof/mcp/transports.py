@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visualprof.errors import VisualprofError
+from visualprof.server.routes import MAX_BODY
 from visualprof.server.session_token import HEADER, VARIABLE
 
 PATH = "/mcp"
@@ -69,7 +70,9 @@ def http_app(server: Server[Any], token: str, names: Sequence[str]) -> ASGIApp:
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
         allowed_origins=list(_origins(hosts)),
     )
-    app = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, transport_security=security, max_request_body_size=MAX_BODY
+    )
     return _Guard(app, token) if token else app
 
 
