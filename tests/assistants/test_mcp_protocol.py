@@ -111,6 +111,20 @@ def test_names_from_files_are_marked_as_data_and_cut(assistant: Assistant) -> No
     assert name.startswith(HOSTILE)
 
 
+def test_arguments_of_events_are_shown_whatever_they_look_like(assistant: Assistant) -> None:
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    odd = {"kinds": 3, "columns": {"a": 5}, "total_rows": -1, "notes": {"x": []}, "obstacle": "error", "deep": deep}
+    trace = json.loads(kineto())
+    for event in trace["traceEvents"]:
+        event["args"] |= odd
+    assistant.write("run/trace.json", json.dumps(trace))
+    shown = assistant.ask("event", run="run", event=0)["values"]["arguments"]
+    assert shown["columns"] == {"a": 5}
+    assert shown["deep"] == [[[[["…"]]]]]
+
+
 def test_links_out_of_the_log_directory_are_refused(assistant: Assistant, tmp_path: Path) -> None:
     inside = assistant.write("run/trace.json", kineto())
     elsewhere = tmp_path / "secret"

@@ -62,10 +62,10 @@ def _run(run: Json) -> Json:
     return {
         "run": run["id"],
         "modified": _time(run["modified_ns"]),
-        "frameworks": run["frameworks"],
+        "frameworks": run["frameworks"] or None,
         "workers": len(run["workers"]),
         "state": "/".join(sorted({span["state"] for span in spans})) or "not recorded yet",
-        "steps": len(first.get("steps") or ()),
+        "steps": len(first["steps"]) if first.get("duration_ns") is not None else None,
         "duration_ns": first.get("duration_ns"),
         "views": first.get("views") or None,
         "error": next((span["error"] for span in spans if span["error"]), None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +24,7 @@ _UNITS: dict[Kind, str] = {
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
 _SCOPES = {"average_step": "steps", "distributed": "rank_steps"}  # of tables and views whose texts have another name
 _OF_FIELDS = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
+_FACT = re.compile(r"\{(\w+)\}")
 _WITH_NUMBERS = re.compile(r"\[[^\]]*\]")  # of a finding's text: its numbers stand in its evidence
 
 Meanings = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
@@ -35,10 +36,22 @@ def texts() -> dict[str, Any]:
     return json.loads(_TEXTS.read_text(encoding="utf-8"))
 
 
-def remedy(finding: str) -> str:
-    """What a finding says and advises; "" of one that is not known."""
-    known = texts()["finding"].get(finding)
-    return f"{known['title']}. {_WITH_NUMBERS.sub('', known['text']).strip()}" if known else ""
+def says(scope: str, word: str, facts: Mapping[str, Any]) -> str:
+    """What the page says where an answer has a mere word: a finding, a note, why there is no forecast; "" for others.
+
+    scope: as in `meaning`. facts: what stands beside the word, to fill in.
+    """
+    page = texts()
+    if finding := page["finding"].get(word):
+        return f"{finding['title']}. {_WITH_NUMBERS.sub('', finding['text']).strip()}"
+    notes = page["compare" if scope == "diff" else "idle"]["note"]
+    text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
+    return _FACT.sub(lambda match: _fact(match[1], facts), text)
+
+
+def _fact(name: str, facts: Mapping[str, Any]) -> str:
+    value = facts.get(name, facts.get(f"{name}_ratio"))
+    return f"{value:.1%}" if isinstance(value, float) else "unknown" if value is None else str(value)
 
 
 def unit_of(name: str, kind: Kind | None) -> str:

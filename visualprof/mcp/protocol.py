@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import cache, partial
+from itertools import chain, repeat
 from typing import Any, cast
 
 import anyio
@@ -107,14 +108,16 @@ class Calls:
 
     async def _asked(self, context: ServerRequestContext, question: Question) -> dict[str, Any]:
         """The API's answer, once the file is read; its progress is told meanwhile."""
-        tries = 0
-        while True:
+        told = -1.0  # the protocol wants it to grow
+        for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
             try:
                 return await self._worked_out(partial(self._dashboard.ask, question.path, question.query))
             except Waiting as waiting:
-                await context.session.report_progress(waiting.progress, 1.0, waiting.error)
-            await anyio.sleep(_PAUSES_S[min(tries, len(_PAUSES_S) - 1)])
-            tries += 1
+                if waiting.progress > told:
+                    told = waiting.progress
+                    await context.session.report_progress(told, 1.0, waiting.error)
+            await anyio.sleep(pause)
+        raise AssertionError("the pauses never end")
 
     async def _worked_out(self, work: Any) -> Any:
         """What a function gives, in a thread of its own; whoever cancels does not wait for it."""
