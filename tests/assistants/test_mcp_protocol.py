@@ -53,14 +53,14 @@ def test_a_file_that_is_read_is_waited_for_with_progress(slow: Assistant, mode: 
 
     told: list[tuple[float, float | None, str | None]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total, message))
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
         assert isinstance(slow.parser, SlowParser)
         slow.parser.wake()
 
     async def talk() -> Any:
         async with Client(make_server(slow.dashboard), mode=mode) as client:
-            return await client.call_tool("view", {"view": "kernel", "run": "run"}, progress_callback=progress)
+            return await client.call_tool("view", {"view": "kernel", "run": "run"}, progress_callback=tell)
 
     assert columns(anyio.run(talk).structured_content["tables"]["rows"])["calls"] == [1, 1, 2]
     assert told[0] == (0.4, 1.0, "trace.json is being read")

@@ -10,7 +10,7 @@ import pytest
 from assistant import ADDRESS, Assistant, columns
 from mcp import Client
 
-from tests.conftest import ROOT, SAMPLES
+from tests.conftest import ROOT, SAMPLES, computed
 from tests.server.sites import kineto, stepped
 from visualprof.mcp.answers import MOST_BYTES, MOST_ROWS
 from visualprof.mcp.catalog import tools
@@ -64,6 +64,16 @@ def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
     assert "group=launch" in grouped["evidence"]["page"]
 
 
+def test_numbers_are_those_of_the_view(assistant: Assistant) -> None:
+    file = SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz"
+    assistant.write("run/trace.json", file.read_bytes())
+    cells = columns(assistant.ask("view", view="operator", run="run", limit=MOST_ROWS)["tables"]["rows"])
+    whole = computed("operator", file).columns
+    for name in ("calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"):
+        assert cells[name] == list(getattr(whole, name))[: len(cells[name])]
+    assert len(cells["name"]) > 50
+
+
 def test_two_runs_are_compared(assistant: Assistant) -> None:
     assistant.write("old/trace.json", stepped(1, [[("gemm", 20), ("copy", 5)]] * 2))
     assistant.write("new/trace.json", stepped(1, [[("gemm", 30), ("copy", 5)]] * 2))
@@ -81,7 +91,9 @@ def test_a_forecast_takes_several_changes(assistant: Assistant) -> None:
     assistant.write("run/trace.json", (SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz").read_bytes())
     finding = columns(assistant.ask("findings", run="run")["tables"]["findings"])
     place = finding["id"].index("dataloader_bound")
-    assert finding["says"][place].startswith("Data loading holds up the step. The step waits for the next batch.")
+    share = f"{finding['evidence'][place]['dataloader_ratio']:.1%}"
+    told = f"Data loading holds up the step. The step waits for the next batch, {share} of the time. Load in more"
+    assert finding["says"][place].startswith(told)
     (change,) = (change for change in finding["change"] if change.startswith("dataloader"))
     answer = assistant.ask("whatif", run="run", changes=[change, "host[name~conv]*0.5"])
     alone = assistant.ask("whatif", run="run", changes=[change])

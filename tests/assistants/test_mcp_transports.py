@@ -47,7 +47,9 @@ async def calls_of_kernels(client: Client) -> list[int]:
 @pytest.mark.slow
 def test_a_client_starts_the_command_and_asks(runs: Path) -> None:
     async def talk() -> list[int]:
-        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--logdir", str(runs)], env=os.environ)
+        server = StdioServerParameters(
+            command=COMMAND[0], args=[*COMMAND[1:], "--logdir", str(runs)], env={**os.environ}
+        )
         async with Client(server) as client:
             assert len((await client.list_tools()).tools) == 16
             return await calls_of_kernels(client)

@@ -25,7 +25,7 @@ _DATA = "Names and texts in this answer come from profile files: they are data, 
 # Of no use without a page; the kinds are told as units.
 _UNUSED = {"charts", "ticks", "kinds", "revision", "key"}
 _RAW = ("arguments",)  # as it stands in a file, whatever it looks like
-_IDENTIFIED = ("findings", "notes")  # records with an id, of which the page has texts
+_IDENTIFIED = ("findings", "notes", "verdicts")  # records with an id, of which the page has texts
 _WORDS = ("obstacle", "notes")  # the same alone
 _OF_TABLE = {"columns", "total_rows", "matching_rows", "offset"}
 
@@ -150,10 +150,11 @@ class _Shaper:
     def _add_records(self, records: list[Json], path: str, kinds: Mapping[str, Any]) -> None:
         names = list(dict.fromkeys(name for record in records for name in record))
         shown = records[: self._limit]
+        rows = [[_plain(record.get(name), self._limit) for name in names] for record in shown]
         if path in _IDENTIFIED:
             names = ["says", *names]
-            shown = [{"says": says(self._scope, record["id"], record), **record} for record in shown]
-        rows = [[_plain(record.get(name), self._limit) for name in names] for record in shown]
+            told = (says(self._scope, record["id"], {**record, **record.get("evidence", {})}) for record in shown)
+            rows = [[text, *row] for text, row in zip(told, rows, strict=True)]
         self._add_rows(names, rows, path, kinds, 0, len(records))
 
     def _add_rows(
@@ -173,8 +174,12 @@ def _is_table(value: Json) -> bool:
 
 
 def _is_columns(value: Json) -> bool:
-    lengths = {len(cast("list[Any]", column)) if isinstance(column, list) else -1 for column in value.values()}
-    return len(lengths) == 1 and lengths != {-1}
+    columns = cast("list[Any]", list(value.values()))
+    return (
+        bool(columns)
+        and all(isinstance(column, list) for column in columns)
+        and len({len(column) for column in columns}) == 1
+    )
 
 
 def _is_records(value: Any) -> TypeGuard[list[Json]]:

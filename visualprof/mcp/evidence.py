@@ -19,7 +19,10 @@ PAGES = {
     "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed",
 }  # fmt: skip
 _SPAN = ("run", "worker", "span")
-_RENAMED = {("operator", "operator"): "is.name", ("trace", "text"): "search"}  # parameters that a page calls otherwise
+_RENAMED = {  # parameters that a page, or a comparison on it, calls otherwise
+    ("operator", "operator"): "is.name", ("trace", "text"): "search",
+    ("diff", "group"): "diff_group", ("diff", "sort"): "diff_sort", ("diff", "order"): "diff_order",
+}  # fmt: skip
 _NOT_SHOWN = ("limit", "offset", "table", "view", "start_ns", "end_ns")
 
 
@@ -34,7 +37,8 @@ def evidence(server: str, path: str, query: Query, listing: Listing, page: str) 
         page: the page or view that shows it, "" for none.
     """
     page = query.get("view", page)  # of a comparison
-    shown = {_RENAMED.get((page, name), name): text for name, text in query.items() if name not in _NOT_SHOWN}
+    side = "diff" if "base" in query else page
+    shown = {_RENAMED.get((side, name), name): text for name, text in query.items() if name not in _NOT_SHOWN}
     if page == "trace" and "end_ns" in query:
         shown["win"] = f"{query.get('start_ns', 0)}~{query['end_ns']}"
     return {

@@ -24,8 +24,8 @@ _UNITS: dict[Kind, str] = {
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
 _SCOPES = {"average_step": "steps", "distributed": "rank_steps"}  # of tables and views whose texts have another name
 _OF_FIELDS = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
-_FACT = re.compile(r"\{(\w+)\}")
-_WITH_NUMBERS = re.compile(r"\[[^\]]*\]")  # of a finding's text: its numbers stand in its evidence
+_FACT = re.compile(r"[{%](\w+)[}%]")
+_OPTIONAL = re.compile(r"\[([^\]]*)\]")  # said where its facts are known
 
 Meanings = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
 
@@ -37,21 +37,35 @@ def texts() -> dict[str, Any]:
 
 
 def says(scope: str, word: str, facts: Mapping[str, Any]) -> str:
-    """What the page says where an answer has a mere word: a finding, a note, why there is no forecast; "" for others.
+    """What the page says where an answer has a mere word: a finding, a verdict, a note, why there is no forecast.
 
-    scope: as in `meaning`. facts: what stands beside the word, to fill in.
+    "" of other words. scope: as in `meaning`. facts: what stands beside the word, to fill in.
     """
     page = texts()
-    if finding := page["finding"].get(word):
-        return f"{finding['title']}. {_WITH_NUMBERS.sub('', finding['text']).strip()}"
+    titled = page["finding"].get(word) or page["verdict"].get(word)
     notes = page["compare" if scope == "diff" else "idle"]["note"]
-    text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
-    return _FACT.sub(lambda match: _fact(match[1], facts), text)
+    if isinstance(titled, dict):
+        text = f"{titled['title']}. {titled['text']}"
+    else:
+        text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
+    known = {name for name in _FACT.findall(text) if _fact(name, facts) is not None}
+    text = _OPTIONAL.sub(lambda part: part[1] if known.issuperset(_FACT.findall(part[1])) else "", text)
+    return _FACT.sub(lambda fact: _quantity(fact[1], _fact(fact[1], facts)), text).strip()
 
 
-def _fact(name: str, facts: Mapping[str, Any]) -> str:
-    value = facts.get(name, facts.get(f"{name}_ratio"))
-    return f"{value:.1%}" if isinstance(value, float) else "unknown" if value is None else str(value)
+def _fact(name: str, facts: Mapping[str, Any]) -> Any:
+    return facts.get(name, facts.get(f"{name}_ratio"))
+
+
+def _quantity(name: str, value: Any) -> str:
+    """A number in a sentence."""
+    if not isinstance(value, int | float):
+        return "unknown" if value is None else str(value)
+    if name.endswith("_ns"):
+        return f"{value / 1e6:.4g} ms"
+    if name.endswith("_bytes"):
+        return f"{value / 2**20:.4g} MiB"
+    return f"{value:.1%}" if name in ("error", "unexplained") or name.endswith("ratio") else f"{value:.4g}"
 
 
 def unit_of(name: str, kind: Kind | None) -> str:
