@@ -174,7 +174,7 @@ def _is_table(value: Json) -> bool:
 
 
 def _is_columns(value: Json) -> bool:
-    columns = cast("list[Any]", list(value.values()))
+    columns: list[Any] = list(value.values())
     return (
         bool(columns)
         and all(isinstance(column, list) for column in columns)
@@ -183,7 +183,8 @@ def _is_columns(value: Json) -> bool:
 
 
 def _is_records(value: Any) -> TypeGuard[list[Json]]:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in cast("list[Any]", value))
+    items: list[Any] = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(item, dict) for item in items)
 
 
 def _join(path: str, name: str) -> str:
