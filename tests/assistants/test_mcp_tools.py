@@ -57,6 +57,15 @@ def test_rows_are_sorted_searched_and_filtered(assistant: Assistant) -> None:
     assert names(filters={"is.name": "kernel3"}) == ["kernel3"]
 
 
+def test_one_table_of_several_keeps_its_name_and_definitions(assistant: Assistant) -> None:
+    assistant.write("run/trace.json", (SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz").read_bytes())
+    whole = assistant.ask("view", view="kernel", run="run")["tables"]["memory_operations"]
+    alone = assistant.ask("view", view="kernel", run="run", table="memory_operations")["tables"]
+    assert alone == {"memory_operations": whole}
+    assert columns(whole)["name"] == ["Memset (Device)", "Memcpy DtoD (Device -> Device)"]
+    assert whole["columns"][2]["meaning"] == "Durations of all operations together."
+
+
 def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
     assistant.write("run/trace.json", kineto())
     grouped = assistant.ask("view", view="kernel", run="run", parameters={"group": "launch"})

@@ -67,7 +67,7 @@ class ToolAnswer(Struct, omit_defaults=True):
     left_out: Annotated[list[str], Meta(description="what was left out, and how to get it")] = []
 
 
-def bounded(body: Json, kind: Any, scope: str, limit: int, evidence: Json) -> ToolAnswer:
+def bounded(body: Json, kind: Any, scope: str, limit: int, evidence: Json, table: str = "") -> ToolAnswer:
     """An answer of the API with at most so many rows a table, and at most `MOST_BYTES`.
 
     Args:
@@ -76,9 +76,10 @@ def bounded(body: Json, kind: Any, scope: str, limit: int, evidence: Json) -> To
         scope: what answers, as in the page's texts.
         limit: rows.
         evidence: where the numbers come from; which rows of the tables are added.
+        table: the one of several that was asked for.
     """
     shaper = _Shaper(kind, scope, limit)
-    shaper.add(body, "", body.get("kinds", {}))
+    shaper.add(body, table, body.get("kinds", {}))
     answer = ToolAnswer(_DATA, shaper.values, shaper.definitions, shaper.tables, evidence)
     _fit(answer)
     answer.left_out = [*answer.left_out, *_missing(answer)]
@@ -183,7 +184,7 @@ def _is_columns(value: Json) -> bool:
 
 
 def _is_records(value: Any) -> TypeGuard[list[Json]]:
-    items: list[Any] = value if isinstance(value, list) else []
+    items = cast("list[Any]", value) if isinstance(value, list) else []
     return bool(items) and all(isinstance(item, dict) for item in items)
 
 

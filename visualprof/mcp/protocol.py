@@ -70,7 +70,7 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
 def declarations() -> list[ToolDeclaration]:
     """The tools as a client sees them."""
     (reference,), components = msgspec.json.schema_components([ToolAnswer])
-    answer = {"type": "object", **components[reference["$ref"].rpartition("/")[2]], "$defs": components}
+    answer = {"type": "object", **components.pop(reference["$ref"].rpartition("/")[2]), "$defs": components}
     output = msgspec.json.decode(msgspec.json.encode(answer).replace(b"#/components/schemas/", b"#/$defs/"))
     reads = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     return [
@@ -129,7 +129,7 @@ class Calls:
         query = {name: text if name != "limit" else str(question.limit) for name, text in question.query.items()}
         sources = evidence(self._address, question.path, query, listing, question.page)
         shown = tool.listing(body, further) if tool.listing else body
-        answer = bounded(shown, question.kind, question.scope, question.limit, sources)
+        answer = bounded(shown, question.kind, question.scope, question.limit, sources, query.get("table", ""))
         if "run" in question.query:
             if isinstance(event := body.get("event"), int):
                 start, duration = body["start_ns"], body["duration_ns"]

@@ -14,16 +14,14 @@ from visualprof.views import view
 
 Json = dict[str, Any]
 _LONGEST = 4000  # of a text of an argument
-_EVERY = (
-    10_000  # rows: as many as the API answers of a table; they are cut here, so that it is known how many there are
-)
+_EVERY = 10_000  # rows of a table, the most that the API answers: they are counted and cut here
 _LIMIT: Json = {
     "type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": USUAL_ROWS, "description": "rows of a table",
 }  # fmt: skip
 
 
 class Question(NamedTuple):
-    """What the API is asked. path: below its root. kind: type of the answer. scope, page: as in `Tool`."""
+    """What the API is asked. path: below its root. kind: type of the answer. scope, page: as in `Tool`. limit: rows."""
 
     path: str
     query: dict[str, str]
@@ -41,7 +39,7 @@ class Tool:
         handler: of the route, a method of a resource.
         hidden: parameters of the route that an assistant has no use for.
         further: arguments that are none of the route, as JSON schemas.
-        required: of `further`.
+        required: arguments that must be there besides those that the route requires.
         scope: of the page's texts.
         page: that shows the same, "" for none.
         listing: makes of the answer, and of the arguments that `further` names, what is shown.
