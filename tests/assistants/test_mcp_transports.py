@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -141,17 +142,23 @@ def test_without_a_token_it_answers_by_the_names_that_were_given(runs: Path) -> 
         assert answer.status_code != 421
 
 
+@pytest.mark.parametrize(
+    ("module", "state"), [(None, "not installed"), (ModuleType("mcp.server"), "of another version")]
+)
 def test_without_the_package_the_command_says_what_to_install(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    module: ModuleType | None,
+    state: str,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("mcp", "mcp.server"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "mcp.server", module)
     for name in ("visualprof.mcp.transports", "visualprof.mcp.protocol"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert main(["mcp", str(runs)]) == 2
     assert capfd.readouterr() == (
         "",
-        "visualprof: the package 'mcp' is not installed\nhint: pip install 'visualprof[mcp]'\n",
+        f"visualprof: the package 'mcp' is {state}\nhint: pip install 'visualprof[mcp]'\n",
     )
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from visualprof.cli._paths import require
@@ -51,38 +52,52 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter(f"--server {args.server!r} is no address", "for example http://localhost:8040")
     require(paths, create=False)
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone
-    from visualprof.cli._start import imports
+    protocol, transports = _imported()
+    from visualprof.mcp.dashboard import Dashboard
 
-    with imports():
-        try:
-            from visualprof.mcp import transports
-        except ImportError as error:
-            package = (error.name or "visualprof").partition(".")[0]
-            if package == "visualprof":
-                raise
-            state = "not installed" if isinstance(error, ModuleNotFoundError) else "of another version"
-            raise VisualprofError(f"the package {package!r} is {state}", "pip install 'visualprof[mcp]'") from error
-        from visualprof.mcp.dashboard import Dashboard
-        from visualprof.mcp.protocol import make_server
     with ExitStack() as resources:
         dashboard = Dashboard(paths, _cache(resources))
         resources.callback(dashboard.close)
-        server = make_server(dashboard, args.server)
-        if not args.http:
+        server = protocol.make_server(dashboard, args.server)
+        if args.http:
+            _serve_http(args, transports, server)
+        else:
             _end_at_signals(resources)
             transports.serve_stdio(server)
-            return 0
-        from visualprof.server.session_token import chosen
-
-        token = "" if args.no_token else chosen()
-        with transports.listen(args.host, args.port) as bound:
-            name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
-            where = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
-            shown = f"; send Authorization: Bearer {token}" if token else ""
-            print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
-            transports.serve_http(server, bound, token, [name, *args.allow_host])
     return 0
+
+
+def _imported() -> tuple[ModuleType, ModuleType]:
+    """What speaks the protocol, and what carries it.
+
+    Raises: VisualprofError: their package is missing, or another version of it.
+    """
+    from visualprof.cli._start import imports
+
+    try:
+        with imports():
+            from visualprof.mcp import protocol, transports
+    except ImportError as error:
+        package = (error.name or "visualprof").partition(".")[0]
+        if package == "visualprof":
+            raise
+        state = "not installed" if isinstance(error, ModuleNotFoundError) else "of another version"
+        raise VisualprofError(f"the package {package!r} is {state}", "pip install 'visualprof[mcp]'") from error
+    return protocol, transports
+
+
+def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object) -> None:
+    """Says where it answers, and with which token."""
+    from visualprof.server.session_token import chosen
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone
+    token = "" if args.no_token else chosen()
+    with transports.listen(args.host, args.port) as bound:
+        name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
+        where = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
+        shown = f"; send Authorization: Bearer {token}" if token else ""
+        print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        transports.serve_http(server, bound, token, [name, *args.allow_host])
 
 
 def _end_at_signals(resources: ExitStack) -> None:
