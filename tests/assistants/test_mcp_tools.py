@@ -117,6 +117,7 @@ def test_events_are_found_by_name_and_lead_to_the_timeline(assistant: Assistant)
     assert hits["values"]["total"] == 2
     cells = columns(hits["tables"]["events"])
     assert cells["duration_ns"] == [3_500, 3_500]
+    assert assistant.ask("search_events", run="run", text="kernel", exact=True)["values"]["total"] == 0
     assert hits["evidence"]["page_of_event"] == f"{ADDRESS}/#/trace?run=run&sel=0.EVENT"
     event = assistant.ask("event", run="run", event=cells["event"][0])
     assert event["values"]["name"] == "kernel0"

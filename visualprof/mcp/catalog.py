@@ -40,7 +40,7 @@ here only reads.
 """
 _TEXT: Json = {"type": "string"}
 _OFFSET: Json = {"type": "integer", "minimum": 0, "default": 0, "description": "rows to skip"}
-_PLACE = ("model", "reports", "top", "format")
+_NOT_OF_RUNS = ("model", "reports", "top", "format")
 _ROWS = ("table", "sort", "order", "search", "offset")
 
 
@@ -116,7 +116,7 @@ def _views() -> tuple[Tool, ...]:
             "forecast), `change` (for whatif), `code` (the remedy in code), and where on the timeline it is seen. "
             "`obstacle` tells why there is no forecast at all.",
             Views.view,
-            hidden=(*_PLACE, *_ROWS),
+            hidden=(*_NOT_OF_RUNS, *_ROWS),
             required=("run",),
             view="findings",
         ),
@@ -127,7 +127,7 @@ def _views() -> tuple[Tool, ...]:
             "earlier, what did not wait stays. Without `changes`: ranks the changes that the recording has something "
             "of by their gain. Do not trust a forecast with an `obstacle`.",
             Views.view,
-            hidden=(*_PLACE, *_ROWS),
+            hidden=(*_NOT_OF_RUNS, *_ROWS),
             further={
                 "changes": {
                     "type": "array",
