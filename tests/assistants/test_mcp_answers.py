@@ -31,6 +31,10 @@ class WordsAnswer(Answer):
     pairs: list[WordColumns]
 
 
+def test_the_package_of_the_protocol_is_installed() -> None:
+    pytest.importorskip("mcp", reason="the other tests of assistants need the extra mcp")
+
+
 def shaped(body: dict[str, Any], limit: int = 20, kind: Any = None) -> ToolAnswer:
     return bounded(body, kind, "", limit, {})
 
