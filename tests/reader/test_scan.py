@@ -91,6 +91,19 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     assert problems(tmp_path) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_links_out_of_the_folder_are_left_where_it_is_asked_for(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    (root / "run").mkdir(parents=True)
+    (root / "run" / "a.json").write_bytes(KINETO)
+    (tmp_path / "b.json").write_bytes(KINETO)
+    for name, target in (("b.json", tmp_path / "b.json"), ("up", tmp_path), ("same", root / "run"), ("loop", "loop")):
+        (root / name).symlink_to(target)
+    seen = list(walk(roots([root])[0], outside=False))
+    assert [item.file for item in seen if isinstance(item, LogFile)] == ["run/a.json"]
+    assert [item.file for item in seen if isinstance(item, Problem)] == ["b.json", "up"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes")
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")

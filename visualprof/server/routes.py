@@ -202,6 +202,22 @@ def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
     return kind(**values)
 
 
+def schemas(kind: type[Query]) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """The parameters of a request but `others`: name, JSON schema with default and description, and is it required?"""
+    for field in _fields(kind):
+        if field.name != "others":
+            yield field.name, _schema(field), field.required
+
+
+def _schema(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    schema = msgspec.json.schema(field.type)
+    while "anyOf" in schema:
+        schema = schema["anyOf"][0]
+    if field.default not in (NODEFAULT, None, ""):
+        schema["default"] = field.default
+    return schema
+
+
 def _value(name: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.convert(text, kind, strict=False)

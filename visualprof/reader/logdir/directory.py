@@ -81,6 +81,7 @@ class LogDirectory:
         events: listen for file events; without, only the scans find changes.
         scan_s: seconds between scans with events, and without.
         settle_s: a file is left alone until it has not changed for so long.
+        outside: also show what links lead to out of the log directories.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class LogDirectory:
         events: bool = True,
         scan_s: tuple[float, float] = (5.0, 2.0),
         settle_s: float = 1.0,
+        outside: bool = True,
     ) -> None:
         self.roots = roots(paths)
         self.watching = "polling"
@@ -101,6 +103,7 @@ class LogDirectory:
         self._events = events
         self._scan_s = scan_s
         self._settle_s = settle_s
+        self._outside = outside
         self._files: dict[str, _Entry] = {}
         self._arrangement = Arrangement()
         self._known = Known(cache.folder, [str(root.path) for root in self.roots])
@@ -243,7 +246,7 @@ class LogDirectory:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
             began = time.monotonic()
-            items = [item for root in self.roots for item in walk(root)]
+            items = [item for root in self.roots for item in walk(root, outside=self._outside)]
             others = self.elsewhere.files() if self.elsewhere else ()
             files = [item for item in items if isinstance(item, LogFile)]
             files = list({file.file: file for file in (*files, *others)}.values()) if others else files

@@ -111,11 +111,13 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
-def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
+def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder | Problem]:
     """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links.
 
     Of what is hidden, the folders of live runs alone are told of, and only those that really are below the root: a
     request is written there.
+
+    outside: also what links lead to out of the root.
     """
     if root.path.is_file():
         yield _log_file(root, "", root.path.name, str(root.path), root.path.stat())
@@ -142,10 +144,13 @@ def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
-                if child.name == LIVE and is_own_folder(root, child.path):
-                    yield LiveFolder(child.path, root, folder, own.st_mtime_ns)
+                yield from _live_folder(root, folder, child, own.st_mtime_ns)
                 continue
             below = f"{folder}/{child.name}" if folder else child.name
+            if not outside and child.is_symlink() and not _is_below(root, child.path):
+                hint = "copy what it leads to, or name that as a log directory"
+                yield Problem(_shown(root, below), "this link leads out of the log directory", hint)
+                continue
             try:
                 status = child.stat()
                 if stat.S_ISDIR(status.st_mode):
@@ -156,10 +161,20 @@ def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
                 continue
 
 
+def _live_folder(root: Root, folder: str, child: os.DirEntry[str], modified_ns: int) -> Iterator[LiveFolder]:
+    if child.name == LIVE and is_own_folder(root, child.path):
+        yield LiveFolder(child.path, root, folder, modified_ns)
+
+
 def is_own_folder(root: Root, path: str) -> bool:
     """Is it a folder below the root, reached by no link?"""
     real = root.path.resolve() / Path(path).relative_to(root.path)
     return os.path.isdir(path) and os.path.realpath(path) == str(real)
+
+
+def _is_below(root: Root, path: str) -> bool:
+    """Does a path, its links followed, end below the root?"""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root.path))
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> LogFile:

@@ -45,7 +45,7 @@ from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
-from visualprof.server.routes import Resource, Route, get
+from visualprof.server.routes import Query, Resource, Route, get, schemas
 from visualprof.views import View, all_views
 from visualprof.views.answers.kinds import schema_of_column
 
@@ -144,21 +144,15 @@ def _schema(kinds: list[Any]) -> Json:
     return _ref(kinds[0]) if kinds and _named(kinds[0]) else {"type": "object"}
 
 
-def _query(query: type[Any] | None) -> Iterator[Json]:
-    for field in msgspec.structs.fields(query) if query else ():
-        if field.name != "others":
-            schema = msgspec.json.schema(field.type)
-            while "anyOf" in schema:
-                schema = schema["anyOf"][0]
-            description = schema.pop("description", "")
-            if field.default not in (msgspec.NODEFAULT, None, ""):
-                schema["default"] = field.default
-            yield _parameter(field.name, schema, "query", description, field.required)
+def _query(query: type[Query] | None) -> Iterator[Json]:
+    for name, schema, required in schemas(query) if query else ():
+        description = schema.pop("description", "")
+        yield _parameter(name, schema, "query", description, required)
 
 
 def _view_paths(view: View, paths: Json) -> Json:
     own = [
-        _parameter(parameter.name, _value_schema(parameter), "query", f"parameter of {view.name}", False)
+        _parameter(parameter.name, value_schema(parameter), "query", f"parameter of {view.name}", False)
         for parameter in parameters(view)
     ]
     made: Json = {}
@@ -180,7 +174,8 @@ def _view_paths(view: View, paths: Json) -> Json:
     return made
 
 
-def _value_schema(parameter: Parameter) -> Json:
+def value_schema(parameter: Parameter) -> Json:
+    """What a parameter of a view takes, as JSON schema."""
     value: Json = {"type": _SCHEMA_TYPES[parameter.type]}
     if parameter.choices is not None:
         value["enum"] = parameter.choices

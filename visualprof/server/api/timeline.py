@@ -99,7 +99,7 @@ class SearchQuery(SpanQuery, kw_only=True):
     """Events by name."""
 
     text: Annotated[str, Meta(description="part of a name")]
-    exact: Annotated[str, Meta(description="1: the whole name")] = ""
+    exact: Annotated[bool, Meta(description="the text is the whole name")] = False
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 2000
 
 
@@ -244,7 +244,7 @@ class Timeline(Resource):
     def search(self, query: SearchQuery) -> TimelineHits:
         """Events by name."""
         trace = self._chosen(query)[1]
-        hits = search(trace, query.text, query.exact == "1")
+        hits = search(trace, query.text, query.exact)
         rows: list[int] = hits.rows[: query.limit].tolist()
         return TimelineHits(hits.total, [place(trace, row) for row in rows], hits.ticks.tolist())
 

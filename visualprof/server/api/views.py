@@ -33,7 +33,7 @@ _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
 TABS = "text/tab-separated-values"
-_ROW_FILTERS = ("search.", "is.", "min.", "max.")
+ROW_FILTERS = ("search.", "is.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",
     float: "number",
@@ -176,7 +176,7 @@ class Views(Resource):
 
     def _compute(self, chosen: View, query: SubjectQuery) -> tuple[Any, Answer]:
         """The view's parameters and its answer, which is kept."""
-        texts = {name: text for name, text in query.others.items() if text and not name.startswith(_ROW_FILTERS)}
+        texts = {name: text for name, text in query.others.items() if text and not name.startswith(ROW_FILTERS)}
         if query.top is not None and any(field.name == "top" for field in fields(chosen.params)):
             texts["top"] = str(query.top)
         params = chosen.parse(texts)
@@ -257,9 +257,9 @@ def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selecti
 
 def rows_of(query: ViewQuery | RowsQuery) -> Selection:
     """Which rows of a table a request asks for."""
-    filters: dict[str, dict[str, str]] = {prefix: {} for prefix in _ROW_FILTERS}
+    filters: dict[str, dict[str, str]] = {prefix: {} for prefix in ROW_FILTERS}
     for name, text in query.others.items():
-        for prefix in _ROW_FILTERS:
+        for prefix in ROW_FILTERS:
             if name.startswith(prefix):
                 filters[prefix][name.removeprefix(prefix)] = text
     search = {column: text for column, text in filters["search."].items() if text}

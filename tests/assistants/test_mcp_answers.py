@@ -1,0 +1,122 @@
+"""How answers are bounded, and where the words in them come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from visualprof.mcp.answers import MOST_BYTES, ToolAnswer, bounded
+from visualprof.mcp.meanings import declared, meaning, says, unit_of
+from visualprof.views import view
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Answer, Columns, Table
+
+
+class WordColumns(Columns):
+    """Words. calls, total_ns: of one word. gap_ns: between two."""
+
+    name: kinds.Names
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    gap_ns: kinds.Durations
+
+
+class WordsAnswer(Answer):
+    """Words of a text; long: no field. share: of them that are rare."""
+
+    share: kinds.Ratio
+    words: Table[WordColumns]
+    pairs: list[WordColumns]
+
+
+def test_the_package_of_the_protocol_is_installed() -> None:
+    pytest.importorskip("mcp", reason="the other tests of assistants need the extra mcp")
+
+
+def shaped(body: dict[str, Any], limit: int = 20, kind: Any = None) -> ToolAnswer:
+    return bounded(body, kind, "", limit, {})
+
+
+def test_definitions_come_from_the_documentation_of_fields() -> None:
+    said = declared(WordsAnswer)
+    assert said["", "share"] == "of them that are rare."
+    assert said["words", "calls"] == said["words", "total_ns"] == "of one word."
+    assert said["words", "gap_ns"] == "between two."
+    assert ("pairs", "gap_ns") in declared(WordsAnswer)
+    assert ("", "long") not in declared(WordsAnswer)
+
+
+def test_the_page_says_what_a_column_is_where_it_does() -> None:
+    of_kernels = declared(view("kernel").answer)
+    assert meaning("kernel", "", "total_ns", "ns", of_kernels) == "Durations of all launches together."
+    assert meaning("operator", "", "calls", "count", {}) == "How often it ran in the selected steps."
+    assert meaning("findings", "findings", "id", None, {}) == ""  # and not that of an operator's number in a graph
+    assert [unit_of(name, None) for name in ("start_ns", "size_bytes", "idle_ratio", "name")] == [
+        "ns",
+        "bytes",
+        "share, 0 to 1",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "word", "facts", "text"),
+    [
+        ("findings", "layout_changes", {"layout_ratio": 0.25}, "NCHW into NHWC and back take 25.0% of the step."),
+        ("findings", "dataloader_bound", {}, "The step waits for the next batch. Load in more"),
+        ("diff", "few_steps", {"base": "1", "new": "3"}, "Few steps (1 and 3): no change can be told from noise."),
+        ("whatif", "error", {"error_ratio": 0.031}, "the replay without a change is 3.1% from the recording"),
+        ("evaluation", "first_run_slow", {"first_ns": 2_500_000, "p50_ns": None}, "takes 2.5 ms, later ones unknown"),
+        ("critical", "no_steps", {}, "The recording marks no steps"),
+        ("critical", "no_such_word", {}, ""),
+    ],
+)
+def test_words_are_spelt_out_with_their_numbers(scope: str, word: str, facts: dict[str, Any], text: str) -> None:
+    said = says(scope, word, facts)
+    assert text in said
+    assert bool(said) == bool(text)
+
+
+def test_every_finding_and_verdict_can_be_spelt_out() -> None:
+    from visualprof.views.rules import all_rules
+
+    assert [name for name in all_rules() if not says("findings", name, {})] == []
+
+
+def test_columns_become_rows_and_unknown_ones_are_named() -> None:
+    body = {"columns": {"name": ["a", "b"], "x_ns": [1, 2], "y": [None, None]}, "kinds": {}, "total_rows": 9}
+    rows = shaped(body | {"matching_rows": 5, "offset": 3}).tables["rows"]
+    assert ([column.name for column in rows.columns], rows.rows) == (["name", "x_ns"], [["a", 1], ["b", 2]])
+    assert (rows.unknown, rows.first_row, rows.total_rows, rows.extent) == (["y"], 3, 5, "4 to 5 of 5")
+
+
+def test_single_values_are_named_by_their_path() -> None:
+    answer = shaped({"step": {"mean_ns": 1.23456789, "name": None}, "notes": [], "list": [1, 2], "charts": {"a": {}}})
+    assert answer.values == {"step.mean_ns": 1.234568, "step.name": None, "notes": [], "list": [1, 2]}
+    assert answer.definitions["step.mean_ns"] == "ns"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"columns": {"name": ["x" * 1000] * 10_000, "n": list(range(10_000))}, "total_rows": 10_000},
+        {f"table{i}": {"name": ["x" * 290] * 200} for i in range(30)},
+        {f"value{i}": ["y" * 290] * 200 for i in range(5)},
+        {"arguments": {f"a{i}": "z" * 400 for i in range(1000)}},
+        {"environment": {f"{i} " + "k" * 200: i for i in range(10_000)}},
+    ],
+    ids=["long table", "many tables", "long values", "long arguments", "many values"],
+)
+def test_no_answer_is_over_its_bytes_and_what_is_missing_is_said(body: dict[str, Any]) -> None:
+    answer = shaped(body, limit=200)
+    assert len(msgspec.json.encode(answer)) < MOST_BYTES
+    assert answer.left_out
+
+
+def test_long_texts_keep_both_ends() -> None:
+    (text,) = shaped({"name": "start" + "x" * 1000 + "end"}).values.values()
+    assert len(text) == 301
+    assert text.startswith("startx")
+    assert text.endswith("xend")

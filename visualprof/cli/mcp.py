@@ -1,0 +1,122 @@
+"""Lets assistants ask about profiles: a server of the Model Context Protocol, over stdio or HTTP, that only reads."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from visualprof.cli._paths import require
+from visualprof.errors import BadParameter, VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.reader.cache import Cache
+
+_PORT = 8042
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file")
+    parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="a dashboard over the same folders: answers link to its pages"
+    )
+    parser.add_argument("--http", action="store_true", help="listen on HTTP (path /mcp) instead of stdio")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+    )
+    parser.add_argument("--port", type=int, default=_PORT, help="0 takes a free one (default %(default)s)")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a further name by which clients may call it"
+    )
+    what = "answer everybody who reaches it (default: a printed token; VISUALPROF_TOKEN sets it)"
+    parser.add_argument("--no-token", action="store_true", help=what)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until the client goes, or until interrupted."""
+    paths = [*args.paths, *args.logdir]
+    if not paths:
+        raise BadParameter("which profiles?", "name a folder: visualprof mcp runs/")
+    if not 0 <= args.port <= 65535:
+        raise BadParameter(f"--port {args.port} is no port", "0 to 65535")
+    if args.server and not args.server.startswith(("http://", "https://")):
+        raise BadParameter(f"--server {args.server!r} is no address", "for example http://localhost:8040")
+    require(paths, create=False)
+    logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
+    protocol, transports = _imported()
+    from visualprof.mcp.dashboard import Dashboard
+
+    with ExitStack() as resources:
+        dashboard = Dashboard(paths, _cache(resources))
+        resources.callback(dashboard.close)
+        server = protocol.make_server(dashboard, args.server)
+        if args.http:
+            _serve_http(args, transports, server)
+        else:
+            _end_at_signals(resources)
+            transports.serve_stdio(server)
+    return 0
+
+
+def _imported() -> tuple[ModuleType, ModuleType]:
+    """What speaks the protocol, and what carries it.
+
+    Raises: VisualprofError: their package is missing, or another version of it.
+    """
+    from visualprof.cli._start import imports
+
+    try:
+        with imports():
+            from visualprof.mcp import protocol, transports
+    except ImportError as error:
+        package = (error.name or "visualprof").partition(".")[0]
+        if package == "visualprof":
+            raise
+        state = "not installed" if isinstance(error, ModuleNotFoundError) else "of another version"
+        raise VisualprofError(f"the package {package!r} is {state}", "pip install 'visualprof[mcp]'") from error
+    return protocol, transports
+
+
+def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object) -> None:
+    """Says where it answers, and with which token."""
+    from visualprof.server.session_token import chosen
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone
+    token = "" if args.no_token else chosen()
+    with transports.listen(args.host, args.port) as bound:
+        name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
+        where = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
+        shown = f"; send Authorization: Bearer {token}" if token else ""
+        print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        transports.serve_http(server, bound, token, [name, *args.allow_host])
+
+
+def _end_at_signals(resources: ExitStack) -> None:
+    """A thread that reads standard input waits for the client and for nobody else: the process ends without it."""
+
+    def end(number: int, _: object) -> None:
+        resources.close()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+def _cache(resources: ExitStack) -> Cache:
+    """The cache that the dashboard uses, too, or one until the end where that cannot be written."""
+    from visualprof.reader.cache import Cache
+
+    cache = Cache.default()
+    if cache.writable():
+        return cache
+    folder = tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
+    return Cache(Path(resources.enter_context(folder)), cache.max_bytes)

@@ -1,0 +1,100 @@
+"""The dashboard's own application, in this process and reachable by nobody else: tools ask it as the page does."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from visualprof.errors import VisualprofError
+from visualprof.reader.cache import Cache
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Listing
+from visualprof.reader.logdir.pool import Parser, Pool
+from visualprof.reader.logdir.summary import Summary
+from visualprof.server.parse import parse
+from visualprof.server.routes import ROOT
+from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+_DECODER = msgspec.json.Decoder()
+
+
+class Waiting(VisualprofError):
+    """The file is being read. progress: 0 to 1."""
+
+    def __init__(self, error: str, hint: str, progress: float) -> None:
+        super().__init__(error, hint)
+        self.progress = progress
+
+
+class Dashboard:
+    """Log directories, looked at from when somebody asks. Nothing but the cache is written.
+
+    paths: folders or files; links that lead out of them are not followed. parser: reads files, closed with this.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], cache: Cache, parser: Parser[Summary] | None = None) -> None:
+        self._paths, self._cache, self._parser = paths, cache, parser
+        self._opening = threading.Lock()
+        self._opened: tuple[LogDirectory, Flask] | None = None
+        self._resources = contextlib.ExitStack()
+        self._closed = False
+
+    def ask(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """The answer of the API to a question below its root.
+
+        Raises: Waiting. VisualprofError: the API refuses.
+        """
+        app = self._open()[1]
+        with app.test_client() as client:  # one a question: it is of one thread
+            response = client.get(f"{ROOT}{path}?{urlencode(query, errors='replace')}")
+            body: dict[str, Any] = _DECODER.decode(response.data)
+        if response.status_code == 200:
+            return body
+        error, hint = body["error"], body.get("hint") or ""
+        if response.status_code == 503 and body.get("state") != "growing":
+            raise Waiting(error, hint, body.get("progress") or 0.0)
+        raise VisualprofError(error, hint)
+
+    def listing(self) -> Listing:
+        """What the log directories hold."""
+        return self._open()[0].listing()
+
+    def close(self) -> None:
+        """Ends the processes that read files."""
+        with self._opening:
+            self._closed = True
+            self._resources.close()
+
+    def _open(self) -> tuple[LogDirectory, Flask]:
+        with self._opening:
+            if self._closed:
+                raise VisualprofError("the server has ended")
+            if self._opened is None:
+                self._opened = self._look()
+            return self._opened
+
+    def _look(self) -> tuple[LogDirectory, Flask]:
+        """Looks into the folders once before the first answer."""
+        from visualprof.reader.logdir.models import open_models
+        from visualprof.server.app import create_app  # half a second of imports
+
+        parser = self._parser or Pool(partial(parse, cache=self._cache))
+        logdir = LogDirectory(self._paths, parser, self._cache, settle_s=0, outside=False)
+        self._resources.callback(logdir.close)
+        logdir.start()
+        logdir.rescan()
+        models = open_models(self._cache)
+        self._resources.callback(models.close)
+        # An open queue writes beside its database: that of the log directory is left alone.
+        settings = Settings(read_only=True, data=self._cache.folder / "no-queue")
+        return logdir, create_app(logdir, settings, reader=models)

@@ -1,0 +1,133 @@
+"""What numbers mean: their units from the kinds, their definitions from the page's texts and the structures' docs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+from visualprof.views.answers.kinds import Kind
+from visualprof.views.answers.table import Table
+
+_TEXTS = Path(__file__).parents[1] / "frontend" / "src" / "locales" / "en.json"
+_UNITS: dict[Kind, str] = {
+    "id": "id", "flag": "true or false", "count": "number", "ratio": "share, 0 to 1", "ns": "ns", "bytes": "bytes",
+    "rate": "bytes/s", "flo": "operations", "flop_rate": "operations/s", "joule": "J", "moment": "ns since 1970 UTC",
+}  # fmt: skip
+_BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
+_SCOPES = {"average_step": "steps", "distributed": "rank_steps"}  # of tables and views whose texts have another name
+_OF_FIELDS = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ")
+_FACT = re.compile(r"[{%](\w+)[}%]")
+_OPTIONAL = re.compile(r"\[([^\]]*)\]")  # said where its facts are known
+
+Meanings = dict[tuple[str, str], str]  # by table, "" being the answer itself, and column
+
+
+@cache
+def texts() -> dict[str, Any]:
+    """The page's texts in English."""
+    return json.loads(_TEXTS.read_text(encoding="utf-8"))
+
+
+def says(scope: str, word: str, facts: Mapping[str, Any]) -> str:
+    """What the page says where an answer has a mere word: a finding, a verdict, a note, why there is no forecast.
+
+    "" of other words. scope: as in `meaning`. facts: what stands beside the word, to fill in.
+    """
+    page = texts()
+    titled = page["finding"].get(word) or page["verdict"].get(word)
+    notes = page["compare" if scope == "diff" else "idle"]["note"]
+    if isinstance(titled, dict):
+        text = f"{titled['title']}. {titled['text']}"
+    else:
+        text = notes.get(word) or page["idle"]["obstacle"].get(word) or page["distributed"].get(f"note_{word}") or ""
+    known = {name for name in _FACT.findall(text) if _fact(name, facts) is not None}
+    text = _OPTIONAL.sub(lambda part: part[1] if known.issuperset(_FACT.findall(part[1])) else "", text)
+    return _FACT.sub(lambda fact: _quantity(fact[1], _fact(fact[1], facts)), text).strip()
+
+
+def _fact(name: str, facts: Mapping[str, Any]) -> Any:
+    return facts.get(name, facts.get(f"{name}_ratio"))
+
+
+def _quantity(name: str, value: Any) -> str:
+    """A number in a sentence."""
+    if not isinstance(value, int | float):
+        return "unknown" if value is None else str(value)
+    if name.endswith("_ns"):
+        return f"{value / 1e6:.4g} ms"
+    if name.endswith("_bytes"):
+        return f"{value / 2**20:.4g} MiB"
+    return f"{value:.1%}" if name in ("error", "unexplained") or name.endswith("ratio") else f"{value:.4g}"
+
+
+def unit_of(name: str, kind: Kind | None) -> str:
+    """The unit of a column or value; "" for texts."""
+    return _UNITS.get(kind, "") if kind else next((u for end, u in _BY_ENDING.items() if name.endswith(end)), "")
+
+
+def meaning(scope: str, table: str, name: str, kind: Kind | None, declared: Meanings) -> str:
+    """What the page says of a column, or else what its declaration says; "" where neither does.
+
+    scope: the view, or what else answers. kind: None of what is no column of numbers or names.
+    """
+    metrics, inner = texts()["metric"], table.rpartition(".")[2]
+    scopes = (f"{scope}_{inner}", inner, _SCOPES.get(inner or scope, ""), scope)
+    for place in scopes:
+        if isinstance(text := metrics.get(f"in_{place}", {}).get(name), str):
+            return text
+    text = declared.get((table, name)) or (metrics.get(name) if kind else None)
+    return text if isinstance(text, str) else ""
+
+
+@cache
+def declared(kind: Any) -> Meanings:
+    """What the documentation of an answer's structures says of their fields, by the table that they stand in."""
+    return dict(_declared(kind, "", ()))
+
+
+def _declared(hint: Any, path: str, within: tuple[Any, ...]) -> Iterator[tuple[tuple[str, str], str]]:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    kind = get_origin(hint) or hint
+    if not (isinstance(kind, type) and issubclass(kind, Struct)):
+        for inner in get_args(hint):
+            yield from _declared(inner, path, within)
+        return
+    if kind in within:
+        return
+    documented = dict(_sentences(kind))
+    for name, inner in get_type_hints(kind, include_extras=True).items():
+        if name in documented:
+            yield (path, name), documented[name]
+        below = path if isinstance(inner, TypeVar) else f"{path}.{name}".lstrip(".")
+        yield from _declared(_columns(hint) if isinstance(inner, TypeVar) else inner, below, (*within, kind))
+
+
+def _columns(table: Any) -> Any:
+    """The type of a table's columns."""
+    if args := get_args(table):
+        return args[0]
+    return next(
+        args[0]
+        for kind in table.__mro__
+        for base in kind.__dict__.get("__orig_bases__", ())
+        if get_origin(base) is Table and (args := get_args(base))
+    )
+
+
+def _sentences(kind: type[Struct]) -> Iterator[tuple[str, str]]:
+    """Field and text of the sentences of a documentation that begin with names of fields, such as `calls: of it`."""
+    text = " ".join((inspect.getdoc(kind) or "").split())
+    known = set(kind.__struct_fields__)
+    starts = [match for match in _OF_FIELDS.finditer(text) if known.issuperset(match[1].split(", "))]
+    for match, following in zip_longest(starts, starts[1:]):
+        for name in match[1].split(", "):
+            yield name, text[match.end() : following.start() if following else None].strip()

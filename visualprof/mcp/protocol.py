@@ -1,0 +1,155 @@
+"""The tools over the Model Context Protocol, by the official package: lists, calls, progress, cancellation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache, partial
+from itertools import chain, repeat
+from typing import Any, cast
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as ToolDeclaration
+
+from visualprof import __version__
+from visualprof.errors import VisualprofError
+from visualprof.mcp.answers import ToolAnswer, bounded
+from visualprof.mcp.catalog import INSTRUCTIONS, tools
+from visualprof.mcp.dashboard import Dashboard, Waiting
+from visualprof.mcp.evidence import evidence, timeline
+from visualprof.mcp.tools import Question, Tool
+
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between questions after a file that is being read; the last one goes on
+_AT_ONCE = 6  # answers that are worked out side by side
+_log = logging.getLogger(__name__)
+_ENCODER = msgspec.json.Encoder()
+
+
+def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
+    """The server of the protocol.
+
+    Args:
+        dashboard: that is asked.
+        address: of a dashboard in a browser over the same log directories, for links; "" where none is known.
+    """
+    calls = Calls(dashboard, address)
+
+    async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=declarations())
+
+    async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
+        tool = tools().get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}; there are: {', '.join(tools())}")
+        return await calls.answered(context, tool, params.arguments or {})
+
+    return Server(
+        "visualprof",
+        version=__version__,
+        title="visualprof: profiles of deep-learning models",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+@cache
+def declarations() -> list[ToolDeclaration]:
+    """The tools as a client sees them."""
+    (reference,), components = msgspec.json.schema_components([ToolAnswer])
+    answer = {"type": "object", **components.pop(reference["$ref"].rpartition("/")[2]), "$defs": components}
+    output = msgspec.json.decode(msgspec.json.encode(answer).replace(b"#/components/schemas/", b"#/$defs/"))
+    reads = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    return [
+        ToolDeclaration(
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.schema(),
+            output_schema=output,
+            annotations=reads,
+        )
+        for tool in tools().values()
+    ]
+
+
+class Calls:
+    """Answers calls of tools, several side by side; one that waits for a file keeps no other waiting."""
+
+    def __init__(self, dashboard: Dashboard, address: str) -> None:
+        self._dashboard, self._address = dashboard, address.rstrip("/")
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def answered(self, context: ServerRequestContext, tool: Tool, arguments: Mapping[str, Any]) -> CallToolResult:
+        """The answer, or the error with its hint."""
+        try:
+            question, further = tool.question(arguments)
+            body = await self._asked(context, question)
+            answer = await self._worked_out(partial(self._shaped, tool, question, further, body))
+        except VisualprofError as error:
+            return _result({"error": error.error, "hint": error.hint}, is_error=True)
+        except Exception:  # noqa: BLE001 - the request's last instance: an answer must not end the server
+            _log.exception("the tool %s failed", tool.name)
+            return _result({"error": "the server met an unexpected error", "hint": "its log says more"}, is_error=True)
+        return _result(msgspec.to_builtins(answer))
+
+    async def _asked(self, context: ServerRequestContext, question: Question) -> dict[str, Any]:
+        """The API's answer, once the file is read; its progress is told meanwhile."""
+        told = -1.0  # the protocol wants it to grow
+        for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+            try:
+                return await self._worked_out(partial(self._dashboard.ask, question.path, question.query))
+            except Waiting as waiting:
+                if waiting.progress > told:
+                    told = waiting.progress
+                    await context.session.report_progress(told, 1.0, waiting.error)
+            await anyio.sleep(pause)
+        raise AssertionError("the pauses never end")
+
+    async def _worked_out(self, work: Any) -> Any:
+        """What a function gives, in a thread of its own; whoever cancels does not wait for it."""
+        self._limiter = self._limiter or anyio.CapacityLimiter(_AT_ONCE)
+        return await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+
+    def _shaped(self, tool: Tool, question: Question, further: Mapping[str, str], body: dict[str, Any]) -> ToolAnswer:
+        listing = self._dashboard.listing()
+        query = {name: text if name != "limit" else str(question.limit) for name, text in question.query.items()}
+        sources = evidence(self._address, question.path, query, listing, question.page)
+        shown = tool.listing(body, further) if tool.listing else body
+        answer = bounded(shown, question.kind, question.scope, question.limit, sources, query.get("table", ""))
+        if "run" in question.query:
+            if isinstance(event := body.get("event"), int):
+                start, duration = body["start_ns"], body["duration_ns"]
+                sources["page"] = timeline(self._address, question.query, listing, str(event), start, duration)
+            elif any(column.name == "event" for table in answer.tables.values() for column in table.columns):
+                sources["page_of_event"] = timeline(self._address, question.query, listing, "EVENT")
+        return answer
+
+
+def _result(body: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
+    """Both forms of a body: as structure, and as text for clients that read no other."""
+    text = _ENCODER.encode(_readable(body)).decode()
+    structure = None if is_error else msgspec.json.decode(text)
+    return CallToolResult(content=[TextContent(text=text)], structured_content=structure, is_error=is_error)
+
+
+def _readable(value: Any) -> Any:
+    """The same with texts that UTF-8 can say: half a surrogate pair becomes "?"."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_readable(key): _readable(member) for key, member in cast("dict[str, Any]", value).items()}
+    return [_readable(member) for member in cast("list[Any]", value)] if isinstance(value, list) else value

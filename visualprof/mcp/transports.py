@@ -1,0 +1,106 @@
+"""How a client reaches the server: over standard input and output, or over HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from visualprof.errors import VisualprofError
+from visualprof.server.routes import MAX_BODY
+from visualprof.server.session_token import HEADER, VARIABLE
+
+PATH = "/mcp"
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_CLOSE_S = 3  # for answers under way
+
+
+def serve_stdio(server: Server[Any]) -> None:
+    """Answers until the client closes its end. Nothing but the protocol goes to standard output."""
+
+    async def run() -> None:
+        async with stdio_server() as (received, sent):
+            await server.run(received, sent, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that the HTTP server will listen on; port 0 takes a free one.
+
+    Raises: VisualprofError: the address cannot be taken.
+    """
+    name = host.strip("[]")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        hint = "choose another --port; --port 0 takes a free one"
+        raise VisualprofError(f"cannot listen on {host}:{port}: {error.strerror or error}", hint) from error
+
+
+def serve_http(server: Server[Any], bound: socket.socket, token: str, names: Sequence[str]) -> None:
+    """Answers until interrupted.
+
+    Args:
+        server: of the protocol.
+        bound: see `listen`.
+        token: that each request must carry, "" for none.
+        names: by which clients may call it besides those of this machine.
+    """
+    config = uvicorn.Config(
+        http_app(server, token, names), log_level="warning", timeout_graceful_shutdown=_CLOSE_S, server_header=False
+    )
+    uvicorn.Server(config).run([bound])
+
+
+def http_app(server: Server[Any], token: str, names: Sequence[str]) -> ASGIApp:
+    """The application: it answers to known names only, to no page of another site, and to whoever has the token."""
+    hosts = [*_LOCAL, *names]
+    security = TransportSecuritySettings(
+        allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
+        allowed_origins=list(_origins(hosts)),
+    )
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, transport_security=security, max_request_body_size=MAX_BODY
+    )
+    return _Guard(app, token) if token else app
+
+
+def _origins(hosts: Sequence[str]) -> Iterator[str]:
+    for host in hosts:
+        for scheme in ("http", "https"):
+            yield f"{scheme}://{host}"
+            yield f"{scheme}://{host}:*"
+
+
+class _Guard:
+    """Refuses requests without the token, as `Authorization: Bearer` or in the dashboard's own header."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._has_token(scope["headers"]):
+            hint = f"send Authorization: Bearer TOKEN; {VARIABLE} sets it for the server"
+            body = {"error": "this needs the server's token", "hint": hint}
+            headers = {"WWW-Authenticate": "Bearer"}
+            await JSONResponse(body, 401, headers)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        said = dict(headers)
+        scheme, _, bearer = said.get(b"authorization", b"").partition(b" ")
+        own = said.get(HEADER.lower().encode(), b"")
+        sent = bearer.strip() if scheme.lower() == b"bearer" else own
+        return hmac.compare_digest(sent, self._token)
