@@ -233,6 +233,14 @@ def test_without_a_known_device_there_is_no_roof(write: Write) -> None:
     assert found["peaks"]["columns"]["precision"] == []
 
 
+def test_a_number_makes_no_tensor_wider(write: Write) -> None:
+    """`x * 0.9` of 1000 values in fp32: 4000 bytes are read and written, and the 8 of the number."""
+    event = host("cpu_op", "aten::mul", 0, 10)
+    event["args"] = {"Input Dims": [[1000], []], "Input type": ["float", "double"]}
+    (row,) = table(answer("roofline", write([event], deviceProperties=[])))
+    assert (row["precision"], row["bytes"], row["flops"]) == ("fp32", 8008, 1000)
+
+
 def test_a_peak_that_was_measured_is_the_roof_of_a_processor(write: Write) -> None:
     """512 x 512 x 512: 268.4 MFLO in 10 ms are 26.8 GFLO/s of 100; 3 MiB of 10 GB/s take 0.31 of 2.7 ms at the roof."""
     sides = [[512, 512], [512, 512]]
