@@ -66,13 +66,14 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
 def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
     """Events of a thread that lie between two times, or around the first of them, ascending."""
     track, events = trace.tracks[number], trace.events
-    begin, behind = np.searchsorted(events.ts[track.first : track.first + track.count], (low, high)) + track.first
-    around, row = list[int](), int(begin) - 1
-    while row >= track.first:  # as many turns as events lie in each other
+    first, last = track.first, track.first + track.count
+    begin, behind = (first + int(at) for at in np.searchsorted(events.ts[first:last], (low, high)))
+    around, row = list[int](), begin - 1
+    while row >= first:  # as many turns as events lie in each other
         if events.end[row] >= low:
             around.append(row)
         row = int(events.parent[row])
-    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind)))
+    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind, dtype=np.int64)))
 
 
 @once
