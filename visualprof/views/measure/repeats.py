@@ -30,8 +30,10 @@ def repeats(kinds: Ints, least: int) -> tuple[Ints, Ints]:
     taken = np.zeros(len(kinds), bool)
     chosen = list[int]()
     for place in order.tolist():
-        low, high = int(start[place]), int(start[place] + period[place] * times[place])
-        if not taken[low:high].any():
+        low, next_one = int(start[place]), int(start[place] + period[place])
+        high = low + int(period[place] * times[place])
+        alike = (kinds[low : high - next_one + low] == kinds[next_one:high]).all()  # marks may be equal by chance
+        if alike and not taken[low:high].any():
             taken[low:high] = True
             chosen.append(place)
     rows = np.array(chosen, np.int64)
@@ -57,10 +59,7 @@ def _periodic(kinds: Ints, width: int, least: int) -> Ints:
 
 
 def _marks(kinds: Ints, width: int) -> Ints:
-    """A number for each so many neighbours, (n - width + 1,); equal ones are of equal neighbours.
-
-    A polynomial of mixed kinds modulo 2^64: two that differ have one number about once in 2^64.
-    """
+    """A number for each so many neighbours, (n - width + 1,), one for equal ones: a polynomial modulo 2^64."""
     mixed = (kinds.astype(np.uint64) + np.uint64(1)) * MIX
     mixed = (mixed ^ (mixed >> np.uint64(29))) * MIX
     count = len(kinds)
