@@ -36,5 +36,8 @@ def test_sequences_below_a_module(samples: Dashboard, visit: Visits) -> None:
     sequences = table(page, "Sequences of kernels")
     expect(sequences).to_contain_text("autograd::engine")
     page.get_by_placeholder("Operator or module").fill("Linear")
-    expect(cell(sequences, 0, "Operator or module")).to_contain_text("nn.Module: Linear")
+    expect(cell(sequences, 0, "Operator or stream")).to_contain_text("nn.Module: Linear")
     assert address(page)["below"] == "Linear"
+    page.get_by_role("radio", name="By stream").click()
+    expect(cell(sequences, 0, "Operator or stream")).to_contain_text("stream")
+    assert address(page)["by"] == "stream"

@@ -233,6 +233,32 @@ def test_without_a_known_device_there_is_no_roof(write: Write) -> None:
     assert found["peaks"]["columns"]["precision"] == []
 
 
+def test_a_number_makes_no_tensor_wider(write: Write) -> None:
+    """`x * 0.9` of 1000 values in fp32: 4000 bytes are read and written, and the 8 of the number."""
+    event = host("cpu_op", "aten::mul", 0, 10)
+    event["args"] = {"Input Dims": [[1000], []], "Input type": ["float", "double"]}
+    (row,) = table(answer("roofline", write([event], deviceProperties=[])))
+    assert (row["precision"], row["bytes"], row["flops"]) == ("fp32", 8008, 1000)
+
+
+def test_a_peak_that_was_measured_is_the_roof_of_a_processor(write: Write) -> None:
+    """512 x 512 x 512: 268.4 MFLO in 10 ms are 26.8 GFLO/s of 100; 3 MiB of 10 GB/s take 0.31 of 2.7 ms at the roof."""
+    sides = [[512, 512], [512, 512]]
+    file = write(
+        [operator("aten::mm", 0, 10_000, sides), operator("aten::add", 10_000, 100, sides)], deviceProperties=[]
+    )
+    found = answer("roofline", file, peak="100e9", bandwidth="10e9")
+    rows = {row["name"]: row for row in table(found)}
+    assert rows["aten::mm"]["bound"] == "compute"
+    assert rows["aten::mm"]["of_roof"] == pytest.approx(2 * 512**3 / 100e9 / 10e-3)
+    assert rows["aten::add"]["bound"] == "memory"
+    assert (found["source"], found["device"], found["units"], found["bandwidth"]) == ("measured", None, None, 10e9)
+    assert found["mfu"] == pytest.approx(2 * 512**3 / 100e9 / 10.1e-3)
+    alone = answer("roofline", file, peak="100e9")
+    assert alone["mfu"] == found["mfu"]
+    assert {row["bound"] for row in table(alone)} == {"unknown"}
+
+
 @pytest.mark.parametrize(
     ("name", "memory", "type", "tflops", "gb_s"),
     [

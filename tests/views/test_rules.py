@@ -226,6 +226,22 @@ def test_low_occupancy_is_the_mean_by_time_of_a_device_in_use(write: Write) -> N
     assert "low_occupancy" not in told(write, steps(5000, own, own), "idle.json")  # in use for 12 % of a step
 
 
+def test_what_several_devices_have_is_one_finding(write: Write) -> None:
+    """The host launches 500 us of a step late on device 0, and 700 on device 1."""
+
+    def on_second(one: dict[str, Any]) -> dict[str, Any]:
+        return {**one, "pid": 1, "args": {**one["args"], "device": 1}}
+
+    own = [
+        call("cudaLaunchKernel", 500, 2, 1), work("gemm", 510, 490, 1),
+        call("cudaLaunchKernel", 700, 2, 2), on_second(work("gemm", 710, 290, 2)), event("aten::add", 0, 990),
+    ]  # fmt: skip
+    found = answer("findings", write(steps(1000, *[own] * STEPS)))["findings"]
+    (finding,) = [one for one in found if one["id"] == "host_bound"]
+    assert (finding["evidence"]["device"], finding["evidence"]["devices"]) == (1, 2)
+    assert finding["evidence"]["idle_ns"] == 700_000
+
+
 @pytest.mark.parametrize("backend", ["gloo", "mpi", "nccl"])
 def test_collectives_of_gpus_that_go_through_the_host_are_named(backend: str, write: Write) -> None:
     events = device_bound(("gemm", 600), (ALLREDUCE, 300))

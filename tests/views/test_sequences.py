@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch
+from visualprof.views.measure.repeats import repeats
 
 
 def table(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -53,6 +57,49 @@ def test_below_a_module_what_is_inside_it_is_one_sequence(write: Write) -> None:
     (row,) = table(answer("sequences", write(events), operator="Block"))
     assert (row["name"], row["sequence"]) == ("nn.Module: Block_0", "a, b, c")
     assert table(answer("sequences", write(events))) == []  # the operators have two kernels and one
+
+
+def test_on_a_stream_what_follows_itself_is_a_sequence_whoever_asked_for_it(write: Write) -> None:
+    """Stream 7: x, a b c, a b c, a b c, y, of 4 us each 10 apart; each call of 2 us. Stream 9: c b a only once."""
+    names = "xabcabcabcy"
+    events = [host("cpu_op", "aten::norm", 0, 30), host("cpu_op", "aten::other", 30, 30)]
+    for k, name in enumerate(names):
+        events += [launch(5 * k + 1, k + 1, dur=2), kernel(100 + 10 * k, 4, k + 1, name)]
+    events += [kernel(300 + 10 * k, 4, 0, name, stream=9) for k, name in enumerate("cba")]
+    (row,) = table(answer("sequences", write(events), group="stream"))
+    assert row == {
+        "name": "7", "sequence": "a, b, c", "kernels": 3, "calls": 3, "total_ns": 36_000, "span_ns": 72_000,
+        "gap_ns": 36_000, "call_ns": 12_000, "saved_ns": 48_000,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []), ("abc", []), ("aaaaaa", []), ("ababab", []),  # the last ones are shorter than three
+        ("abcabc", ["abc", "abc"]), ("abcdabcdxefgefgefg", ["abcd", "abcd", "efg", "efg", "efg"]),
+        ("qabcabcdabcabcdabcabcdz", ["abcabcd"] * 3),  # more than each abc, abc
+    ],
+)  # fmt: skip
+def test_stretches_that_follow_themselves(text: str, found: list[str]) -> None:
+    start, length = repeats(np.array([ord(letter) for letter in text], np.int64), 3)
+    assert [text[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)] == found
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.integers(2, 4))
+def test_a_stretch_that_is_found_stands_beside_itself(kinds: list[int], least: int) -> None:
+    start, length = repeats(np.array(kinds, np.int64), least)
+    parts = [kinds[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)]
+    assert all(len(part) >= least for part in parts)
+    assert (start[1:] >= (start + length)[:-1]).all()
+    beside = {i for i in range(len(parts) - 1) if parts[i] == parts[i + 1] and start[i] + length[i] == start[i + 1]}
+    assert all(i in beside or i - 1 in beside for i in range(len(parts)))
+
+
+def test_the_layers_of_a_model_are_a_sequence() -> None:
+    """Qwen2.5-0.5B has 24 layers."""
+    first = table(answer("sequences", shared("traces/tracelens/h100_qwen05b.json.gz"), group="stream"))[0]
+    assert (first["name"], first["kernels"], first["calls"]) == ("stream 7 ", 49, 24)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
@@ -105,7 +106,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
     found = [
         finding
         for name, rule in all_rules().items()
-        for signal in rule.look(case)
+        for signal in _worst(rule.look(case))
         for finding in _finding(case, known, name, rule, signal)
     ]
     found.sort(key=lambda f: (-(f.gain_ns_per_step or 0), RANK[f.severity], -(f.most_ns_per_step or 0)))
@@ -116,6 +117,12 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         findings=found,
         together=_together(trace, known, [f.change for f in found if f.gain_ns_per_step is not None]),
     )
+
+
+def _worst(signals: Iterable[Signal]) -> list[Signal]:
+    """Of what a rule sees on several devices that which takes most, with their number."""
+    every = sorted(signals, key=lambda signal: -(signal.most_ns or 0))
+    return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
 def _finding(case: Case, known: Baseline, name: str, rule: Rule, signal: Signal) -> Iterator[Finding]:

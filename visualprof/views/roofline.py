@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
-from visualprof.peaks import Peak, peak_of
+from visualprof.peaks import Peak
 from visualprof.reader.trace import Floats, Mask, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -18,17 +20,24 @@ from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
 from visualprof.views.measure.work.formulas import MODEL
 from visualprof.views.measure.work.operators import operator_work
-from visualprof.views.measure.work.roof import Calls, device_of, operator_calls, placed_ratio, reached
+from visualprof.views.measure.work.roof import Calls, device_of, operator_calls, placed_ratio, reached, roof_of
 
 MIN_POINT, MAX_POINT = 5.0, 30.0  # pixels
 LEAST_SHARE = 0.001  # of the time that a point is drawn for
 
+Measured = Annotated[float, msgspec.Meta(ge=0, le=1e21)]
+
 
 @dataclass(frozen=True)
 class RooflineParams(Params):
-    """operator: only that name."""
+    """operator: only that name. peak: measured FLO/s of products in fp32, of a device whose sheet is not known.
+
+    bandwidth: with it, measured bytes/s of its memory.
+    """
 
     operator: str = ""
+    peak: Measured = 0.0
+    bandwidth: Measured = 0.0
 
 
 class RooflineColumns(Columns):
@@ -97,11 +106,11 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
     Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
     """
     calls, device = operator_calls(trace), device_of(trace)
-    peak = peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
+    peak = roof_of(trace, params.peak, params.bandwidth)
     keep = in_step(trace, params.step)[calls.rows]
     windows = step_windows(trace)
     windows = windows.only(params.step) if params.step else windows
-    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index))
+    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index), peak)
     model = np.array([family in MODEL for family in stepped.family], bool)
     ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
     known = bool(model.any())
@@ -109,17 +118,19 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
     if params.operator:
         keep &= names_with(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
     return RooflineAnswer(
-        columns=_columns(trace, calls, keep),
+        columns=_columns(trace, calls, keep, peak),
         device=device.name or None if device else None,
-        units=peak.units if peak else None,
-        clock_mhz=peak.mhz if peak else None,
+        units=(peak.units or None) if peak else None,
+        clock_mhz=(peak.mhz or None) if peak else None,
         bandwidth=peak.bandwidth if peak else None,
         source=peak.source if peak else None,
         placed_ratio=placed,
         steps=len(windows),
         step_ns=step_ns,
         model_flops=float(stepped.flops[model].sum()) if known else None,
-        mfu=float(np.nansum(ideal)) / (step_ns * len(kernels(trace))) if (ideal > 0).any() and step_ns else None,
+        mfu=float(np.nansum(ideal)) / (step_ns * max(len(kernels(trace)), 1))
+        if (ideal > 0).any() and step_ns
+        else None,
         peaks=Table(columns=_peaks(peak)),
     )
 
@@ -149,8 +160,8 @@ def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dic
     return {"roofline": charts.scatter(list(series.items()), fields, _roofs(result, x[shown]))}
 
 
-def _columns(trace: Trace, calls: Calls, keep: Mask) -> RooflineColumns:
-    got = reached(trace, calls, keep)
+def _columns(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> RooflineColumns:
+    got = reached(trace, calls, keep, peak)
     rows = calls.rows[keep][got.groups.first]
     seconds = np.where(got.ns > 0, got.ns, np.nan) / 1e9
     shapes = names(trace, trace.arg("input_shapes", rows, 0).astype(np.int64))

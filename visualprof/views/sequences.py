@@ -1,10 +1,10 @@
-"""Kernels that an operator or module launches again and again in the same order: candidates to fuse or to capture."""
+"""Kernels that come again and again in the same order, of an operator or on a stream: candidates to fuse or capture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Coded, Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, is_operator, launches
+from visualprof.views.measure.repeats import repeats
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
@@ -26,17 +27,19 @@ SHOWN = 40  # kernels of a sequence that its text has, repeats counted once
 
 @dataclass(frozen=True)
 class SequencesParams(Params):
-    """operator: part of the name of operators, modules or ranges; without it, all outermost operators count.
+    """group: sequences of operators, or such on a stream that follow themselves at once.
 
-    least: kernels of a sequence.
+    operator: part of the name of operators, modules or ranges; without it, all outermost operators count. least:
+    kernels of a sequence.
     """
 
+    group: Literal["operator", "stream"] = "operator"
     operator: str = ""
     least: Annotated[int, msgspec.Meta(ge=2)] = 3
 
 
 class SequenceColumns(Columns):
-    """Sequences by operator. kernels: of one. total_ns, span_ns, gap_ns, call_ns: of all calls together.
+    """Sequences by operator or stream. kernels: of one. total_ns, span_ns, gap_ns, call_ns: of all calls together.
 
     span_ns: from the start of the first kernel to the end of the last. gap_ns: what of that has none of them. call_ns:
     of the calls that launched all but the first kernel. saved_ns: both, the most that one kernel or graph would save.
@@ -60,13 +63,13 @@ class SequencesAnswer(Table[SequenceColumns]):
 class Sequences(msgspec.Struct, frozen=True):
     """Device work by what it belongs to, (n,), and in that by its start. first: (s + 1,) borders of the sequences.
 
-    root: (s,) rows of the operators. of: (n,) sequence of each piece.
+    call: -1 for none. owner: (s,) names of the operators, or tracks of the streams. of: (n,) sequence of each piece.
     """
 
     work: Ints
     call: Ints
     first: Ints
-    root: Ints
+    owner: Ints
     of: Ints
 
 
@@ -80,7 +83,8 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
 
     Source: HTA's frequent kernel sequences, docs/views.md#sequences.
     """
-    found = _sequences(trace, _roots(trace, params.operator), params)
+    on_stream = params.group == "stream"
+    found = _on_streams(trace, params) if on_stream else _sequences(trace, _roots(trace, params.operator), params)
     events, first = trace.events, found.first[:-1]
     length = np.diff(found.first)
     if not len(first):
@@ -88,14 +92,14 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
         empty: dict[str, Column] = dict.fromkeys(SequenceColumns.__struct_fields__, nothing)
         empty["sequence"] = Coded(nothing, str)
         return SequencesAnswer(columns=SequenceColumns(**empty))
-    groups = group(events.name[found.root], length, _marks(events.name[found.work], found))
+    groups = group(found.owner, length, _marks(events.name[found.work], found))
     ts, end = events.ts[found.work], events.end[found.work]
     until = _latest(end, found.of)
     gap = np.maximum(ts[1:] - until[:-1], 0) * (found.of[1:] == found.of[:-1])
     span, gaps = until[found.first[1:] - 1] - ts[first], _sums(np.append(0, gap), first)
     calls = _call_ns(trace, found)
     columns: dict[str, Column] = {
-        "name": names(trace, events.name[found.root][groups.first]),
+        "name": _owners(trace, found.owner[groups.first], on_stream=on_stream),
         "sequence": Coded(groups.first, lambda place: _text(trace, found, place)),
         "kernels": length[groups.first],
         "calls": groups.count,
@@ -133,7 +137,31 @@ def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
     first = np.flatnonzero(np.diff(root, prepend=-1))
     of = np.cumsum(np.diff(root, prepend=-1) != 0) - 1
     work, call = joined.work[mine].astype(np.int64), joined.issue[mine].astype(np.int64)
-    return Sequences(work, call, np.append(first, len(mine)), root[first], of)
+    return Sequences(work, call, np.append(first, len(mine)), events.name[root[first]].astype(np.int64), of)
+
+
+def _on_streams(trace: Trace, params: SequencesParams) -> Sequences:
+    """The work of each stream in its order, where the same names follow each other again at once."""
+    joined, events = launches(trace), trace.events
+    mine = np.flatnonzero(in_step(trace, params.step)[joined.work])
+    mine = mine[np.lexsort((events.ts[joined.work[mine]], events.track[joined.work[mine]]))]
+    streams = group(events.track[joined.work[mine]])
+    starts, lengths = list[Ints](), list[Ints]()
+    for at in streams.members():
+        begins, count = repeats(events.name[joined.work[mine[at]]].astype(np.int64), params.least)
+        starts.append(begins + at[0])
+        lengths.append(count)
+    none = np.zeros(0, np.int64)
+    start, length = np.concatenate([none, *starts]), np.concatenate([none, *lengths])
+    first = np.append(0, np.cumsum(length))
+    of = np.repeat(np.arange(len(start)), length)
+    place = mine[np.arange(len(of)) - first[of] + start[of]]
+    work, call = joined.work[place].astype(np.int64), joined.issue[place].astype(np.int64)
+    return Sequences(work, call, first, events.track[work[first[:-1]]].astype(np.int64), of)
+
+
+def _owners(trace: Trace, owner: Ints, *, on_stream: bool) -> list[str]:
+    return [trace.tracks[track].name for track in owner.tolist()] if on_stream else names(trace, owner)
 
 
 def _sums(values: Ints, first: Ints) -> Ints:
@@ -165,9 +193,10 @@ def _latest(end: Ints, of: Ints) -> Ints:
 
 def _call_ns(trace: Trace, found: Sequences) -> Ints:
     """How long the calls of each sequence took but the first; one that launched several pieces is one."""
-    once = np.full(len(trace.events), -1)
+    once = np.full(len(trace.events) + 1, -1)
     once[found.call[::-1]] = np.arange(len(found.call))[::-1]  # of several assignments the last one stays
     counts = once[found.call] == np.arange(len(found.call))
+    counts[found.call < 0] = False
     counts[found.first[:-1]] = False
     return _sums(np.maximum(trace.events.dur[found.call], 0) * counts, found.first[:-1])
 

@@ -52,12 +52,13 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
         others = merge(*works[:place], *works[place + 1 :]) if works else NONE
         ours = subtract(spans, subtract(others, works[place])) if works else spans
         own = covered(ours, events.ts[mine], events.end[mine])
-        inner = np.flatnonzero(parent >= 0)
-        inside = np.bincount(np.searchsorted(mine, parent[inner]), own[inner], len(mine)).astype(np.int64)
+        around = np.minimum(np.searchsorted(mine, parent), len(mine) - 1)
+        inner = mine[around] == parent
+        inside = np.bincount(around[inner], own[inner], len(mine)).astype(np.int64)
         self_ns = np.maximum(own - inside, 0)
         rows.append(mine[self_ns > 0])
         spent.append(self_ns[self_ns > 0])
-        roots = np.append(roots, mine[parent < 0])
+        roots = np.append(roots, mine[~inner])
     outside = length(subtract(spans, union(events.ts[roots], events.end[roots])))
     return OwnTime(np.concatenate(rows), np.concatenate(spent), outside)
 
@@ -65,13 +66,14 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
 def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
     """Events of a thread that lie between two times, or around the first of them, ascending."""
     track, events = trace.tracks[number], trace.events
-    begin, behind = np.searchsorted(events.ts[track.first : track.first + track.count], (low, high)) + track.first
-    around, row = list[int](), int(begin) - 1
-    while row >= track.first:  # as many turns as events lie in each other
-        if events.end[row] > low:
+    first, last = track.first, track.first + track.count
+    begin, behind = (first + int(at) for at in np.searchsorted(events.ts[first:last], (low, high)))
+    around, row = list[int](), begin - 1
+    while row >= first:  # as many turns as events lie in each other
+        if events.end[row] >= low:
             around.append(row)
         row = int(events.parent[row])
-    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind)))
+    return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind, dtype=np.int64)))
 
 
 @once

@@ -61,7 +61,7 @@ export interface Held {
   answer: (url: string) => Response;
   is_of: (run: string) => boolean;
   has_step: (name: string) => boolean;
-  nearest: (kind: "g" | "c", id: number, level: number, index: number) => [level: number, index: number];
+  nearest: (kind: "g" | "c" | "p", id: number, level: number, index: number) => [level: number, index: number];
 }
 
 export let held: Held | null = null;

@@ -108,7 +108,7 @@ def scope_of(graph: Graph, replay: Replay, dur: Floats, line: int, low: int, hig
 def critical_path(graph: Graph, replay: Replay, dur: Floats, ns: Floats, scope: Scope) -> Path:
     """The path to the last moment of a scope, back to its start; the pieces add up to the time between."""
     edges, node, start = list[int](), scope.last, scope.start
-    at, via, src = memoryview(replay.at), memoryview(replay.via), memoryview(graph.waits.src)
+    at, via, src = replay.at.data, replay.via.data, graph.waits.src.data
     while node >= 0 and at[node] > start and (edge := via[node]) >= 0:  # 0.1 us a turn
         edges.append(edge)
         node = src[edge]

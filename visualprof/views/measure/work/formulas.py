@@ -163,11 +163,15 @@ def _rows(family: Family, flops: int, reads: tuple[int, ...] = (), writes: int =
 
 
 def _elementwise(inputs: int, result: str = "") -> Formula:
-    """One operation a value of what comes out, which is as large as the inputs together are."""
+    """One operation a value of what comes out, which is as large as the inputs together are.
+
+    Its type is that of the widest with sides: a number that torch wraps (`x * 0.9`, a double) makes nothing wider.
+    """
 
     def work(call: Call) -> Work:
         read = [one for one in call.inputs[:inputs] if isinstance(one, Tensor)]
-        widest = max(read, key=lambda one: (one.type.startswith(("fp", "bf", "complex")), one.size, one.elements))
+        floating = ("fp", "bf", "complex")
+        widest = max(read, key=lambda one: (one.type.startswith(floating), bool(one.shape), one.size, one.elements))
         out = widest._replace(shape=_broadcast([one.shape for one in read]))
         if result == "bool":
             out = out._replace(size=1)

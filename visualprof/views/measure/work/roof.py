@@ -120,8 +120,19 @@ def device_of(trace: Trace) -> Device | None:
     return next((device for device in described if device.id == most), alike)
 
 
-def reached(trace: Trace, calls: Calls, keep: Mask) -> Reached:
-    """Some calls by operator and shapes, with what they reach of the roof of the device.
+def roof_of(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Peak | None:
+    """What the trace's device can do, None unknown: by its name, or as it was measured.
+
+    Args: flops: measured FLO/s of products in fp32, 0 for none; then bandwidth: bytes/s of the memory, 0 unknown.
+    """
+    device = device_of(trace)
+    if flops:
+        return Peak({"fp32": flops}, flops, bandwidth or None, 0, 0, "measured")
+    return peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
+
+
+def reached(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> Reached:
+    """Some calls by operator and shapes, with what they reach of a roof.
 
     Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
     """
@@ -139,8 +150,6 @@ def reached(trace: Trace, calls: Calls, keep: Mask) -> Reached:
     flops = np.array([work.flops for work in works], np.float64) * groups.count
     moved = np.array([work.bytes for work in works], np.float64) * groups.count
     family: list[Family] = [work.family for work in works]
-    device = device_of(trace)
-    peak = peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
     compute, memory = _ideal(peak, family, precision, flops, moved)
     bound = _bound(compute, memory, ns, kernels)
     least, most = groups.min(calls.kernel[keep]), groups.max(calls.kernel[keep])
