@@ -146,6 +146,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET evaluation/point": (VIEWER, "ann"),
     "GET cases": (VIEWER, ""),
     "GET cases/result": (VIEWER, "ann"),
+    "POST cases/sent": (MEMBER, ""),  # another's zip is not there: tests/server/test_case_jobs_api.py
+    "POST cases/jobs": (MEMBER, ""),
     "GET openapi.json": (VIEWER, ""),
 }
 
@@ -226,6 +228,8 @@ BODIES: dict[str, Any] = {
     "PUT registry/<model>/aliases/<alias>": {"number": 1},
     "PATCH registry/<model>/<version>": {"notes": "mine now"},
     "POST jobs": {},
+    "POST cases/sent": {"blob": "BLOB", "name": "mine.zip"},
+    "POST cases/jobs": {"case": "lunch", "agents": ["nobody"]},
     "POST jobs/check": {},
     "POST jobs/draft": {"model": "BLOB"},
     "PATCH agents/<agent>": {},
