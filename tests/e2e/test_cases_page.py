@@ -122,7 +122,9 @@ def test_a_zip_runs_on_a_machine_with_each_compiler_and_says_how_it_ended(
     case = shutil.make_archive(str(tmp_path / "net"), "zip", tmp_path, "net")
     page = visit(serve(None, "--with-agent"), "cases")
     form = page.locator('[data-place="shipped"]')
-    expect(form.get_by_role("button", name="local")).to_have_attribute("aria-pressed", "true", timeout=60_000)
+    expect(form.get_by_role("button", name="local", exact=True)).to_have_attribute(
+        "aria-pressed", "true", timeout=60_000
+    )
     form.locator("input[type=file]").set_input_files(case)
     expect(form.get_by_role("button", name="net", exact=True)).to_have_attribute("aria-pressed", "true")
     form.get_by_role("button", name="onnxruntime").click()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from visualprof.remote.protocol import CaseRef, Lease, ModelRef, Request, Search
 SEARCH, CASE, PLAIN = {"search": Search("latency")}, {"case": CaseRef("net", "cpu", "numpy")}, {}
 
 
-def lease(attempt: int, asked: dict[str, object], task: str = "t/1") -> Lease:
+def lease(attempt: int, asked: Mapping[str, object], task: str = "t/1") -> Lease:
     spec = Spec("s", "onnxruntime")
     request = Request("k", ModelRef("0" * 64, "m.onnx"), [spec], **asked)  # type: ignore[arg-type]
     return Lease(task, "j", "r", attempt, "l", spec, request, [])
@@ -30,7 +31,7 @@ def left(state: StateFolder, attempt: int, **files: str) -> Path:
     return out
 
 
-def found(state: StateFolder, attempt: int, asked: dict[str, object], tmp_path: Path) -> dict[str, str]:
+def found(state: StateFolder, attempt: int, asked: Mapping[str, object], tmp_path: Path) -> dict[str, str]:
     """What an attempt would begin with."""
     earlier.keep(state, lease(attempt, asked))
     out = tmp_path / "out"

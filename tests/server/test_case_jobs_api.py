@@ -37,7 +37,7 @@ class Site:
     def post(self, path: str, status: int, **body: Any) -> Any:
         answer = self.client.post(f"/api/v1/{path}", json=body)
         assert answer.status_code == status, answer.text
-        return answer.json
+        return answer.get_json()
 
     def send(self, name: str, files: dict[str, bytes]) -> dict[str, str]:
         """Uploads a zip."""
@@ -47,7 +47,7 @@ class Site:
                 archive.writestr(place, content)
         answer = self.client.post(f"/api/v1/uploads?part=true&name={name}", data=data.getvalue())
         assert answer.status_code == 201, answer.text
-        return {"blob": answer.json["blob"], "name": name}
+        return {"blob": answer.get_json()["blob"], "name": name}
 
     def close(self) -> None:
         self.remote.close()
@@ -69,7 +69,7 @@ def folder_of(case: Path, below: str = "") -> dict[str, bytes]:
 def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site: Site, tmp_path: Path) -> None:
     wish = {"case": "digits", "agents": [site.agent], "compilers": ["onnxruntime", "openvino"]}
     jobs = site.post("cases/jobs", 201, **wish, settings={"repeat": "2"}, step_timeout_s=60)["jobs"]
-    answers = [site.client.get(f"/api/v1/jobs/{job}").json for job in jobs]
+    answers = [site.client.get(f"/api/v1/jobs/{job}").get_json() for job in jobs]
     requests = [answer["request"] for answer in answers]
     assert [request["specs"][0]["backend"] for request in requests] == ["onnxruntime", "openvino"]
     assert [request["case"] for request in requests] == [
@@ -84,7 +84,7 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
     assert unpack(bundle, tmp_path / "out")["name"] == "digits"
     assert (tmp_path / "out" / "data" / "weights.npz").is_file()
     again = site.post("cases/jobs", 201, case="digits", agents=[site.agent], compilers=["openvino"])["jobs"]
-    assert len(site.client.get("/api/v1/jobs").json["jobs"]) == 3, again
+    assert len(site.client.get("/api/v1/jobs").get_json()["jobs"]) == 3, again
 
 
 @pytest.mark.parametrize("below", ["", "net/"])
@@ -94,7 +94,7 @@ def test_the_zip_of_a_folder_is_described_and_submitted(site: Site, tmp_path: Pa
     told = site.post("cases/sent", 200, **sent)
     assert told == {"name": "net", "title": "", "frameworks": ["numpy"], "framework": "numpy", "compiler": "plain"}
     jobs = site.post("cases/jobs", 201, sent=sent, agents=[site.agent], compilers=["onnxruntime"])["jobs"]
-    assert site.client.get(f"/api/v1/jobs/{jobs[0]}").json["request"]["case"]["name"] == "net"
+    assert site.client.get(f"/api/v1/jobs/{jobs[0]}").get_json()["request"]["case"]["name"] == "net"
 
 
 def test_what_is_no_case_or_cannot_run_is_refused_and_no_job_is_made(site: Site, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_is_no_case_or_cannot_run_is_refused_and_no_job_is_made(site: Site,
     evil = site.send("evil.zip", {"../../evil.py": b"x"})
     assert "leads out of it" in site.post("cases/sent", 400, **evil)["error"]
     (tmp_path / "text").write_bytes(b"no zip at all")
-    blob = site.client.post("/api/v1/uploads?part=true&name=a.zip", data=b"no zip at all").json["blob"]
+    blob = site.client.post("/api/v1/uploads?part=true&name=a.zip", data=b"no zip at all").get_json()["blob"]
     assert "cannot be read" in site.post("cases/sent", 400, blob=blob, name="a.zip")["error"]
     site.post("cases/sent", 404, blob="0" * 64, name="a.zip")
     site.post("cases/jobs", 404, case="lunch", agents=[site.agent])
@@ -113,4 +113,4 @@ def test_what_is_no_case_or_cannot_run_is_refused_and_no_job_is_made(site: Site,
     assert "nobody" in wrong["error"] or "agent" in wrong["error"]
     wrong = site.post("cases/jobs", 400, case="digits", framework="jax", agents=[site.agent])
     assert wrong["error"] == "digits has megengine, pytorch, tensorflow"
-    assert site.client.get("/api/v1/jobs").json["jobs"] == []
+    assert site.client.get("/api/v1/jobs").get_json()["jobs"] == []
