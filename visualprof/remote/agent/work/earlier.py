@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from visualprof.remote.agent.child_files import is_plain, link, listed, remove
@@ -25,9 +26,10 @@ def keep(state: StateFolder, lease: Lease) -> None:
     left = next((files for out in outs if (files := _of_use(out, lease))), None)
     if left is None:
         return
-    _copy(left, _fresh(_kept(state, lease)))
-    for folder in sorted(state.work.glob(f"*{SUFFIX}"), key=lambda one: one.stat().st_mtime)[:-TASKS_MAX]:
-        remove(folder)
+    with suppress(OSError):  # a full disk, or another task tidies up: the next attempt then begins with less
+        _copy(left, _fresh(_kept(state, lease)))
+        for folder in sorted(state.work.glob(f"*{SUFFIX}"), key=lambda one: one.stat().st_mtime)[:-TASKS_MAX]:
+            remove(folder)
 
 
 def go_on(state: StateFolder, lease: Lease, out: Path) -> None:
