@@ -25,6 +25,7 @@ MODULES = {
     "MegEngine": "megengine",
 }
 
+TRTEXEC = "trtexec"  # a command of TensorRT's, in none of pip's packages
 FLAGPERF = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
 # Of TensorRT's engines and contexts, gone with version 10.
 BEFORE_10 = {
@@ -54,8 +55,8 @@ def requires_of(file: Path) -> tuple[str, ...]:
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     if "tensorrt" in wanted and names & BEFORE_10:
         wanted["tensorrt"] = "tensorrt<10"
-    command = any("trtexec" in text for text in texts) and not shutil.which("trtexec")
-    return (*sorted(wanted.values()), *(["trtexec"] if command else []))
+    command = any(TRTEXEC in text for text in texts) and not shutil.which(TRTEXEC)
+    return (*sorted(wanted.values()), *([TRTEXEC] if command else []))
 
 
 def imports_of(case: Path, framework: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote.cases.folder import needed
-from visualprof.remote.cases.requirements import imports_of, missing, name_of
+from visualprof.remote.cases.requirements import TRTEXEC, imports_of, missing, name_of
 from visualprof.remote.protocol import TaskFailure, build
 
 FRAMEWORKS = {"pytorch": ("torch",), "megengine": ("MegEngine",), "tensorflow": ("tensorflow",)}  # packages of pip's
@@ -57,6 +57,6 @@ def require(task: CaseTask, engine: Sequence[str]) -> None:
     absent = [one for one in task.description.get("data", ()) if not (data_dir / one).exists()]
     problems = [f"package: {one}" for one in lacking] + [f"data: {one} is not in {where}" for one in absent]
     if problems:
-        install = " ".join(repr(one.partition(" (")[0]) for one in lacking)
-        hint = f"{sys.executable} -m pip install {install}" if lacking else ""
+        packages = [repr(one.partition(" (")[0]) for one in lacking if one != TRTEXEC]
+        hint = f"{sys.executable} -m pip install {' '.join(packages)}" if packages else ""
         raise TaskFailure("no_runtime" if lacking else "input_error", f"missing: {'; '.join(problems)}", hint)
