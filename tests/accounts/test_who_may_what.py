@@ -146,6 +146,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET evaluation/point": (VIEWER, "ann"),
     "GET cases": (VIEWER, ""),
     "GET cases/result": (VIEWER, "ann"),
+    "POST cases/sent": (MEMBER, ""),  # another's zip is not there: test_a_known_file_opens_nothing
+    "POST cases/jobs": (MEMBER, ""),
     "GET openapi.json": (VIEWER, ""),
 }
 
@@ -226,6 +228,8 @@ BODIES: dict[str, Any] = {
     "PUT registry/<model>/aliases/<alias>": {"number": 1},
     "PATCH registry/<model>/<version>": {"notes": "mine now"},
     "POST jobs": {},
+    "POST cases/sent": {"blob": "BLOB", "name": "mine.zip"},
+    "POST cases/jobs": {"case": "lunch", "agents": ["nobody"]},
     "POST jobs/check": {},
     "POST jobs/draft": {"model": "BLOB"},
     "PATCH agents/<agent>": {},
@@ -433,6 +437,9 @@ def test_a_known_file_opens_nothing(asked: Asked) -> None:
     refused = bob.ask("POST", "jobs", json=request)
     assert (refused.status_code, refused.get_json()["errors"][0]["field"]) == (400, "model.blob")
     assert bob.ask("POST", "uploads/known", json={"blob": blob, "name": "mine.onnx"}).get_json() == {"files": []}
+    sent = {"blob": blob, "name": "mine.zip"}
+    assert bob.ask("POST", "cases/sent", json=sent).status_code == 404
+    assert bob.ask("POST", "cases/jobs", json={"sent": sent, "agents": ["any"]}).status_code == 404
     again = bob.ask("POST", "uploads?name=bob.onnx", data=MODEL_FILE.read_bytes())
     assert (again.status_code, again.get_json()["name"]) == (201, "bob.onnx")
     assert bob.ask("GET", f"graph?model={graph_of(blob, 'onnx')}").status_code == 200

@@ -11,7 +11,8 @@ import pytest
 
 from tests.remote.case_sites import numpy_case, order_of
 from visualprof.cli import main
-from visualprof.cli._case_run import _folder
+from visualprof.cli._case_run import _folder, _step_timeouts
+from visualprof.errors import BadParameter
 from visualprof.reader.results.case import CaseResult, read_case
 from visualprof.remote.cases.folder import read_case as case_of
 
@@ -114,3 +115,10 @@ def test_a_run_that_succeeded_is_measured_anew_beside_it(tmp_path: Path) -> None
     args.out = str(tmp_path / "mine")
     assert _folder(args, order, several=False) == tmp_path / "mine"
     assert _folder(args, order, several=True) == tmp_path / "mine" / "net" / "cpu-plain-batch_size=8"
+
+
+def test_limits_of_steps_are_for_one_or_for_each() -> None:
+    assert _step_timeouts(argparse.Namespace(step_timeout=["600", "compile=1800"])) == {"": 600.0, "compile": 1800.0}
+    for wrong in ("lunch=5", "compile=", "compile=0", "soon", "nan"):
+        with pytest.raises(BadParameter, match="no step, or no seconds"):
+            _step_timeouts(argparse.Namespace(step_timeout=[wrong]))

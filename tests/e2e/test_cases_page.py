@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,9 @@ import pytest
 
 from tests.e2e.live import Dashboard, Visits, expect
 from tests.e2e.locators import raw_keys, table
+from tests.remote.case_sites import EXPORT, numpy_case
 from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
+from visualprof.remote.agent.machine.sandbox import usable
 
 MS = 1_000_000
 
@@ -82,7 +85,22 @@ def test_results_are_sorted_filtered_and_saved_and_a_case_names_its_command(meas
         page.get_by_role("link", name="Save as FlagPerf's README table").click()
     assert "| net | lab | openvino | fp32 | 4 |" in Path(saved.value.path()).read_text("utf-8")
     page.get_by_role("button", name="bert", exact=True).click()
-    expect(page.locator('[data-place="shipped"] code')).to_contain_text("visualprof case run bert --matrix")
+    expect(page.locator('[data-place="shipped"] code')).to_contain_text(
+        "visualprof case run bert --compiler onnxruntime"
+    )
+    expect(page.get_by_role("button", name="Run 1 job")).to_be_disabled()  # no machine is registered
+
+
+def test_the_grid_has_a_figure_of_each_case_by_machine_and_compiler(measured: Dashboard, visit: Visits) -> None:
+    page = visit(measured, "cases")
+    page.get_by_role("radio", name="Grid").click()
+    grid = page.get_by_role("table", name="Cases by machine and compiler")
+    cells = [row.get_by_role("cell").all_inner_texts() for row in grid.locator("tbody tr").all()]
+    assert cells == [["20", "40"], ["", "Failed"]]
+    expect(grid.locator(".best")).to_have_text("40")
+    grid.get_by_role("button", name="Failed").click()
+    expect(page.locator('[data-place="result"] .notice')).to_contain_text("no such operator")
+    expect(page).to_have_url(re.compile("as=grid"))
 
 
 def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path, visit: Visits) -> None:
@@ -90,4 +108,34 @@ def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path,
     with Dashboard(tmp_path / "runs", cache) as dashboard:
         page = visit(dashboard, "cases")
         expect(page.get_by_role("heading", name="No case has been run yet")).to_be_visible()
-        expect(page.locator('[data-place="shipped"] code')).to_contain_text("visualprof case run digits --matrix")
+        expect(page.locator('[data-place="shipped"] code')).to_contain_text("case run digits --compiler onnxruntime")
+
+
+@pytest.mark.long
+def test_a_zip_runs_on_a_machine_with_each_compiler_and_says_how_it_ended(
+    tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
+) -> None:
+    if usable():
+        pytest.skip(f"bubblewrap: {usable()}")
+    pytest.importorskip("onnxruntime")
+    numpy_case(tmp_path / "net", export=EXPORT.replace('"2"', '"no model"'))
+    case = shutil.make_archive(str(tmp_path / "net"), "zip", tmp_path, "net")
+    page = visit(serve(None, "--with-agent"), "cases")
+    form = page.locator('[data-place="shipped"]')
+    expect(form.get_by_role("button", name="local", exact=True)).to_have_attribute(
+        "aria-pressed", "true", timeout=60_000
+    )
+    form.locator("input[type=file]").set_input_files(case)
+    expect(form.get_by_role("button", name="net", exact=True)).to_have_attribute("aria-pressed", "true")
+    form.get_by_role("button", name="onnxruntime").click()
+    form.get_by_label("Configuration").fill("repeat 3")
+    expect(form).to_contain_text("repeat is not of the form key=value")
+    form.get_by_label("Configuration").fill("repeat=3")
+    form.get_by_role("button", name="Run 1 job").click()
+    job = page.locator('[data-place="jobs"] li')
+    expect(job).to_contain_text("onnxruntime reads .onnx files", timeout=60_000)
+    job.get_by_role("button", name="Show").click()
+    behind = page.locator('[data-place="result"]')
+    expect(behind.locator(".steps .failed")).to_contain_text("Compile")
+    expect(behind.locator(".settings tr").filter(has_text="repeat")).to_contain_text("Command line")
+    assert raw_keys(page) == []

@@ -115,18 +115,19 @@ class FakeServer:
         number = len(self.tasks) + 1
         asked = Request(f"key{number}", ModelRef(files[0].sha256, name), [spec], inputs=given or [], **wish)
         lease = Lease(f"t{number}", f"j{number}", f"model-j{number}/{spec.id}", 1, f"lease{number}", spec, asked, files)
-        return self._wait_for([lease])[0]
+        return self.wait_for([lease])[0]
 
     def submit_specs(self, model: bytes, *specs: str, **request: Any) -> list[Task]:
         """Makes a job wait, with a task for each of the specs."""
         wanted = [Spec(name, "onnxruntime") for name in specs]
         asked = Request("key", ModelRef("", "model.onnx"), wanted, profile=Profile(0), **request)
         files = [self._file("model", "model.onnx", model)]
-        return self._wait_for(
+        return self.wait_for(
             [Lease(f"j1.{s.id}", "j1", f"model-j1/{s.id}", 1, f"lease-{s.id}", s, asked, files) for s in wanted]
         )
 
-    def _wait_for(self, leases: list[Lease]) -> list[Task]:
+    def wait_for(self, leases: list[Lease]) -> list[Task]:
+        """Lets leases wait for an agent; one of a task that is known is a further attempt of it."""
         tasks = [Task(lease) for lease in leases]
         with self.changed:
             self.tasks |= {task.lease.task: task for task in tasks}

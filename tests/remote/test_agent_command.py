@@ -13,7 +13,7 @@ import pytest
 from visualprof.cli import main
 from visualprof.remote.agent import command
 from visualprof.remote.agent.faults import AgentError, failed, failure_of
-from visualprof.remote.agent.machine.sandbox import outermost
+from visualprof.remote.agent.machine.sandbox import Sandbox, outermost
 from visualprof.remote.agent.state import Identity, Journal, StateFolder, default_folder
 from visualprof.remote.protocol import Lease, ModelRef, Request, Spec, TaskFailure
 
@@ -100,6 +100,18 @@ def test_folders_inside_others_are_not_mounted_twice(tmp_path: Path) -> None:
     (tmp_path / "ab").mkdir()
     here = [str(tmp_path / name) for name in ("a/b", "a", "ab", "none")]
     assert outermost([*here, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
+
+
+def test_a_sandbox_shows_the_folder_of_weights_that_its_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    sandbox = Sandbox(Path("/box"), Path("/usr/bin/python3"))
+    command, env = sandbox.command(2, "-c", "")
+    assert env["TORCH_HOME"] == str(tmp_path)
+    assert ["--ro-bind", str(tmp_path), str(tmp_path)] in [command[i : i + 3] for i in range(len(command))]
+    assert "HF_TOKEN" not in env
 
 
 def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.remote.case_sites import numpy_case
 from visualprof.remote.cases.bundle import pack, unpack
 from visualprof.remote.cases.folder import find_case, needed, read_case, value_typed
-from visualprof.remote.cases.requirements import fits, lines_of, missing
+from visualprof.remote.cases.requirements import fits, imports_of, lines_of, missing
 from visualprof.remote.protocol import TaskFailure
 
 DESCRIPTION = json.dumps(
@@ -129,7 +129,7 @@ def test_links_bombs_and_doubles_in_a_bundle_are_refused(tmp_path: Path) -> None
     with pytest.raises(TaskFailure, match="twice"):
         unpack(_bundle(tmp_path / "double.zip", "a/b", "A/B"), out)
     (tmp_path / "none.zip").write_bytes(b"PK no zip")
-    with pytest.raises(TaskFailure, match="no bundle"):
+    with pytest.raises(TaskFailure, match="cannot be read"):
         unpack(tmp_path / "none.zip", out)
     assert list(out.iterdir()) == []
 
@@ -140,6 +140,19 @@ def test_requirements_are_compared_without_importing() -> None:
         "no-such-package >=2",
         f"numpy <1 ({__import__('numpy').__version__} is here)",
     ]
+
+
+def test_what_the_code_of_a_framework_imports_at_its_top_is_needed(tmp_path: Path) -> None:
+    code = tmp_path / "pytorch"
+    code.mkdir()
+    (tmp_path / "shared.py").touch()
+    (code / "model.py").write_text("import os, torch.nn\nfrom . import dataloader\nimport shared, cv2\n")
+    (code / "dataloader.py").write_text(
+        "from torchvision import models\nfrom loguru import logger\nfrom benchmarks.net.pytorch import *\n"
+        "try:\n    import apex\nexcept ImportError:\n    apex = None\ndef later():\n    import tqdm\n"
+    )
+    (code / "broken.py").write_text("def (")
+    assert imports_of(tmp_path, "pytorch") == ["opencv-python", "torch", "torchvision"]
 
 
 @pytest.mark.parametrize(

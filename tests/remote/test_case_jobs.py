@@ -53,6 +53,44 @@ def test_an_agent_runs_the_bundle_of_a_case(server: FakeServer, start: StartAgen
     assert agent.ended() == 0
 
 
+# It fails until an attempt before it was in its place.
+SECOND_TIME = """import pathlib
+
+class InferModel:
+    def __init__(self, config, onnx_path, model):
+        mark = pathlib.Path(config.log_dir, "tried")
+        if not mark.exists():
+            mark.write_text("once")
+            raise RuntimeError("not yet")
+
+    def __call__(self, inputs):
+        return [inputs[0] * 2], 0
+"""
+
+
+@pytest.mark.slow
+def test_a_further_attempt_on_an_agent_goes_on_behind_the_last_good_step(
+    server: FakeServer, start: StartAgent, tmp_path: Path
+) -> None:
+    if usable():
+        pytest.skip(f"bubblewrap: {usable()}")
+    pytest.importorskip("onnxruntime")
+    pack(read_case(numpy_case(tmp_path / "net", engine=SECOND_TIME)), tmp_path / "net.case.zip")
+    task = server.submit(
+        (tmp_path / "net.case.zip").read_bytes(), "n.case.zip", spec=Spec("s", "onnxruntime"), case=CASE
+    )
+    start("--sandbox", "require", real=True)
+    assert "not yet" in server.finished(task, 90)["error"]
+    again = server.wait_for([replace(task.lease, attempt=2, lease="lease-2")])[0]
+    assert server.finished(again, 90)["state"] == "succeeded"
+    told = msgspec.json.decode(again.result["case.json"], type=CaseResult)
+    states = {step.name: step.state for step in told.steps}
+    assert states == {
+        "init": "done", "data+model": "done", "validation": "kept", "export": "kept", "compile": "done",
+        "inference": "done", "summary": "done",
+    }  # fmt: skip
+
+
 @pytest.mark.long
 def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
     server: FakeServer, start: StartAgent, tmp_path: Path
@@ -79,9 +117,10 @@ def test_the_server_takes_cases_and_refuses_what_is_none(tmp_path: Path) -> None
     assert build(Request, msgspec.to_builtins(job)) == job
     assert parse_request(msgspec.json.encode(job)).case == CASE
     assert [error.field for error in limit_errors(job)] == []
-    wrong = CaseRef("../net", "nobody", "", {"repeat": "three"})
+    wrong = CaseRef("../net", "nobody", "", {"repeat": "three"}, {"export": 0, "lunch": 60, "": 60})
     errors = {error.field for error in limit_errors(replace(job, case=wrong))}
-    assert errors == {"case.name", "case.framework", "case.vendor", "case.settings.repeat"}
+    assert errors == {"case.name", "case.framework", "case.vendor", "case.settings.repeat", "case.step_timeouts.export",
+                      "case.step_timeouts.lunch"}  # fmt: skip
 
 
 class Known:

@@ -86,7 +86,8 @@ def test_digits_reach_441_of_450_in_both(tmp_path: Path, compiler: str) -> None:
     assert result.validation.accuracy == result.inference.accuracy == pytest.approx(441 / 450, abs=1e-12)
     assert (result.verdict, result.accuracy_difference) == ("same", 0.0)
     assert result.flops_per_s == pytest.approx(618_496 * (result.inference.core_per_s or 0))
-    assert result.mfu == pytest.approx((result.flops_per_s or 0) / (result.peak_flops or 1))
+    share = (result.flops_per_s or 0) / (result.peak_flops or 1)  # above 1 on a machine that was busy meanwhile
+    assert result.mfu == (pytest.approx(share) if share <= 1 else None)
 
 
 @pytest.mark.long

@@ -116,10 +116,14 @@ class InferModel:
         ("evaluator", SEGFAULTS, {}, "crashed", "validation",
          "the child ended by SIGSEGV and without a result (step validation)"),
         ("export", SLEEPS, {"timeout_s": 3.0}, "timeout", "export", "not done after 3 s (step export)"),
+        ("export", SLEEPS, {"step_timeouts": {"export": 1.0, "": 60.0}}, "timeout", "export",
+         "the step export was not done after 1 s"),
         ("engine", LARGE, {"memory_bytes": 600 << 20}, "out_of_memory", "compile", "(step compile)"),
         ("export", "def export_model(model, config):\n    return 'nothing.onnx'\n", {}, "model_error", "export",
          "export: export_model gave 'nothing.onnx', which is no file"),
-        ("dataloader", "import no_such_module\n", {}, "no_runtime", "data+model", "No module named 'no_such_module'"),
+        ("dataloader", "def build_dataloader(config):\n    import no_such_module\n", {}, "no_runtime", "data+model",
+         "No module named 'no_such_module'"),
+        ("dataloader", "import no_such_module\n", {}, "no_runtime", "init", "missing: package: no-such-module"),
     ],
 )  # fmt: skip
 def test_a_step_that_ends_badly_is_named_with_its_cause(

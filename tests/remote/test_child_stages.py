@@ -201,6 +201,7 @@ def test_the_room_for_the_last_event_is_given_back(tmp_path: Path) -> None:
         (OSError(28, "No space left on device"), "disk_full"),
         (ModuleNotFoundError("No module named 'onnxruntime'"), "no_runtime"),
         (ValueError("bad node"), "model_error"),
+        (OSError("<urlopen error [Errno -3] Temporary failure in name resolution>"), "input_error"),
     ],
 )
 def test_an_exception_has_its_reason(error: Exception, reason: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -16,9 +15,7 @@ import numpy as np
 import pytest
 
 from tests.remote.child_runs import TINY_INPUTS, Job, Ran, code, tiny_onnx
-from visualprof.remote.agent.state import StateFolder
-from visualprof.remote.agent.work.task import searched
-from visualprof.remote.protocol import Lease, ModelRef, Request, Search, Spec, Sweep
+from visualprof.remote.protocol import Search, Sweep
 
 pytestmark = pytest.mark.slow
 stage = pytest.mark.long
@@ -180,25 +177,3 @@ def test_a_machine_that_tells_no_energy_says_so(tmp_path: Path) -> None:
         pytest.skip("this one does")
     failed = job_of(tmp_path, Search("energy", {}, trial_s=0.05)).run("search")
     assert failed.failed["error"] == "this machine does not tell how much energy it uses"
-
-
-def lease(attempt: int, objective: Any = "latency") -> Lease:
-    spec = Spec("s", "onnxruntime")
-    request = Request("k", ModelRef("0" * 64, "m.onnx"), [spec], search=Search(objective))
-    return Lease("t/1", "j", "r", attempt, "l", spec, request, [])
-
-
-def test_a_further_attempt_finds_the_trials_that_the_last_one_left_here(tmp_path: Path) -> None:
-    state = StateFolder(tmp_path)
-    assert searched(state, lease(2)) == b""
-    for attempt in (1, 2):
-        out = state.work / f"1-{attempt}" / "box" / "out"
-        out.mkdir(parents=True)
-        (out / "search.json").write_text(f"{attempt}")
-    assert searched(state, lease(1)) == b"1"
-    assert searched(state, lease(3)) == b"2"
-    assert searched(state, lease(2, "")) == b"", "a job without a search has none"
-    shutil.rmtree(state.work / "1-2")
-    (state.work / "1-2" / "box" / "out").mkdir(parents=True)
-    (state.work / "1-2" / "box" / "out" / "search.json").symlink_to("/etc/passwd")
-    assert searched(state, lease(2)) == b"1", "a link that a child planted is not followed"

@@ -98,6 +98,9 @@ def test_bars_are_named_by_what_differs_within_a_case() -> None:
     assert option["yAxis"]["type"] == "log"
     assert drawn(RESULTS, "energy_j_per_sample") == {}
     assert set(newest(far)) == {"net/ort", "net/ov~2", "other/ov", "big"}
+    cancelled = result("onnxruntime", 0, 9, state="cancelled", inference=None)
+    assert set(newest({"net/ort": RESULTS["net/ort"], "later": cancelled})) == {"net/ort"}
+    assert set(newest({"later": cancelled})) == {"later"}
 
 
 def test_tables_to_save(get: Any) -> None:

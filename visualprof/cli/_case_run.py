@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import signal
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 STATUS = {"succeeded": 0, "failed": 1, "cancelled": 3}
-FRAMEWORKS = {"pytorch": "torch"}  # backends of those frameworks that have another name
 PATHS = ("exist_onnx_path", "exist_compiler_path")
 Command = dict[str, Any]
 
@@ -52,6 +48,8 @@ def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
         for case, command in itertools.product(cases, _commands(args)):
             order = _order(args, case, command, stop)
             folder = _folder(args, order, len(cases) > 1 or bool(args.matrix))
+            kept = "goes on in" if (folder / "case.json").is_file() else "into"
+            print(f"visualprof: {case.name}: {kept} {folder} (--logdir, --out: elsewhere)", file=sys.stderr)
             outcome = run_here(order, folder)
             result = read_case(folder / "case.json")
             if result is None:
@@ -124,6 +122,24 @@ def _commands(args: argparse.Namespace) -> list[Command]:
     return [{**_command(args), **dict(chosen)} for chosen in itertools.product(*axes)]
 
 
+def _step_timeouts(args: argparse.Namespace) -> dict[str, float]:
+    """Seconds by the step's name, "" for any without its own. Raises: BadParameter."""
+    from visualprof.remote.cases import STEPS
+
+    limits = dict[str, float]()
+    for text in args.step_timeout:
+        step, _, seconds = text.rpartition("=")
+        try:
+            limits[step] = float(seconds)
+        except ValueError:
+            limits[step] = 0.0
+        if (step and step not in STEPS) or not limits[step] >= 1:
+            raise BadParameter(
+                f"--step-timeout {text!r}: no step, or no seconds", f"600 or STEP=600: {', '.join(STEPS)}"
+            )
+    return limits
+
+
 def _vendor(args: argparse.Namespace) -> Vendor:
     """The vendor that is named, else the first for the device. Raises: BadParameter."""
     from visualprof.remote.cases import all_vendors
@@ -186,6 +202,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
         level=level,
         memory_bytes=round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9),
         timeout_s=args.timeout,
+        step_timeouts=_step_timeouts(args),
         code=bundle.child_archive(),
         tell=lambda step: print(f"visualprof: {case.name}: {step}", file=sys.stderr),
         check=check,
@@ -206,20 +223,24 @@ def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tupl
 
 def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     """Uploads each case as a bundle, and makes a job of each with each setting of the matrix on each machine."""
+    from dataclasses import asdict
+
     from visualprof.cli import _watch
     from visualprof.cli._server import Server
+    from visualprof.remote.cases.jobs import job_of
 
     server = Server(args.server, args.token)
     agents = {one["name"]: one["id"] for one in server.get("agents")["agents"]}
     unknown = [name for name in args.agent.split(",") if name not in agents]
     if unknown:
         raise BadParameter(f"--agent {unknown[0]}: there is no such machine", f"there is {', '.join(agents) or 'none'}")
-    jobs = list[str]()
+    jobs, vendor, limits = list[str](), _vendor(args), _step_timeouts(args)
+    device = _device(args, vendor)
     for case in cases:
-        blob = _sent(server, case, Path(args.data) if args.data else None)
+        framework, blob = _framework(args, case), _sent(server, case, Path(args.data) if args.data else None)
         for command, agent in itertools.product(_commands(args), args.agent.split(",")):
-            request = _request_of(args, case, command, agents[agent], blob)
-            jobs.append(server.post("jobs", request)["job"]["id"])
+            job = job_of(case, blob, vendor, framework, command, agents[agent], device, args.timeout, limits)
+            jobs.append(server.post("jobs", asdict(job))["job"]["id"])
             print(
                 f"job {jobs[-1]}: {case.name} on {agent}: {server.url}#/run?job={jobs[-1]}", file=_watch.stream(False)
             )
@@ -237,29 +258,3 @@ def _sent(server: Server, case: Case, data: Path | None) -> str:
         packed = Path(folder, f"{case.name}{SUFFIX}")
         pack(case, packed, data)
         return send(server, packed, "part", part="true")["blob"]
-
-
-def _request_of(args: argparse.Namespace, case: Case, command: Command, agent: str, blob: str) -> dict[str, Any]:
-    """A job of a case. The backend is the one whose runtime the engine needs."""
-    from dataclasses import asdict
-
-    from visualprof.remote.cases.bundle import SUFFIX
-    from visualprof.remote.protocol import CaseRef, ModelRef, Profile, Request, Spec
-
-    vendor, framework = _vendor(args), _framework(args, case)
-    layers = {**case.case, **case.vendors.get(vendor.name, {}), **command}
-    compiler = layers.get("compiler")
-    engine = vendor.engines.get(str(compiler))
-    backend = (engine and engine.backend) or compiler or FRAMEWORKS.get(framework, framework)
-    spec = Spec(str(compiler or framework), str(backend), agent=agent, device=_device(args, vendor))
-    settings = {key: json.dumps(value) for key, value in command.items()}
-    request = Request(
-        f"cli-{uuid.uuid4().hex}",
-        ModelRef(blob, f"{case.name}{SUFFIX}"),
-        [spec],
-        name=f"{case.name} {compiler or 'validation'}",
-        profile=Profile(0),
-        timeout_s=args.timeout,
-        case=CaseRef(case.name, vendor.name, framework, settings),
-    )
-    return asdict(replace(request, retries=0))

@@ -104,11 +104,13 @@ def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
     add("--memory", type=float, default=0.0, metavar="GIB", help="it may use (90 %% of the machine's)")
     add("--format", choices=("table", "json"), default="table", help="of what is told (%(default)s)")
     add("--timeout", type=float, default=3600.0, metavar="S", help="ended after that (%(default)g)")
+    each = "ends a step that takes longer; S for every step, repeatable"
+    add("--step-timeout", action="append", default=[], metavar="STEP=S", help=each)
     if not runs:
         return
     add("--all", action="store_true", help="every case that ships")
     add("--matrix", action="append", default=[], metavar="K=V,V", help="a run for each of these values; repeatable")
-    add("--logdir", default="runs", metavar="DIR", help="gets the run (%(default)s)")
+    add("--logdir", default="runs", metavar="DIR", help="gets the runs: DIR/CASE/... (%(default)s, here)")
     add("--out", default="", metavar="DIR", help="the run itself; one that is there keeps its good steps")
     add("--again", action="store_true", help="a new run, also where an earlier one could be gone on with")
     add("--agent", default="", metavar="A,B", help="on these machines of a server")

@@ -237,12 +237,14 @@ class CaseRef:
     """A benchmark case, whose bundle stands in the place of the model. name "": none.
 
     vendor, framework: of `remote.cases`. settings: those of the command line, each value as JSON.
+    step_timeouts: seconds that a step may take, by its name; "" any that has none of its own.
     """
 
     name: str = ""
     vendor: str = ""
     framework: str = ""
     settings: dict[str, str] = field(default_factory=dict[str, str])
+    step_timeouts: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)

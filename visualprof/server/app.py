@@ -18,6 +18,7 @@ from visualprof.server.api.advice import Advices
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agent_runs import AgentRuns
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.case_jobs import CaseSubmissions
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
@@ -107,6 +108,7 @@ def create_app(
         Evaluation(logdir, visible, reports),
         Trends(logdir, visible, reports),
         Cases(logdir, visible, reports),
+        CaseSubmissions(remote, visible),
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),

@@ -21,8 +21,9 @@ from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
+from visualprof.remote.agent.work.earlier import work_folder
 from visualprof.remote.agent.work.followed import Followed
-from visualprof.remote.agent.work.task import AgentContext, LeasedTask, work_folder
+from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Intervals, Lease, build
 
 BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it

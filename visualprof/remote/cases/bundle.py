@@ -1,4 +1,7 @@
-"""A case as one file for an agent: a zip of its files, its data, and `case.json`, which says what they are."""
+"""A case as one file: for an agent a zip of its files, its data, and `case.json`, which says what they are.
+
+What somebody sends to a server is a zip of the case's folder, or of a tree of FlagPerf's.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import zlib
 from pathlib import Path
 from typing import Any, cast
 
-from visualprof.remote.cases.folder import BYTES_MAX, FILES_MAX, Case
+from visualprof.remote.cases.folder import BYTES_MAX, FILES_MAX, Case, read_case
 from visualprof.remote.protocol import TaskFailure
 
 DESCRIPTION = "case.json"
 SUFFIX = ".case.zip"
 RATIO_MAX, ALWAYS_ALLOWED = 50, 64 << 20  # unpacked to packed
-DIRECTORY_MAX = 16 << 20
+LEFT_OUT = ("__MACOSX/",)
 _PLAIN = re.compile(r"[^\x00-\x1f\\:*?\"<>|/]{1,150}")
 
 
@@ -51,21 +54,44 @@ def pack(case: Case, target: Path, data: Path | None = None) -> None:
 def unpack(packed: Path, folder: Path) -> dict[str, Any]:
     """Lays the files of a bundle into an empty folder; what it says of itself.
 
+    Raises: TaskFailure: input_error: it is none, or as `extract`.
+    """
+    extract(packed, folder)
+    if not (folder / DESCRIPTION).is_file():
+        raise TaskFailure("input_error", "this is no bundle of a case: it has no case.json")
+    return description_of((folder / DESCRIPTION).read_bytes())
+
+
+def sent_case(packed: Path, name: str, folder: Path) -> Case:
+    """The case in a zip of its folder, or of what is in that. name: of the file. folder: an empty one for its files.
+
+    Raises: TaskFailure: input_error: there is none in it, or as `extract`.
+    """
+    root = folder / re.sub(r"\W+", "_", Path(name).stem)
+    extract(packed, root)
+    inside = [one for one in root.iterdir() if not one.name.startswith(".")]
+    whole = len(inside) > 1 or not inside or not inside[0].is_dir() or inside[0].name == "inference"
+    return read_case(root if whole else inside[0])
+
+
+def extract(packed: Path, folder: Path) -> None:
+    """Lays the files of a zip into a folder.
+
     Raises: TaskFailure: input_error: it is none, leads out of the folder, has links, or is a bomb.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(packed) as archive:
-            _check(archive, packed.stat().st_size)
-            for entry in archive.infolist():
+            entries = [one for one in archive.infolist() if not one.filename.startswith(LEFT_OUT)]
+            _check(entries, packed.stat().st_size)
+            for entry in entries:
                 if not entry.is_dir():
                     target = folder / entry.filename
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, entry, target)
-        return description_of((folder / DESCRIPTION).read_bytes())
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise TaskFailure(
-            "input_error", f"this is no bundle of a case: {error}", "visualprof case run packs it"
-        ) from error
+        hint = "pack the folder of the case anew"
+        raise TaskFailure("input_error", f"this zip cannot be read: {error}", hint) from error
 
 
 def description_of(data: bytes) -> dict[str, Any]:
@@ -84,22 +110,19 @@ def description_of(data: bytes) -> dict[str, Any]:
     return described
 
 
-def _check(archive: zipfile.ZipFile, packed_bytes: int) -> None:
-    entries = archive.infolist()
+def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
     names = [entry.filename for entry in entries]
     unpacked = sum(entry.file_size for entry in entries)
     if len(entries) > FILES_MAX + 1 or unpacked > max(ALWAYS_ALLOWED, min(BYTES_MAX, RATIO_MAX * packed_bytes)):
-        raise TaskFailure("input_error", f"the bundle unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?")
-    if len({name.casefold() for name in names}) < len(names) or DESCRIPTION not in names:
-        raise TaskFailure("input_error", "the bundle has a file twice, or no case.json")
+        raise TaskFailure("input_error", f"the zip unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?")
+    if len({name.casefold() for name in names}) < len(names):
+        raise TaskFailure("input_error", "the zip has a file twice")
     for entry in entries:
         parts = entry.filename.rstrip("/").split("/")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         plain = all(_PLAIN.fullmatch(part) and part not in (".", "..") for part in parts)
         if not plain or len(parts) > 12 or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise TaskFailure(
-                "input_error", f"{entry.filename[:80]!r} in the bundle leads out of it, or is no plain file"
-            )
+            raise TaskFailure("input_error", f"{entry.filename[:80]!r} in the zip leads out of it, or is no plain file")
 
 
 def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
@@ -109,5 +132,5 @@ def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> 
         while piece := source.read(1 << 20):
             left -= len(piece)
             if left < 0:
-                raise TaskFailure("input_error", f"{entry.filename[:80]!r} is larger than the bundle says: a bomb?")
+                raise TaskFailure("input_error", f"{entry.filename[:80]!r} is larger than the zip says: a bomb?")
             out.write(piece)

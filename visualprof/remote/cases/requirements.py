@@ -8,7 +8,8 @@ import importlib.util
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from visualprof.remote.protocol import TaskFailure, version_order
@@ -21,8 +22,10 @@ MODULES = {
     "pyyaml": "yaml",
     "scikit-learn": "sklearn",
     "nvidia-ml-py": "pynvml",
+    "MegEngine": "megengine",
 }
 
+TRTEXEC = "trtexec"  # a command of TensorRT's, in none of pip's packages
 FLAGPERF = ("tools", "loguru", "config", "inference_engine", "benchmarks")  # its own, or ours in its place
 # Of TensorRT's engines and contexts, gone with version 10.
 BEFORE_10 = {
@@ -47,17 +50,41 @@ def requires_of(file: Path) -> tuple[str, ...]:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
     except (SyntaxError, ValueError) as error:
         raise TaskFailure("input_error", f"{file.name}: {error}", "is it Python 3?") from None
+    wanted = _packages(nodes)
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    if "tensorrt" in wanted and names & BEFORE_10:
+        wanted["tensorrt"] = "tensorrt<10"
+    command = any(TRTEXEC in text for text in texts) and not shutil.which(TRTEXEC)
+    return (*sorted(wanted.values()), *([TRTEXEC] if command else []))
+
+
+def imports_of(case: Path, framework: str) -> list[str]:
+    """Packages that the code of a framework imports whatever happens; what it tries, or imports later, may be missing.
+
+    Args: case: the folder of its code. Files that are no Python say so when they are run.
+    """
+    wanted = dict[str, str]()
+    for file in sorted((case / framework).glob("*.py")):
+        with suppress(SyntaxError, ValueError, RecursionError, OSError):
+            wanted |= _packages(ast.parse(file.read_bytes()).body)
+    own = {file.stem for folder in (case, case / framework) for file in folder.iterdir()} - {framework}
+    return sorted(package for module, package in wanted.items() if module not in own)
+
+
+def name_of(requirement: str) -> str:
+    """The package of a line of requirements, "" of what is none."""
+    match = _REQUIREMENT.match(requirement)
+    return match[1] if match else ""
+
+
+def _packages(nodes: Sequence[ast.AST]) -> dict[str, str]:
+    """What statements import that is neither Python's own nor FlagPerf's: packages by pip's names, by their modules."""
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     packages = {module: package for package, module in MODULES.items()}
     modules = {name.partition(".")[0] for name in imported} - {"", *sys.stdlib_module_names, *FLAGPERF}
-    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    wanted = {module: packages.get(module, module.replace("_", "-")) for module in modules}
-    if "tensorrt" in wanted and names & BEFORE_10:
-        wanted["tensorrt"] = "tensorrt<10"
-    command = any("trtexec" in text for text in texts) and not shutil.which("trtexec")
-    return (*sorted(wanted.values()), *(["trtexec"] if command else []))
+    return {module: packages.get(module, module.replace("_", "-")) for module in modules}
 
 
 def missing(requirements: Iterable[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import re
 from visualprof.remote.protocol import TaskFailure
 
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
+NO_NETWORK = re.compile(r"name resolution|name or service not known|network is unreachable|couldn't connect to", re.I)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAMED = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
 PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|backtrace:|/.+\.so")
@@ -26,6 +27,9 @@ def explain(error: BaseException) -> TaskFailure:
     if isinstance(error, ImportError):
         hint = "the runtime's interpreter lacks a package; install the runtime anew"
         return TaskFailure("no_runtime", sentence, hint)
+    if NO_NETWORK.search(str(error)):
+        hint = "nothing can be fetched here: name a folder that has it by --data, TORCH_HOME or HF_HUB_CACHE"
+        return TaskFailure("input_error", f"there is no network: {sentence}", hint)
     return TaskFailure("model_error", sentence, "the log has the whole message")
 
 

@@ -223,8 +223,10 @@ def _unpacked(queue: Queue, path: Path, names: Sequence[str], known: Callable[[s
     return uploads
 
 
-def take_local(remote: Remote, files: Mapping[str, Path]) -> list[Upload]:
+def take_local(remote: Remote, files: Mapping[str, Path], part: bool = False) -> list[Upload]:
     """Keeps a model, which comes first, and files with weights of it that lie on this machine, by their names.
+
+    part: nothing is looked for in the first, either.
 
     Raises: VisualprofError: as `take`.
     """
@@ -233,7 +235,7 @@ def take_local(remote: Remote, files: Mapping[str, Path]) -> list[Upload]:
     for name, path in files.items():
         with path.open("rb") as file:
             kept = queue.keep(safe_name(name), file.read)
-        uploads += _found(queue, *kept, name, part=bool(uploads), known=lambda _: True)
+        uploads += _found(queue, *kept, name, part=part or bool(uploads), known=lambda _: True)
     return uploads
 
 

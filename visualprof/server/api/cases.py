@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from flask import Response
@@ -38,6 +38,9 @@ from visualprof.views.measure.cases import (
     passes,
 )
 
+if TYPE_CHECKING:
+    from visualprof.remote.cases.folder import Case
+
 LOG, LOG_TAIL = "log.txt", 1 << 16
 
 
@@ -63,21 +66,39 @@ class ResultQuery(Query):
 
 
 class ShippedCase(msgspec.Struct):
-    """A case that comes with visualprof. compiler: that it asks for unless another is named."""
+    """A case that comes with visualprof, or was sent.
+
+    framework: that is run where nobody chooses, "" none of several. compiler: that it asks for unless another is named.
+    """
 
     name: str
     title: str
     frameworks: list[str]
+    framework: str
     compiler: str | None
 
 
-class CasesAnswer(Answer):
-    """Cases that ship, and results. cases, vendors, machines: of every result, to choose from.
+class CaseVendor(msgspec.Struct):
+    """A maker of devices that cases run on. device: `cpu` or `cuda`.
 
+    compilers: each with the backend whose runtime a machine has to have for it.
+    """
+
+    name: str
+    title: str
+    device: str
+    compilers: dict[str, str]
+
+
+class CasesAnswer(Answer):
+    """Cases that ship, and results. makers: the vendors that there are.
+
+    cases, vendors, machines: of every result, to choose from.
     metrics: figures that any shown result has; metric: the one that is drawn. charts: figure.
     """
 
     shipped: list[ShippedCase]
+    makers: list[CaseVendor]
     results: LeaderColumns
     cases: list[str]
     vendors: list[str]
@@ -143,6 +164,7 @@ class Cases(Resource):
         metric = query.metric or next(iter(known), next(iter(FIGURES)))
         return CasesAnswer(
             shipped=shipped(),
+            makers=makers(),
             results=table,
             cases=sorted(set(rows["case"])),
             vendors=sorted(set(rows["vendor"])),
@@ -219,5 +241,22 @@ def shipped() -> list[ShippedCase]:
     from visualprof.remote.cases.folder import library
     from visualprof.remote.cases.folder import read_case as case_of
 
-    cases = [case_of(path) for path in library().values()]
-    return [ShippedCase(one.name, one.title, list(one.frameworks), one.case.get("compiler")) for one in cases]
+    return [described(case_of(path)) for path in library().values()]
+
+
+def described(case: Case) -> ShippedCase:
+    """What a page says of a case."""
+    return ShippedCase(case.name, case.title, list(case.frameworks), case.framework, case.case.get("compiler"))
+
+
+@lru_cache(1)
+def makers() -> list[CaseVendor]:
+    """The vendors, with what a machine needs for each of their compilers."""
+    from visualprof.remote.cases import all_vendors
+
+    return [
+        CaseVendor(
+            one.name, one.title, one.device, {name: engine.backend or name for name, engine in one.engines.items()}
+        )
+        for one in all_vendors().values()
+    ]

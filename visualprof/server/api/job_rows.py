@@ -61,7 +61,7 @@ class TaskRow(msgspec.Struct):
 class JobRow(msgspec.Struct):
     """A job of the list. data: names of its uploaded arrays. state: of its tasks together.
 
-    sample: it came with visualprof; nobody here ran it.
+    sample: it came with visualprof; nobody here ran it. case: name of a benchmark case, "" of models.
     """
 
     id: str
@@ -75,6 +75,7 @@ class JobRow(msgspec.Struct):
     submitted_ns: int
     updated_ns: int
     sample: bool
+    case: str
     tasks: list[TaskRow]
 
 
@@ -302,6 +303,7 @@ class JobList:
             job,
             name=request.name,
             sample=request.sample,
+            case=request.case.name,
             model=request.model.name,
             model_blob=request.model.blob,
             graph=files.get((request.model.blob, job.owner), ("", None))[1],

@@ -23,6 +23,7 @@ from visualprof import __version__
 from visualprof.server.answers import ErrorBody
 from visualprof.server.api.advice import Advices
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.case_jobs import CaseSubmissions
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
@@ -67,7 +68,7 @@ class OpenApi(Resource):
 RESOURCES: tuple[type[Resource], ...] = (
     Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, People,
     QuotaRoutes,
-    Teams, Links, NoticesOf, Evaluation, Trends, Cases, Retention, Health, ReportFile,
+    Teams, Links, NoticesOf, Evaluation, Trends, Cases, CaseSubmissions, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 

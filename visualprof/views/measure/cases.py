@@ -158,12 +158,16 @@ def _row(run: str, result: CaseResult) -> dict[str, Any]:
 
 
 def newest(results: Mapping[str, CaseResult]) -> dict[str, CaseResult]:
-    """Of each setup of each case the last result."""
+    """Of each setup of each case the last result; one that was cancelled only where there is no other."""
     last = dict[tuple[object, ...], tuple[str, CaseResult]]()
-    for run, result in sorted(results.items(), key=lambda one: one[1].finished_ns or one[1].started_ns):
+    for run, result in sorted(results.items(), key=lambda one: _order(one[1])):
         row = _row(run, result)
         last[(row["case"], *(row[name] for name in SETUP))] = run, result
     return dict(last.values())
+
+
+def _order(result: CaseResult) -> tuple[bool, int]:
+    return result.state != "cancelled", result.finished_ns or result.started_ns
 
 
 def drawn(results: Mapping[str, CaseResult], figure: str) -> charts.Option:

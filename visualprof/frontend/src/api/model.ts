@@ -131,3 +131,7 @@ export type TrendAnswer = WithCharts<Schemas["TrendAnswer"]>;
 export type PointAnswer = WithCharts<Schemas["PointAnswer"]>;
 export type CasesAnswer = WithCharts<Schemas["CasesAnswer"]>;
 export type CaseAnswer = Schemas["CaseAnswer"];
+export type ShippedCase = Schemas["ShippedCase"];
+export type SentCase = Schemas["SentCase"];
+export type CaseWish = Schemas["CaseWish"];
+export type CaseJobs = Schemas["CaseJobs"];

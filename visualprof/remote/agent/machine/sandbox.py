@@ -24,6 +24,8 @@ ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.c
 DEVICES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
 # Where libraries are and which GPUs there are: the rest of the agent's environment is not the child's business.
 PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+# Folders of weights that torch.hub, torchvision and Hugging Face load by name; without a network there are no others.
+WEIGHTS = ("TORCH_HOME", "HF_HUB_CACHE")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Sandbox:
 
     def environment(self) -> dict[str, str]:
         """All that the process sees of an environment. getpass wants USER where there is no /etc/passwd."""
-        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        passed = {name: os.environ[name] for name in (*PASSED, *WEIGHTS) if name in os.environ}
         return passed | {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.work),
@@ -77,7 +79,8 @@ class Sandbox:
         if self.device != "cpu":
             for path in sorted({path for pattern in DEVICES for path in glob.glob(pattern)}):
                 args += ["--dev-bind", path, path]
-        for folder in outermost((*self.prefixes, *env.get("LD_LIBRARY_PATH", "").split(":"))):
+        weights = (env.get(name, "") for name in WEIGHTS)
+        for folder in outermost((*self.prefixes, *weights, *env.get("LD_LIBRARY_PATH", "").split(":"))):
             args += ["--ro-bind", folder, folder]
         work = str(self.work)
         args += ["--bind", work, work]

@@ -49,6 +49,7 @@ class CaseOrder:
     level: int = 0
     memory_bytes: int = 0
     timeout_s: float = 3600.0
+    step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
     code: bytes = b""
     tell: Callable[[str], object] = lambda _: None
     check: Callable[[], None] = lambda: None
@@ -90,7 +91,7 @@ def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) ->
 def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
     """Takes the first interpreter that lacks nothing; what it told is in `stages.progress.converted`.
 
-    Raises: TaskFailure: each lacks something; what the one with the shortest list said. StopRequested.
+    Raises: TaskFailure: each lacks something; what the one said that lacks least. StopRequested.
     """
     failures: list[TaskFailure] = []
     for python, prefixes in pythons:
@@ -104,7 +105,7 @@ def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> N
         failures.append(TaskFailure(reason, told["missing"], told["hint"]))
     if not failures:
         raise TaskFailure("no_runtime", "there is no interpreter that the case could run in")
-    raise min(failures, key=lambda failure: len(failure.error))
+    raise min(failures, key=lambda failure: failure.error.count("; "))  # of as many, that of the first
 
 
 def sampler(vendor: str, otherwise: Any) -> Any:
@@ -185,6 +186,7 @@ class _Run:
             progress=self.progress,
             check=order.check,
             started=lambda _: None,
+            step_timeouts=order.step_timeouts,
         )
 
     def __enter__(self) -> _Run:

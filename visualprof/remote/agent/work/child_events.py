@@ -24,7 +24,7 @@ Event = dict[str, Any]
 class TaskProgress:
     """What the children of a task have said. on_point: gets each point. changed: is called when there is news.
 
-    converted: what a conversion told, as it came. step: of a benchmark case.
+    converted: what a conversion told, as it came. step: of a benchmark case, since so many s of time.monotonic().
     """
 
     on_point: Callable[[dict[str, Any]], None]
@@ -32,6 +32,7 @@ class TaskProgress:
     phase: str = "preparing"
     batch: int | None = None
     step: str = ""
+    step_since: float = 0.0
     share: float = 0.0  # of the stage
     version: str = ""
     effective: dict[str, Any] = field(default_factory=dict[str, Any])

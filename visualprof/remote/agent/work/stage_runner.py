@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast, get_args
 
@@ -63,6 +64,7 @@ class StageRunner:
 
     device, timeout_s: of the task. prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a
     child may use. check: raises StopRequested when somebody wants the work to end. started: gets each child.
+    step_timeouts: of `CaseRef`.
     """
 
     work: WorkFolder
@@ -77,6 +79,7 @@ class StageRunner:
     progress: TaskProgress
     check: Callable[[], None]
     started: Callable[[Child], None]
+    step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def run(self, stage: str, deadline: float) -> None:
         """Runs one stage to its end. deadline: time.monotonic().
@@ -136,8 +139,12 @@ class StageRunner:
             raise
 
     def _check_limits(self, child: Child, deadline: float) -> None:
-        if time.monotonic() > deadline:
+        now, step = time.monotonic(), self.progress.step
+        if now > deadline:
             raise TaskFailure("timeout", f"not done after {self.timeout_s:g} s ({self._doing()})", self._last_lines())
+        limit_s = self.step_timeouts.get(step, self.step_timeouts.get("", math.inf))
+        if step and now - self.progress.step_since > limit_s:
+            raise TaskFailure("timeout", f"the step {step} was not done after {limit_s:g} s", self._last_lines())
         if self.monitor.error:
             raise failure_of(self.monitor.error)
         if self.log.full_disk:
@@ -199,7 +206,8 @@ class StageRunner:
         match event["event"]:
             case "phase" if event.get("phase") in PHASES:
                 progress.phase, progress.batch = event["phase"], whole(event, "batch")
-                progress.step = text(event, "step", 40)
+                if progress.step != (step := text(event, "step", 40)):
+                    progress.step, progress.step_since = step, time.monotonic()
                 self.monitor.phase, self.monitor.batch = progress.phase, progress.batch
             case "progress":
                 done, total = whole(event, "done") or 0, whole(event, "total") or 0

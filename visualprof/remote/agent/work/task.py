@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from visualprof.remote.agent.child_files import free_bytes, is_plain, link, remove
+from visualprof.remote.agent.child_files import free_bytes, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
@@ -25,6 +25,7 @@ from visualprof.remote.agent.machine.quiet import host_use, wait_for_quiet
 from visualprof.remote.agent.machine.settings import throttled_periods
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, Settings, StateFolder
+from visualprof.remote.agent.work import earlier
 from visualprof.remote.agent.work.case_run import Python, run_case, sampler, unpacked
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
@@ -53,7 +54,6 @@ PASSES_END_S = 10.0  # before the deadline, so that the result still arrives
 SHIPPING_S = 5.0
 MONITOR_MIN_S = 0.01
 TRYING = {"advise", "search"}  # stages that start other interpreters
-SEARCHED, SEARCH_MAX = "search.json", 16 << 20
 WORTH_SAYING_S = 1.0
 
 
@@ -94,7 +94,7 @@ class LeasedTask:
         self._why = ""  # it is to end
         self._stop = threading.Event()  # the work ends
         self._leave = threading.Event()  # the report ends too
-        self._work = WorkFolder(work_folder(context.state, lease))
+        self._work = WorkFolder(earlier.work_folder(context.state, lease))
         self._progress = TaskProgress(lambda _: None, context.changed, warnings=[*lease.warnings, *warnings])
         self._uploading = outcome is not None
         self._stages: list[str] = []
@@ -144,25 +144,21 @@ class LeasedTask:
             self._uploading = True
             self._context.changed()
             ending = Delivery(self._client, lease, self._work.out, warnings, self._stop, self._leave).send(outcome)
+            if outcome["state"] == "succeeded":
+                earlier.forget(self._context.state, lease)
+            elif lease.request.case.name:
+                earlier.keep(self._context.state, lease)
         except LeaseLost as lost:
-            self._keep_search()
+            earlier.keep(self._context.state, lease)
             ending = f"dropped: {lost}"
         except StopRequested:
             if self._why == "abandoned":
                 return "left; the next start goes on with it, unless the server gives it to another agent"
-            self._keep_search()
+            earlier.keep(self._context.state, lease)
             ending = "dropped: its lease is over"
         journal.remove(lease)
         remove(self._work.folder)
         return ending
-
-    def _keep_search(self) -> None:
-        """Keeps the trials of a search for the next attempt, which may come here."""
-        state, lease = self._context.state, self.lease
-        if begun := searched(state, lease):
-            kept = state.work / f"{plain_name(lease.task)}-kept" / SEARCHED
-            kept.parent.mkdir(exist_ok=True)
-            kept.write_bytes(begun)
 
     def _told(self) -> list[str]:
         """What the result of an earlier start warns of."""
@@ -214,7 +210,7 @@ class LeasedTask:
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
         case = lease.request.case
         refuse_code(lease.request.model.name, self._machine.capabilities.sandbox, case.name)
-        begun = searched(self._context.state, lease)
+        earlier.keep(self._context.state, lease)
         remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
@@ -235,8 +231,7 @@ class LeasedTask:
         if trying:
             more = for_advice(self._machine, data, self._context.memory_bytes)
         work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads), more)
-        if begun:
-            (work.out / SEARCHED).write_bytes(begun)
+        earlier.go_on(self._context.state, lease, work.out)
         return runtime
 
     def _fetch(self) -> tuple[Path, dict[str, Path], dict[str, Path]]:
@@ -280,6 +275,7 @@ class LeasedTask:
             progress=self._progress,
             check=self._check,
             started=lambda child: context.journal.child(lease, child.pid, child.started),
+            step_timeouts=lease.request.case.step_timeouts,
         )
         try:
             self._run_each(stages, runner)
@@ -356,20 +352,3 @@ class LeasedTask:
         if self._throttled:
             told = f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods"
             self._progress.warnings.append(f"{told}: latencies have waits in them")
-
-
-def searched(state: StateFolder, lease: Lease) -> bytes:
-    """The trials that earlier attempts of a task left on this machine: those of the last that wrote some."""
-    if not lease.request.search.objective:
-        return b""
-    folders = [state.work / f"{plain_name(lease.task)}-{n}" for n in range(lease.attempt, 0, -1)]
-    places = [*(WorkFolder(folder).out for folder in folders), state.work / f"{plain_name(lease.task)}-kept"]
-    for file in (place / SEARCHED for place in places):
-        if is_plain(file) and file.stat().st_size <= SEARCH_MAX:
-            return file.read_bytes()
-    return b""
-
-
-def work_folder(state: StateFolder, lease: Lease) -> Path:
-    """The work folder of a lease, another one for each attempt."""
-    return state.work / f"{plain_name(lease.task)}-{lease.attempt}"

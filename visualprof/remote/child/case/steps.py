@@ -13,56 +13,27 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
 from visualprof.remote.cases import CASE_SCHEMA, STEPS, Engine, Vendor, all_vendors
-from visualprof.remote.cases.folder import needed
 from visualprof.remote.cases.layers import Merged, merge, shown, skipped
-from visualprof.remote.cases.requirements import missing
 from visualprof.remote.child.case import summary
 from visualprof.remote.child.case.code import Code, engine_of
 from visualprof.remote.child.case.forward import Clocks, Compiled, Data, forward, model_call, summed
+from visualprof.remote.child.case.task import read_case_task, require
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.host import LoadMeter
-from visualprof.remote.protocol import TaskFailure, build
+from visualprof.remote.protocol import TaskFailure
 
 Tell = Callable[..., None]
 PHASES = {"validation": "measuring", "export": "converting", "compile": "converting", "inference": "measuring"}
-FRAMEWORKS = {"pytorch": ("torch",), "megengine": ("MegEngine",), "tensorflow": ("tensorflow",)}  # packages of pip's
 RECORDED = ("validation", "export", "compile", "inference")
 # What whoever watches the child adds; it stays where nothing is measured anew.
 OBSERVED = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
             "throttled")  # fmt: skip
 OWN = ("case.json", "steps", "points.jsonl")  # of the folder of the result, none of a step's files
-
-
-@dataclass(frozen=True)
-class CaseTask:
-    """A case as it is laid down.
-
-    root: folder with `benchmarks/` and `inference_engine/`. data_dir: "" without data. command: the settings of the
-    command line. device: `cpu`, `cuda:1`. description: of `Case.description`.
-    """
-
-    root: str
-    vendor: str
-    framework: str
-    device: str = "cpu"
-    data_dir: str = ""
-    command: dict[str, Any] = field(default_factory=dict[str, Any])
-    description: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def name(self) -> str:
-        """Of the case."""
-        return self.description["name"]
-
-
-def read_case_task(work: Path) -> CaseTask:
-    """The case of a work folder. Raises: OSError, ValueError, KeyError, TypeError: it is not what is written."""
-    return build(CaseTask, json.loads((work / "task.json").read_text("utf-8"))["case"])
 
 
 def check(work: Path, tell: Tell) -> None:
@@ -257,25 +228,9 @@ class CaseSteps:
             self._left_out.setdefault("export", f"{compiler} takes the model itself")
         return engine
 
-    def lacking(self) -> list[str]:
-        """Packages and data that are not there."""
-        told = self.task.description
-        packages = [*needed(told["requirements"], self.task.vendor), *FRAMEWORKS.get(self.task.framework, ())]
-        if self.result["compiler"] is not None:
-            packages += self._engine.requires
-        problems = [f"package: {one}" for one in missing(dict.fromkeys(packages))]
-        data = [one for one in told.get("data", ()) if not (Path(self.task.data_dir or "/nowhere") / one).exists()]
-        return problems + [
-            f"data: {one} is not in {self.task.data_dir or 'any folder: name one by --data'}" for one in data
-        ]
-
     def require(self) -> None:
         """Raises: TaskFailure: packages or data are missing."""
-        if not (problems := self.lacking()):
-            return
-        packages = [one.removeprefix("package: ").partition(" (")[0] for one in problems if one.startswith("package: ")]
-        hint = f"{sys.executable} -m pip install {' '.join(map(repr, packages))}" if packages else ""
-        raise TaskFailure("no_runtime" if packages else "input_error", f"missing: {'; '.join(problems)}", hint)
+        require(self.task, self._engine.requires if self.result["compiler"] is not None else ())
 
     def _init(self) -> None:
         self._see_one_device()
@@ -295,12 +250,12 @@ class CaseSteps:
             os.environ[variable] = names[int(number)] if int(number) < len(names) else number
 
     def _digest(self) -> str:
-        """What decides a result: configuration, code, interpreter."""
+        """What decides a result: configuration, code, interpreter; wherever the case was laid out."""
         assert self.merged is not None
         free = ("perf_dir", "log_dir")
         settings = {key: one.value for key, one in self.merged.settings.items() if key not in free}
-        told = hashlib.sha256(json.dumps([settings, sys.version, sys.prefix, self.task.device]).encode())
-        root = Path(self.task.root)
+        told, root = json.dumps([settings, sys.version, sys.prefix, self.task.device]), Path(self.task.root)
+        told = hashlib.sha256(told.replace(self.task.root, "").encode())
         for file in sorted(root.rglob("*")):
             if file.is_file() and "data" not in file.relative_to(root).parts and "__pycache__" not in file.parts:
                 told.update(f"{file.relative_to(root).as_posix()} {_sha256(file)}\n".encode())

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
-from visualprof.remote.cases import all_vendors
+from visualprof.remote.cases import STEPS, all_vendors
 from visualprof.remote.protocol import (
     DTYPES,
     INPUT_NAME_MAX,
@@ -96,6 +96,10 @@ def _case(case: CaseRef) -> Iterator[FieldError]:
     for key, value in case.settings.items():
         if not _is_json(value):
             yield FieldError(f"case.settings.{key[:100]}", "is no JSON", 'a text has quotes: "openvino"')
+    for step, limit_s in case.step_timeouts.items():
+        if step and step not in STEPS:
+            yield FieldError(f"case.step_timeouts.{step[:40]}", "is no step of a case", ", ".join(STEPS))
+        yield from _within(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
 
 
 def _is_json(text: str) -> bool:

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { JobRow, JobsAnswer } from "../../api";
+import type { JobRow, JobsAnswer } from "../api";
 import { updated } from "./jobs";
 
 const job = (id: string, state = "waiting") => ({ id, state }) as JobRow;

@@ -1,9 +1,9 @@
 // Why a job or task waits, and when one that has ended is removed, in words.
-import type { Wait } from "../../api/model";
-import { exact_day, exact_minute } from "../../lib/ago";
-import { amount } from "../../lib/quota";
-import { visible } from "../../lib/text";
-import { locale, t } from "../../locales";
+import type { Wait } from "../api/model";
+import { exact_day, exact_minute } from "../lib/ago";
+import { amount } from "../lib/quota";
+import { visible } from "../lib/text";
+import { locale, t } from "../locales";
 
 export function waits_for({ reason, machine, until_ns, n, of }: Wait): string {
   const shown = (value: number | null | undefined) => (reason === "hours" ? amount("device_ns", value ?? 0) : String(value ?? ""));

@@ -1,0 +1,58 @@
+// The leaderboard as a grid: a row a case, a column a compiler on a machine, one figure in each cell.
+import type { Cell, Columns } from "../../api";
+
+export interface GridCell {
+  run: string;
+  state: string;
+  value: Cell;
+  best: boolean;
+}
+
+export interface Grid {
+  machines: { name: string; compilers: string[] }[];
+  rows: { case: string; setup: [column: string, value: Cell][]; cells: (GridCell | null)[] }[];
+}
+
+/** What else tells one setup of a case from another: where it differs within a case, it is a row of its own. */
+const SETUP = ["vendor", "framework", "precision", "batch_size"] as const;
+const LESS = new Set(["p50_ns", "p99_ns", "memory_used_bytes", "energy_j_per_sample"]);
+/** Figures of which no value is better than another by itself. */
+const NEITHER = new Set(["accuracy_difference"]);
+
+/** A grid of one figure; of several results of a setup the first, which is the newest. */
+export function grid_of(table: Columns, figure: string): Grid {
+  const at = (name: string, row: number): Cell => table[name]?.[row] ?? null;
+  const rows = [...(table["run"] ?? []).keys()];
+  const text = (name: string, row: number) => String(at(name, row) ?? "");
+  const column = (row: number) => JSON.stringify([text("machine", row), text("compiler", row)]);
+  const columns = [...new Set(rows.map(column))].sort();
+  const cases = [...new Set(rows.map((row) => text("case", row)))].sort();
+  const grid: Grid = { machines: [], rows: [] };
+  for (const [machine, compiler] of columns.map((key) => JSON.parse(key) as [string, string])) {
+    const last = grid.machines.at(-1);
+    if (last?.name === machine) last.compilers.push(compiler);
+    else grid.machines.push({ name: machine, compilers: [compiler] });
+  }
+  for (const name of cases) {
+    const own = rows.filter((row) => text("case", row) === name);
+    const differing = SETUP.filter((part) => new Set(own.map((row) => at(part, row))).size > 1);
+    const setups = new Map(own.map((row) => [JSON.stringify(differing.map((part) => at(part, row))), row]));
+    for (const [setup, first] of [...setups].sort()) {
+      const mine = own.filter((row) => JSON.stringify(differing.map((part) => at(part, row))) === setup);
+      const cells = columns.map((key) => {
+        const row = mine.find((one) => column(one) === key);
+        return row === undefined ? null : { run: text("run", row), state: text("state", row), value: at(figure, row), best: false };
+      });
+      mark_best(cells, figure);
+      grid.rows.push({ case: name, setup: differing.map((part) => [part, at(part, first)]), cells });
+    }
+  }
+  return grid;
+}
+
+function mark_best(cells: readonly (GridCell | null)[], figure: string): void {
+  const known = cells.flatMap((cell) => (cell && typeof cell.value === "number" ? [cell.value] : []));
+  if (known.length < 2 || NEITHER.has(figure)) return;
+  const best = LESS.has(figure) ? Math.min(...known) : Math.max(...known);
+  for (const cell of cells) if (cell) cell.best = cell.value === best;
+}

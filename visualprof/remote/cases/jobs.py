@@ -1,0 +1,57 @@
+"""A case with one configuration on one machine as the job that a server takes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from visualprof.remote.cases import Vendor
+from visualprof.remote.cases.bundle import SUFFIX
+from visualprof.remote.cases.folder import Case
+from visualprof.remote.protocol import CaseRef, ModelRef, Profile, Request, Spec
+
+FRAMEWORKS = {"pytorch": "torch"}  # backends of those frameworks that have another name
+
+
+def compiler_of(case: Case, vendor: Vendor, command: Mapping[str, Any]) -> str | None:
+    """The compiler that the layers choose, None for validation alone."""
+    return {**case.case, **case.vendors.get(vendor.name, {}), **command}.get("compiler")
+
+
+def job_of(
+    case: Case,
+    blob: str,
+    vendor: Vendor,
+    framework: str,
+    command: Mapping[str, Any],
+    agent: str,
+    device: str,
+    timeout_s: float,
+    step_timeouts: Mapping[str, float],
+) -> Request:
+    """A job of a case. The backend is the one whose runtime the engine needs.
+
+    Args:
+        blob: sha256 of the bundle. command: the layer of the command line. agent: the machine's id. step_timeouts: of
+        `CaseRef`.
+    """
+    compiler = compiler_of(case, vendor, command)
+    engine = vendor.engines.get(str(compiler))
+    backend = (engine and engine.backend) or compiler or FRAMEWORKS.get(framework, framework)
+    return Request(
+        f"case-{uuid.uuid4().hex}",
+        ModelRef(blob, f"{case.name}{SUFFIX}"),
+        [Spec(str(compiler or framework), str(backend), agent=agent, device=device)],
+        name=f"{case.name} {compiler or 'validation'}",
+        profile=Profile(0),
+        timeout_s=timeout_s,
+        case=CaseRef(
+            case.name,
+            vendor.name,
+            framework,
+            {key: json.dumps(value) for key, value in command.items()},
+            dict(step_timeouts),
+        ),
+    )

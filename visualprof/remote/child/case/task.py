@@ -1,0 +1,62 @@
+"""A case as its child finds it, and what the machine lacks for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.cases.folder import needed
+from visualprof.remote.cases.requirements import TRTEXEC, imports_of, missing, name_of
+from visualprof.remote.protocol import TaskFailure, build
+
+FRAMEWORKS = {"pytorch": ("torch",), "megengine": ("MegEngine",), "tensorflow": ("tensorflow",)}  # packages of pip's
+
+
+@dataclass(frozen=True)
+class CaseTask:
+    """A case as it is laid down.
+
+    root: folder with `benchmarks/` and `inference_engine/`. data_dir: "" without data. command: the settings of the
+    command line. device: `cpu`, `cuda:1`. description: of `Case.description`.
+    """
+
+    root: str
+    vendor: str
+    framework: str
+    device: str = "cpu"
+    data_dir: str = ""
+    command: dict[str, Any] = field(default_factory=dict[str, Any])
+    description: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def name(self) -> str:
+        """Of the case."""
+        return self.description["name"]
+
+
+def read_case_task(work: Path) -> CaseTask:
+    """The case of a work folder. Raises: OSError, ValueError, KeyError, TypeError: it is not what is written."""
+    return build(CaseTask, json.loads((work / "task.json").read_text("utf-8"))["case"])
+
+
+def require(task: CaseTask, engine: Sequence[str]) -> None:
+    """Looks for what a case needs before anything of it runs. engine: packages of the engine that compiles.
+
+    Raises: TaskFailure: packages or data are missing, all of which it names.
+    """
+    packages = [*needed(task.description["requirements"], task.vendor), *FRAMEWORKS.get(task.framework, ()), *engine]
+    named = {name_of(one).lower() for one in packages}
+    folder = Path(task.root, "benchmarks", task.name)
+    packages += [one for one in imports_of(folder, task.framework) if one.lower() not in named]
+    lacking = list(missing(dict.fromkeys(packages)))
+    data_dir, where = Path(task.data_dir or "/nowhere"), task.data_dir or "any folder: name one by --data"
+    absent = [one for one in task.description.get("data", ()) if not (data_dir / one).exists()]
+    problems = [f"package: {one}" for one in lacking] + [f"data: {one} is not in {where}" for one in absent]
+    if problems:
+        packages = [repr(one.partition(" (")[0]) for one in lacking if one != TRTEXEC]
+        hint = f"{sys.executable} -m pip install {' '.join(packages)}" if packages else ""
+        raise TaskFailure("no_runtime" if lacking else "input_error", f"missing: {'; '.join(problems)}", hint)

@@ -1,0 +1,145 @@
+"""Jobs of benchmark cases: one that ships, or one that was sent as a zip, on chosen machines with chosen compilers."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.cases import Vendor, all_vendors
+from visualprof.remote.cases.bundle import SUFFIX, pack, sent_case
+from visualprof.remote.cases.folder import Case, library, read_case, value_typed
+from visualprof.remote.cases.jobs import job_of
+from visualprof.remote.protocol import Request, TaskFailure
+from visualprof.remote.queue.check.job import Invalid, check_request
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.uploads import take_local
+from visualprof.server.api.cases import ShippedCase, described
+from visualprof.server.identity import who
+from visualprof.server.remote_service import Queue
+from visualprof.server.routes import READ_ONLY, Resource, change
+from visualprof.server.visible import Seen, Visible
+
+JOBS_MAX = 64
+CHANGED = {**READ_ONLY, 400: "no case, or nothing that could run it", 404: "there is no such case or file"}
+
+
+class SentCase(msgspec.Struct, forbid_unknown_fields=True):
+    """A zip of a case's folder that was uploaded as a part. blob: its sha256. name: of the file."""
+
+    blob: str
+    name: str
+
+
+class CaseWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A case that is to run with each compiler on each machine: a job each.
+
+    case: one that ships, or sent: a zip. framework: "" where it has one, or says which. agents: ids of machines.
+    compilers: none: that of its configuration. settings: above every file, as they are typed. step_timeout_s: of each
+    step, null none of its own.
+    """
+
+    agents: Annotated[list[str], Meta(min_length=1, max_length=JOBS_MAX)]
+    case: str = ""
+    sent: SentCase | None = None
+    framework: str = ""
+    vendor: str = "cpu"
+    compilers: Annotated[list[str], Meta(max_length=JOBS_MAX)] = []
+    settings: Annotated[dict[str, str], Meta(max_length=JOBS_MAX)] = {}
+    timeout_s: float = 3600.0
+    step_timeout_s: float | None = None
+
+
+class CaseJobs(msgspec.Struct):
+    """The jobs, by their ids."""
+
+    jobs: list[str]
+
+
+class CaseSubmissions(Resource):
+    """The routes over the queue of a server."""
+
+    def __init__(self, remote: Remote, visible: Visible) -> None:
+        self._remote, self._visible = remote, visible
+        self._known = Seen(remote, visible)
+
+    @change("POST", "/cases/sent", refuses=CHANGED)
+    def sent(self, body: SentCase) -> ShippedCase:
+        """What a case is that was sent as a zip; nothing of it is run."""
+        self._remote.refuse_read_only()
+        with self._case(self._remote.opened(), "", body) as case:
+            return described(case)
+
+    @change("POST", "/cases/jobs", status=201, refuses={**CHANGED, 429: "a quota is used up"})
+    def submit(self, body: CaseWish) -> CaseJobs:
+        """Submit a case with each compiler on each machine."""
+        self._remote.refuse_read_only()
+        queue, vendor = self._remote.opened(), _vendor(body)
+        with self._case(queue, body.case, body.sent) as case:
+            requests = list(_requests(body, case, vendor, self._packed(queue, case)))
+        for request in requests:  # all of them, or none
+            errors, _ = check_request(request, self._known)
+            if errors:
+                raise Invalid(errors)
+        return CaseJobs([queue.jobs.submit(request, who().user)[0] for request in requests])
+
+    @contextmanager
+    def _case(self, queue: Queue, name: str, sent: SentCase | None) -> Generator[Case]:
+        """A case with its files, as long as it is looked at."""
+        if sent is None:
+            if name not in library():
+                raise NotFound(f"no case {name[:80]!r} ships", f"there is {', '.join(library())}")
+            yield read_case(library()[name])
+            return
+        if not self._visible.holds(sent.blob):
+            raise NotFound("this file is not here", "upload the zip first")
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
+            yield sent_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
+
+    def _packed(self, queue: Queue, case: Case) -> str:
+        """Keeps the bundle of a case; its sha256."""
+        with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
+            packed, name = Path(folder, "packed"), f"{case.name}{SUFFIX}"
+            pack(case, packed)
+            (upload,) = take_local(self._remote, {name: packed}, part=True)
+        if (user := who().user) is not None:
+            queue.blobs.hold(user, {upload.blob: (name, upload.size)})
+        return upload.blob
+
+
+@contextmanager
+def _failing() -> Generator[None]:
+    """What is wrong with a case is a refusal."""
+    try:
+        yield
+    except TaskFailure as failure:
+        raise BadParameter(failure.error, failure.hint) from None
+
+
+def _vendor(body: CaseWish) -> Vendor:
+    vendors = all_vendors()
+    if body.vendor not in vendors:
+        raise BadParameter(f"there is no vendor {body.vendor[:80]!r}", f"there is {', '.join(vendors)}")
+    return vendors[body.vendor]
+
+
+def _requests(body: CaseWish, case: Case, vendor: Vendor, blob: str) -> Generator[Request]:
+    """A job for each compiler on each machine."""
+    framework = body.framework or case.framework
+    if framework not in case.frameworks:
+        raise BadParameter(f"{case.name} has {', '.join(case.frameworks)}", "choose one of these frameworks")
+    if len(body.agents) * len(body.compilers) > JOBS_MAX:
+        raise BadParameter(f"these are more than {JOBS_MAX} jobs", "choose fewer compilers or machines")
+    settings = {key: value_typed(text) for key, text in body.settings.items()}
+    device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
+    limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}
+    chosen = [{**settings, "compiler": one} for one in body.compilers] or [settings]
+    for command, agent in itertools.product(chosen, body.agents):
+        yield job_of(case, blob, vendor, framework, command, agent, device, body.timeout_s, limits)
