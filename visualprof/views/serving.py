@@ -25,7 +25,7 @@ DECODING = ("decode", "mixed")
 
 @dataclass(frozen=True)
 class ServingParams(Params):
-    """window: the steps that the phases and the rates count: those of the steady state, or all.
+    """window: the steps that the phases and the rates count: those of the steady state, or all, whichever `step` is.
 
     least: share of the most requests that a step of the steady state has. first, last: steps by name, its ends in
     place of those found.
@@ -168,9 +168,6 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
     inside = np.zeros(len(steps.loads), bool)
     inside[low : high + 1] = True
     counts = inside if params.window == "steady" else np.ones(len(inside), bool)
-    shown = np.ones(len(inside), bool)
-    if params.step:
-        shown = np.array([name == params.step for name in steps.windows.names], bool)
     return ServingAnswer(
         source=found.source,
         engine=found.engine,
@@ -178,7 +175,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
         rates=_rates(steps, np.flatnonzero(counts)),
         dropped=len(steps.windows.dropped),
         phases=Table(columns=_phases(found.trace, steps, counts)),
-        steps=Table(columns=_columns(found, steps, inside, np.flatnonzero(shown))),
+        steps=Table(columns=_columns(found, steps, inside)),
     )
 
 
@@ -189,12 +186,14 @@ def make_charts(result: ServingAnswer, params: ServingParams, top: int) -> dict[
     start = np.asarray(steps.start_ns, np.float64)
     end = start[-1:] + np.asarray(steps.total_ns, np.float64)[-1:]
     curves = [(kind, np.asarray(getattr(steps, f"{kind}_requests"), np.float64)) for kind in ("prefill", "decode")]
-    drawn = [(f"@t:phase.{kind}", np.append(start, end), np.append(y, y[-1:])) for kind, y in curves if np.nansum(y)]
+    drawn = [
+        (f"@t:serving.phase.{kind}", np.append(start, end), np.append(y, y[-1:])) for kind, y in curves if np.nansum(y)
+    ]
     if len(start) > 1 and drawn:
         out["batch"] = charts.lines(drawn, ("ns", "count"), stack=len(drawn) > 1)
     used = [(p, column) for p in PARTS if np.nansum(column := np.asarray(getattr(phases, f"{p}_ns"), np.float64))]
     if used:
-        names = [f"@t:phase.{phase}" for phase in phases.phase]
+        names = [f"@t:serving.phase.{phase}" for phase in phases.phase]
         out["phases"] = charts.bars(names, [(f"@t:part.{p}", column) for p, column in used])
     return out
 
@@ -342,26 +341,25 @@ def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> fl
     return float(context[known].sum() / requests[known].sum()) if known.any() else None
 
 
-def _columns(found: Serving, steps: Steps, inside: Mask, shown: Ints) -> ServingStepColumns:
+def _columns(found: Serving, steps: Steps, inside: Mask) -> ServingStepColumns:
     windows, trace = steps.windows, found.trace
-    marked = found.rows[windows.index[shown]]
-    places: list[int] = shown.tolist()
-    phases: list[int] = steps.phase[shown].tolist()
+    marked = found.rows[windows.index]
+    phases: list[int] = steps.phase.tolist()
     return ServingStepColumns(
-        name=[windows.names[i] for i in places],
+        name=list(windows.names),
         phase=[PHASES[i] for i in phases],
-        steady=inside[shown],
+        steady=inside,
         **{
-            f"{kind}_{key}": steps.each(kind, key)[shown]
+            f"{kind}_{key}": [getattr(getattr(load, kind), key) for load in steps.loads]
             for key in ("requests", "tokens", "context")
             for kind in ("prefill", "decode")
         },
-        start_ns=windows.start[shown] - trace.span_ns[0],
-        total_ns=steps.total[shown],
-        cache_ns=steps.cache[shown],
-        sampling_ns=steps.sampling[shown],
-        host_gap_ns=steps.host_gap[shown],
-        device_gap_ns=steps.device_gap[shown],
+        start_ns=windows.start - trace.span_ns[0],
+        total_ns=steps.total,
+        cache_ns=steps.cache,
+        sampling_ns=steps.sampling,
+        host_gap_ns=steps.host_gap,
+        device_gap_ns=steps.device_gap,
         annotation=[trace.strings[int(i)] for i in trace.events.name[marked]],
     )
 

@@ -100,6 +100,10 @@ class Windows(msgspec.Struct, frozen=True):
         phases: tuple[Phase | None, ...] = tuple(self.phases[i] for i in places)
         return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows], phases)
 
+    def of_phase(self, phase: Phase) -> Windows:
+        """The steps of that phase."""
+        return self._at([i for i, own in enumerate(self.phases) if own == phase])
+
     def main_phase(self) -> tuple[Phase | None, Mask]:
         """The phase that most of the time goes to, and which of the steps (n,) are of it.
 

@@ -19,6 +19,7 @@ from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.work.calls import Call, Tensor, onnx_call, torch_call
 from visualprof.views.measure.work.catalog import formula_of, work_of
 from visualprof.views.measure.work.formulas import Work
+from visualprof.views.measure.work.serving import WRAPPERS
 
 TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
 PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
@@ -76,6 +77,8 @@ def _calculated(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
     name = trace.arg("type", rows, 0).astype(np.int64) if onnx else trace.events.name[rows]
     has = names_with(trace, name, lambda text: formula_of(text) is not None)
     rows, name = rows[has], name[has]
+    counts = ~_are_wrappers(trace, rows)
+    rows, name = rows[counts], name[counts]
     # Torch 1.9 gives a piece of a backward no shape of its weight; the operator around both has all three.
     pieces = names_with(trace, name, lambda text: text.startswith(PIECE))
     around = nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[rows])
@@ -90,6 +93,17 @@ def _calculated(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
     works = [work_of(call) if call else None for call in _with_outputs(calls)]
     known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
     return _those(rows, groups, works, known)
+
+
+def _are_wrappers(trace: Trace, rows: Ids) -> Mask:
+    """Of some operators: those that only choose another one of them, which has the name that people know it by."""
+    wraps = names_with(trace, trace.events.name[rows], WRAPPERS.__contains__)
+    chooser = np.zeros(len(trace.events), bool)
+    chooser[rows[wraps]] = True
+    around = nearest_ancestor(trace.events.parent, chooser, trace.events.parent[rows[~wraps]])
+    chosen = np.zeros(len(trace.events), bool)
+    chosen[around[around >= 0]] = True
+    return chosen[rows]
 
 
 def _annotated(trace: Trace, rows: Ids) -> Ints:

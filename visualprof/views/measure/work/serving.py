@@ -242,6 +242,10 @@ _FP8_BLOCKS = """gemm_a8w8_blockscale_ck gemm_a8w8_blockscale_cktile gemm_a8w8_b
     gemm_a8w8_blockscale _gemm_a8w8_blockscale_bpreshuffle_asm flatmm_a8w8_blockscale_asm gemm_a8w8_asm gemm_a8w8"""
 _MAKERS = ("_C", "aiter", "sgl_kernel")
 
+WRAPPERS = frozenset(
+    ("vllm::rocm_unquantized_gemm", "aiter::gemm_a16w16")
+)  # of torch's product, or of one of their own
+
 FORMULAS: dict[str, Formula] = {
     # attention
     **dict.fromkeys(
