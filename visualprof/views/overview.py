@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
+from visualprof.reader.trace.serving import Phase
 from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -77,6 +78,8 @@ class AverageStep(msgspec.Struct):
 
 class Headline(msgspec.Struct):
     """What one asks first. Median, least and most time of the steps, of the phase that the average step is of.
+
+    steps_per_s: None where steps have phases, which take turns.
 
     cpu_pressure_ratio: share of the recording in which some task of the machine waited for a CPU.
     """
@@ -207,7 +210,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     shown = windows.only(params.step) if params.step else windows
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
-        headline=_headline(trace, total[alike]),
+        headline=_headline(trace, total[alike], phase),
         steps=StepColumns(
             name=list(windows.names),
             phase=list(windows.phases),
@@ -226,14 +229,14 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     )
 
 
-def _headline(trace: Trace, total: Ints) -> Headline:
+def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:
     steps = total[total > 0] if len(trace.steps) else total[:0]
     median = round(float(np.median(steps))) if len(steps) else None
     return Headline(
         step_median_ns=median,
         step_least_ns=int(steps.min()) if len(steps) else None,
         step_most_ns=int(steps.max()) if len(steps) else None,
-        steps_per_s=1e9 / median if median else None,
+        steps_per_s=1e9 / median if median and phase is None else None,
         cpu_pressure_ratio=cpu_pressure(trace),
     )
 
