@@ -88,6 +88,7 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "step[DECODE bs=2 g_sqsq=9 g_sqsk=4]",
         "execute_context_99999999999999999999999999(1)_generation_0(0)",
         "execute_5_context_0(sq0sk0sqsq0sqsk0)_generation_5(sq5sk5sqsq5sqsk5)_more",
+        "step[EXTEND bs=2 toks=12" + " x=1" * 100 + " y=" + "9" * 5000 + "]",
         "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
     ],
 )  # fmt: skip

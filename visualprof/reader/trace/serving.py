@@ -19,7 +19,7 @@ from visualprof.reader.trace.types import Ints, Mask, Rows
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "atom", "diffusion"]
 Phase = Literal["prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown"]
-LARGEST = 10**15  # a number of tokens or a product of two that is no nonsense
+LONGEST = 400  # characters of a text
 
 
 class Load(NamedTuple):
@@ -65,8 +65,8 @@ _TENSORRT = pattern(
 _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*\](?:\.\.\.\+\d+)?))*)\]$")
 _DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^denois(?:e|ing)_step[_ #:]?\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
-_NUMBER = pattern(r"\d+")
-_STARTS = ("execute_", "step[", "[Executor] _forward_step", "prefill[bs=", "decode[bs=", "denoise_step", "denoising_")
+_ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
+_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denoise_step", "denoising_")
 _LIKE = pattern(
     r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[[A-Z_0-9]+ |\[Executor\] _forward|(?:prefill|decode)\[bs=)"
 )
@@ -80,7 +80,7 @@ def looks_like_step(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def serving_step(text: str) -> ServingStep | None:
     """The step that a text names; None of other texts, and of what no server writes."""
-    if not text.startswith(_STARTS) or any(int(n) > LARGEST for n in _NUMBER.findall(text[:400]) if len(n) > 15):
+    if not text.startswith(_STARTS) or len(text) > LONGEST or _ABSURD.search(text):
         return None
     for form, read in _FORMS:
         found = form.match(text)

@@ -13,6 +13,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ints, Rows, Steps, Trace, TrackKind
 from visualprof.reader.trace.serving import NOTHING, UNKNOWN, Engine, Load, Phase, ServingStep, outermost, serving_step
 from visualprof.reader.trace.step_attribution import steps_of
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
@@ -21,7 +22,7 @@ from visualprof.views.measure.work.calls import Unknown, torch_call
 Source = Literal["annotations", "token_lookups", "denoiser_calls"]
 MARKS = (Category.STEP, Category.ANNOTATION)
 DENOISER = pattern(r"UNet\w*|\w*(?:Transformer[23]D|DiT)(?:Model|ConditionModel)?\w*")
-LOOKUP, MODULE = "aten::embedding", "nn.Module: "
+LOOKUP, MODULE = "aten::embedding", "nn.Module:"
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -136,7 +137,8 @@ def _lookups(trace: Trace) -> tuple[Rows, list[tuple[int, int]]]:
     rows = np.flatnonzero(is_operator(trace))
     rows = rows[names_with(trace, events.name[rows], lambda name: name == LOOKUP)]
     inputs = trace.arg("input_shapes", rows, 0).astype(np.int64)
-    tables = [_table_and_tokens(trace.strings[int(i)]) for i in inputs]
+    distinct_inputs = {i: _table_and_tokens(trace.strings[i]) for i in distinct(inputs).tolist()}
+    tables = [distinct_inputs[i] for i in inputs.tolist()]
     largest = max((table for table, _ in filter(None, tables)), default=None)
     chosen = [i for i, pair in enumerate(tables) if pair and pair[0] == largest]
     if not chosen:
@@ -181,4 +183,4 @@ def _denoising(trace: Trace) -> Serving | None:
 
 def _is_denoiser(name: str) -> bool:
     """`nn.Module: FluxTransformer2DModel_0`."""
-    return name.startswith(MODULE) and bool(DENOISER.fullmatch(name.removeprefix(MODULE).rpartition("_")[0]))
+    return name.startswith(MODULE) and bool(DENOISER.fullmatch(name.removeprefix(MODULE).lstrip().rpartition("_")[0]))
