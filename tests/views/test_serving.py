@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,22 @@ from visualprof.views.measure.serving_work import is_cache, is_sampling, steady
 PLAN = ((2, 24, 0), (0, 0, 2), (2, 24, 0), (0, 0, 4), (1, 10, 4), (0, 0, 5), (1, 12, 0), (0, 0, 5))
 
 
-def served(write: Write, plan: tuple[tuple[int, int, int], ...] = PLAN, *more: Event) -> Path:
+def planned(plan: Sequence[tuple[int, int, int]] = PLAN) -> list[Event]:
     """A step every 200 us, 100 us on the host: prompts, tokens of them, and requests that decode.
 
     In each one kernel from 20 us on, of 90 us in prefill alone and of 60 us else.
     """
-    events = list(more)
+    events: list[Event] = []
     for i, (prompts, tokens, decoding) in enumerate(plan):
         at, name = 200 * i, f"execute_context_{prompts}({tokens})_generation_{decoding}({decoding})"
         long = 60 if decoding else 90
         events += [host("user_annotation", name, at, 100), launch(at + 10, i + 1), kernel(at + 20, long, i + 1)]
-    return write(events)
+    return events
+
+
+def served(write: Write, plan: Sequence[tuple[int, int, int]] = PLAN, *more: Event) -> Path:
+    """A file of such steps, and of some more events."""
+    return write([*more, *planned(plan)])
 
 
 def test_steps_have_what_their_annotations_say(write: Write) -> None:

@@ -137,8 +137,9 @@ def _lookups(trace: Trace) -> tuple[Rows, list[tuple[int, int]]]:
     rows = np.flatnonzero(is_operator(trace))
     rows = rows[names_with(trace, events.name[rows], lambda name: name == LOOKUP)]
     inputs = trace.arg("input_shapes", rows, 0).astype(np.int64)
-    distinct_inputs = {i: _table_and_tokens(trace.strings[i]) for i in distinct(inputs).tolist()}
-    tables = [distinct_inputs[i] for i in inputs.tolist()]
+    ids: list[int] = distinct(inputs).tolist()
+    known = {i: _table_and_tokens(trace.strings[i]) for i in ids}
+    tables = [known[i] for i in inputs.tolist()]
     largest = max((table for table, _ in filter(None, tables)), default=None)
     chosen = [i for i, pair in enumerate(tables) if pair and pair[0] == largest]
     if not chosen:

@@ -21,7 +21,7 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#8fb6cf", "#4f7d97", "op_part"],
   ["#7f8794", "#8d97a6", "step"],
   ["#b9493f", "#de7469", "overhead worse return"],
-  ["#3f7fd6", "#6ea6f2", "forward decode denoise"],
+  ["#3f7fd6", "#6ea6f2", "forward decode"],
   ["#d9783a", "#ef9a62", "backward prefill"],
   ["#559c4b", "#7fc374", "optimizer better"],
   ["#a0a8b5", "#7b8494", "reserved doubtful unknown infeasible"],
