@@ -262,3 +262,8 @@ def test_real_steps_have_the_tokens_and_the_times_of_tracelens(
 @pytest.mark.parametrize("file", ["h100_qwen05b", "h100_vit", "torch_compile_triton"])
 def test_other_real_recordings_have_no_serving_steps(file: str) -> None:
     assert serving(trace_of(shared(f"traces/tracelens/{file}.json.gz"))) is None
+
+
+def test_annotations_of_no_time_are_no_steps(write: Write) -> None:
+    trace = trace_of(write([host("user_annotation", "step[DECODE bs=2]", 10, 0), host("cpu_op", "aten::mm", 0, 5)]))
+    assert (len(trace.steps), serving(trace)) == (0, None)

@@ -202,3 +202,19 @@ def test_the_prefill_of_sglang_has_the_work_of_its_model() -> None:
     )
     assert found["phases"]["columns"]["phase"] == ["prefill"]
     assert found["placed_ratio"] > 0.999
+
+
+def test_calls_of_equal_shapes_are_one_row_with_the_work_of_each_step(write: Write) -> None:
+    events: list[dict[str, Any]] = []
+    for i, sums in enumerate((30, 32)):
+        name = f"step[DECODE bs=2 g_sqsq=2 g_sqsk={sums} g_sk={sums}]"
+        shapes: list[Any] = [[2, 4, 8], [2, 2, 8], [2, 2, 8], [2, 4, 8]]
+        called = operator("vllm::unified_attention_with_output", 100 * i + 5, 50, shapes, BF16)
+        events += [
+            host("user_annotation", name, 100 * i, 90),
+            called,
+            launch(100 * i + 10, i + 1),
+            kernel(100 * i + 20, 5, i + 1),
+        ]
+    (row,) = table(answer("roofline", write(events)))
+    assert (row["calls"], row["flops"]) == (2, 2 * (30 + 32) * 4 * 16)

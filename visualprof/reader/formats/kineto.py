@@ -183,7 +183,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
             f"{len(odd):,} annotations look like the steps of an inference server but do not say what these worked on;"
             f" the first: {odd[0][:120]!r}"
         )
-    rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur >= 0))
+    rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
     category[rows[outermost(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP
 
 

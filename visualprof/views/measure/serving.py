@@ -22,6 +22,7 @@ from visualprof.views.measure.work.calls import Unknown, torch_call
 Source = Literal["annotations", "token_lookups", "denoiser_calls"]
 MARKS = (Category.STEP, Category.ANNOTATION)
 DENOISER = pattern(r"UNet\w*|\w*(?:Transformer[23]D|DiT)(?:Model|ConditionModel)?\w*")
+MOST_TOKENS = 2**31
 LOOKUP, MODULE = "aten::embedding", "nn.Module:"
 
 
@@ -43,7 +44,7 @@ class Serving(msgspec.Struct, frozen=True):
 def step_annotations(trace: Trace) -> Rows:
     """Events (n,) of threads whose text is that of a server's step, those inside others included."""
     events = trace.events
-    rows = np.flatnonzero(events.of(*MARKS) & trace.track_mask(TrackKind.THREAD) & (events.dur >= 0))
+    rows = np.flatnonzero(events.of(*MARKS) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
     return rows[names_with(trace, events.name[rows], lambda name: serving_step(name) is not None)]
 
 
@@ -155,7 +156,7 @@ def _table_and_tokens(shapes: str) -> tuple[tuple[int, ...], tuple[int, int]] | 
         table, tokens = call.tensor(0, 2).shape, call.tensor(1, 2).shape
     except (Unknown, IndexError, msgspec.MsgspecError, TypeError):
         return None
-    return (table, (tokens[0], tokens[1])) if min(tokens) > 0 else None
+    return (table, (tokens[0], tokens[1])) if min(tokens) > 0 and max(tokens) < MOST_TOKENS else None
 
 
 def _looked_up(requests: int, each: int) -> ServingStep:

@@ -19,7 +19,7 @@ from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.work.calls import Call, Tensor, onnx_call, torch_call
 from visualprof.views.measure.work.catalog import formula_of, work_of
 from visualprof.views.measure.work.formulas import Work
-from visualprof.views.measure.work.serving import WRAPPERS
+from visualprof.views.measure.work.serving import ATTENTION, WRAPPERS
 
 TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
 PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
@@ -107,12 +107,16 @@ def _are_wrappers(trace: Trace, rows: Ids) -> Mask:
 
 
 def _annotated(trace: Trace, rows: Ids) -> Ints:
-    """String id of the innermost annotation around each operator that says how long its requests are, 0 for none."""
+    """String id of the innermost annotation around each operator that says how long its requests are, 0 for none.
+
+    Of those alone whose work depends on it: the others share what is worked out for equal shapes.
+    """
+    of_requests = names_with(trace, trace.events.name[rows], ATTENTION.__contains__)
     says = np.zeros(len(trace.events) + 1, bool)  # the last one is that of -1
     marks = step_annotations(trace)
     says[marks] = names_with(trace, trace.events.name[marks], _says_lengths)
     around = nearest_ancestor(trace.events.parent, says[:-1], trace.events.parent[rows])
-    return np.where(around >= 0, trace.events.name[around], 0).astype(np.int64)
+    return np.where(of_requests & (around >= 0), trace.events.name[around], 0).astype(np.int64)
 
 
 def _says_lengths(text: str) -> bool:

@@ -246,8 +246,7 @@ WRAPPERS = frozenset(
     ("vllm::rocm_unquantized_gemm", "aiter::gemm_a16w16")
 )  # of torch's product, or of one of their own
 
-FORMULAS: dict[str, Formula] = {
-    # attention
+ATTENTION: dict[str, Formula] = {
     **dict.fromkeys(
         ("vllm::unified_attention_with_output", "sglang::unified_attention_with_output"), _attention(Heads(0, 1, 2, 3))
     ),
@@ -262,6 +261,9 @@ FORMULAS: dict[str, Formula] = {
     "aiter::paged_attention_ragged": _attention(Heads(2, 3, 4)),
     "vllm::unified_mla_attention_with_output": _latent_attention,
     "aiter::mla_decode_fwd": _latent_decode,
+}  # fmt: skip
+FORMULAS: dict[str, Formula] = {
+    **ATTENTION,
     # products
     **dict.fromkeys(("vllm::rocm_unquantized_gemm", "aiter::gemm_a16w16", "aten::_weight_int8pack_mm"), _product()),
     **{f"aiter::{name}": _product() for name in _FP8_BLOCKS.split()},
