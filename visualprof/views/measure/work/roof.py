@@ -130,16 +130,16 @@ def reached(trace: Trace, calls: Calls, keep: Mask) -> Reached:
     known = np.append(counted.of, -1)[place]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
     every = [*counted.works, UNKNOWN]  # which -1 is the place of
-    kinds = list(dict.fromkeys((work.family, work.type) for work in every))
+    kinds: list[tuple[Family, str]] = [(work.family, work.type) for work in every]
+    kinds = list(dict.fromkeys(kinds))
     kind = np.array([kinds.index((work.family, work.type)) for work in every], np.int64)[known]
     groups = group(trace.events.name[rows], shapes, kind)
     ns, kernels = groups.sum(calls.ns[keep]), groups.sum(calls.kernels[keep])
     of_group: list[int] = kind[groups.first].tolist()
     core: list[bool] = (2 * groups.sum(calls.core_ns[keep]) > ns).tolist()
     precision = [_precision(kinds[i][1], on) for i, on in zip(of_group, core, strict=True)]
-    each = np.array([(work.flops, work.bytes) for work in every], np.float64)[known]
-    summed = [np.bincount(groups.of, column, len(groups.first)).astype(np.float64) for column in each.T]
-    flops, moved = summed
+    flops = _summed(groups, np.array([work.flops for work in every], np.float64)[known])
+    moved = _summed(groups, np.array([work.bytes for work in every], np.float64)[known])
     family: list[Family] = [kinds[i][0] for i in of_group]
     device = device_of(trace)
     peak = peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
@@ -150,6 +150,11 @@ def reached(trace: Trace, calls: Calls, keep: Mask) -> Reached:
     return Reached(
         groups, family, precision, ns, kernels, kernel, flops, moved, compute, np.maximum(compute, memory), bound
     )
+
+
+def _summed(groups: Groups, values: Floats) -> Floats:
+    """Sum of a column (n,) in each group; NaN where one value is unknown."""
+    return np.bincount(groups.of, values, len(groups.first)).astype(np.float64)
 
 
 def _precision(type: str, core: bool) -> str:
