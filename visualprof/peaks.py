@@ -54,11 +54,11 @@ TURING = Units({"fp16": 1024, "fp32": 128, "int8": 2048}, 128)
 A100 = _halves(2048, 1024, 128, fp64=128, int8=4096)
 AMPERE, AMPERE_PRO = _halves(512, 256, 256, int8=2048), _halves(1024, 512, 256, int8=2048)
 HOPPER = _halves(4096, 2048, 256, fp64=256, fp8=8192, int8=8192)
-BLACKWELL = _halves(8192, 4096, 256, fp8=16384)
+BLACKWELL = _halves(8192, 4096, 256, fp8=16384, fp4=32768)
 ADA, ADA_PRO = _halves(512, 256, 256, fp8=1024), _halves(1024, 512, 256, fp8=2048, int8=2048)
 CDNA2 = Units({"fp16": 1024, "bf16": 1024, "fp32": 256, "fp64": 256, "int8": 1024}, 128)
 CDNA3 = _halves(2048, 1024, 256, fp64=256, fp8=4096, int8=4096)
-CDNA4 = Units({"fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192, "fp32": 256, "fp64": 128}, 256)
+CDNA4 = Units({"fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192, "fp4": 16384, "fp32": 256, "fp64": 128}, 256)
 VECTOR = ("fp32", "fp64")  # at the clock of the rest
 SHEET, PAPER = "datasheet", "architecture"
 

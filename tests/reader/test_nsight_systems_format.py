@@ -156,3 +156,23 @@ def test_a_view_in_place_of_a_table_is_not_asked(report: Path) -> None:
         )
     database.close()
     assert not events(read_trace(report), Category.OTHER)
+
+
+def test_ranges_of_an_inference_server_are_steps_where_no_others_are_marked(report: Path) -> None:
+    with sqlite3.connect(report) as database:
+        texts = (
+            "[Executor] _forward_step 8: 0 ctx reqs, 3 gen reqs",
+            "[Executor] _forward_step 9: 1 ctx reqs, 2 gen reqs",
+        )
+        database.executemany(
+            "INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, ?, NULL, 0)",
+            [(3000, 3500, texts[1], GLOBAL_TID), (1000, 3000, texts[0], GLOBAL_TID)],
+        )
+    assert [read_trace(report).strings[i] for i in read_trace(report).steps.name] == ["5"]
+    with sqlite3.connect(report) as database:
+        database.execute("DELETE FROM NVTX_EVENTS WHERE text = 'iteration 5'")
+    database.close()
+    trace = read_trace(report)
+    assert [trace.strings[i] for i in trace.steps.name] == ["0", "1"]
+    steps = answer("serving", report)["steps"]["columns"]
+    assert (steps["phase"], steps["decode_requests"]) == (["decode"], [3])  # nothing ran in the second one

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
+from visualprof.reader.trace.serving import Phase
 from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -40,9 +41,13 @@ BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 class StepColumns(Columns):
-    """Where the time of each step went. host_ns: from the begin of its mark to the end, without the work after it."""
+    """Where the time of each step went. host_ns: from the begin of its mark to the end, without the work after it.
+
+    phase: prefill, decode, ... of a server's steps.
+    """
 
     name: kinds.Words
+    phase: kinds.Words
     total_ns: kinds.Durations
     host_ns: kinds.Durations
     kernel_ns: kinds.Durations
@@ -56,9 +61,10 @@ class StepColumns(Columns):
 
 
 class AverageStep(msgspec.Struct):
-    """The same, averaged over the steps."""
+    """The same, averaged over the steps; of a server's over those of the phase that most of the time went to."""
 
     name: str
+    phase: kinds.Word | None
     total_ns: kinds.Duration
     kernel_ns: kinds.Duration
     memcpy_ns: kinds.Duration
@@ -71,7 +77,9 @@ class AverageStep(msgspec.Struct):
 
 
 class Headline(msgspec.Struct):
-    """What one asks first. Median, least and most time of the steps; the last alone says how steady they are.
+    """What one asks first. Median, least and most time of the steps, of the phase that the average step is of.
+
+    steps_per_s: None where steps have phases, which take turns.
 
     cpu_pressure_ratio: share of the recording in which some task of the machine waited for a CPU.
     """
@@ -194,17 +202,23 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     parts = breakdown(spans, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
-    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in filled.items()}
+    phase, alike = windows.main_phase()
+    average = {k: float(np.mean(v[alike])) if alike.any() else 0.0 for k, v in filled.items()}
     joined = launches(trace)
     devices = device_summary(trace, windows)
     stages = find_stages(trace)
     shown = windows.only(params.step) if params.step else windows
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
-        headline=_headline(trace, total),
-        steps=StepColumns(name=list(windows.names), host_ns=windows.asked[:, 1] - windows.asked[:, 0], **filled),
+        headline=_headline(trace, total[alike], phase),
+        steps=StepColumns(
+            name=list(windows.names),
+            phase=list(windows.phases),
+            host_ns=windows.asked[:, 1] - windows.asked[:, 0],
+            **filled,
+        ),
         dropped_steps=list(windows.dropped),
-        average_step=AverageStep("average", **{k: round(v) for k, v in average.items()}),
+        average_step=AverageStep("average", phase, **{k: round(v) for k, v in average.items()}),
         devices=devices,
         stages=Table(columns=_stages(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
@@ -215,14 +229,14 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     )
 
 
-def _headline(trace: Trace, total: Ints) -> Headline:
+def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:
     steps = total[total > 0] if len(trace.steps) else total[:0]
     median = round(float(np.median(steps))) if len(steps) else None
     return Headline(
         step_median_ns=median,
         step_least_ns=int(steps.min()) if len(steps) else None,
         step_most_ns=int(steps.max()) if len(steps) else None,
-        steps_per_s=1e9 / median if median else None,
+        steps_per_s=1e9 / median if median and phase is None else None,
         cpu_pressure_ratio=cpu_pressure(trace),
     )
 

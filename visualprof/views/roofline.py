@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from visualprof.peaks import Peak
 from visualprof.reader.trace import Floats, Mask, Trace
+from visualprof.reader.trace.serving import Phase
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.measure.groups import one_of
-from visualprof.views.measure.steps import in_step, kernels, step_windows
+from visualprof.views.measure.steps import Windows, in_step, kernels, step_windows
 from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
 from visualprof.views.measure.work.formulas import MODEL
@@ -73,6 +74,25 @@ class PeakColumns(Columns):
     flop_rate: kinds.OperationRates
 
 
+class RooflinePhaseColumns(Columns):
+    """The steps of a server by phase: what all their operators do, over the time of the steps.
+
+    of_bandwidth: of that of the memory, on all devices. of_roof: the time at the roof of the operators whose work is
+    known, over the time that they took.
+    """
+
+    phase: kinds.Words
+    steps: kinds.Counts
+    step_ns: kinds.Durations
+    model_flops: kinds.Operations
+    mfu: kinds.Ratios
+    bytes: kinds.Sizes
+    bandwidth: kinds.Bandwidths
+    of_bandwidth: kinds.Ratios
+    of_roof: kinds.Ratios
+    placed_ratio: kinds.Ratios
+
+
 class RooflineAnswer(Table[RooflineColumns]):
     """Operators with the roof of their device; None where that is unknown.
 
@@ -92,6 +112,7 @@ class RooflineAnswer(Table[RooflineColumns]):
     step_ns: kinds.Duration
     model_flops: kinds.Operation | None
     mfu: kinds.Ratio | None
+    phases: Table[RooflinePhaseColumns]
     peaks: Table[PeakColumns]
 
 
@@ -110,10 +131,7 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
     keep = in_step(trace, params.step)[calls.rows]
     windows = step_windows(trace)
     windows = windows.only(params.step) if params.step else windows
-    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index), peak)
-    model = np.array([family in MODEL for family in stepped.family], bool)
-    ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
-    known = bool(model.any())
+    step_ns, model_flops, mfu, *_ = _totals(trace, calls, windows, peak)
     placed = placed_ratio(trace, calls, in_step(trace, params.step))
     if params.operator:
         keep &= names_with(trace, trace.events.name[calls.rows], lambda name: name == params.operator)
@@ -127,12 +145,43 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
         placed_ratio=placed,
         steps=len(windows),
         step_ns=step_ns,
-        model_flops=float(stepped.flops[model].sum()) if known else None,
-        mfu=float(np.nansum(ideal)) / (step_ns * max(len(kernels(trace)), 1))
-        if (ideal > 0).any() and step_ns
-        else None,
+        model_flops=model_flops,
+        mfu=mfu,
+        phases=Table(columns=_phases(trace, calls, windows, peak)),
         peaks=Table(columns=_peaks(peak)),
     )
+
+
+def _totals(
+    trace: Trace, calls: Calls, windows: Windows, peak: Peak | None
+) -> tuple[int, float | None, float | None, float, float | None]:
+    """Of some steps: ns; FLOPs of products, convolutions and attention, and the MFU of these; all bytes.
+
+    The last one is the time at the roof of the operators whose work is known, over the time that they took.
+    """
+    stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index), peak)
+    model = np.array([family in MODEL for family in stepped.family], bool)
+    ideal, step_ns = stepped.compute_ns[model], int((windows.end - windows.start).sum())
+    mfu = float(np.nansum(ideal)) / (step_ns * max(len(kernels(trace)), 1)) if (ideal > 0).any() and step_ns else None
+    flops = float(stepped.flops[model].sum()) if model.any() else None
+    placed = ~np.isnan(stepped.ideal_ns)
+    spent = int(stepped.ns[placed].sum())
+    of_roof = float(stepped.ideal_ns[placed].sum()) / spent if spent else None
+    return step_ns, flops, mfu, float(np.nansum(stepped.bytes)), of_roof
+
+
+def _phases(trace: Trace, calls: Calls, windows: Windows, peak: Peak | None) -> RooflinePhaseColumns:
+    """A row for each phase of a server's steps, the longest first."""
+    rows: list[Any] = []
+    phases: set[Phase] = {phase for phase in windows.phases if phase}
+    for phase in phases:
+        own = windows.of_phase(phase)
+        step_ns, flops, mfu, moved, reached_ratio = _totals(trace, calls, own, peak)
+        rate = moved / step_ns * 1e9 / max(len(kernels(trace)), 1) if step_ns and moved else None
+        share = rate / peak.bandwidth if rate and peak and peak.bandwidth else None
+        placed = placed_ratio(trace, calls, one_of(trace.events.step, own.index))
+        rows.append((phase, len(own), step_ns, flops, mfu, moved or None, rate, share, reached_ratio, placed))
+    return from_rows(RooflinePhaseColumns, sorted(rows, key=lambda row: -row[2]))
 
 
 def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dict[str, charts.Option]:

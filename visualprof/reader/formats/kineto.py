@@ -27,8 +27,9 @@ from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.serving import looks_like_step, outermost, serving_step
 
 
 class Args(KernelArgs, gc=False):
@@ -121,6 +122,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
+    if not (category == Category.STEP).any():
+        _mark_serving_steps(doc, builder, category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
     add_args(doc, builder, _SHOWN, called=_CALLED)
     devices = tuple(device_of(properties) for properties in json_objects(doc.head.get("deviceProperties")))
@@ -128,7 +131,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
     add_counters(doc, builder)
     add_flows(doc, builder, tracks, _flow_kind, within_process=True)
-    add_steps(doc, builder, tracks, category, lambda _, name: name.partition("#")[2])
+    add_steps(doc, builder, tracks, category, _step_label)
     _describe(doc, builder, devices)
 
 
@@ -159,6 +162,29 @@ def _host_category(name: str, default: Category) -> Category:
     if COMM_HOST.search(name):
         return Category.COMM
     return Category.OPTIMIZER if OPTIMIZER.search(name) else default
+
+
+def _step_label(number: int, name: str) -> str:
+    """The profiler's own number, and the place of what a server marks, whose texts repeat."""
+    return name.partition("#")[2] if name.startswith("ProfilerStep") else str(number)
+
+
+def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> None:
+    """Sets the category of the annotations that an inference server put around its steps.
+
+    One inside another is that step again, in other words.
+    """
+    ranges = [kind.cat.lower() == "user_annotation" and kind.ph == "X" for kind in doc.kinds]
+    steps = [on and serving_step(kind.name) is not None for on, kind in zip(ranges, doc.kinds, strict=True)]
+    odd = [doc.kinds[i].name for i, step in enumerate(steps) if ranges[i] and not step]
+    odd = [name for name in odd if looks_like_step(name)]
+    if odd:
+        builder.warn(
+            f"{len(odd):,} annotations look like the steps of an inference server but do not say what these worked on;"
+            f" the first: {odd[0][:120]!r}"
+        )
+    rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
+    category[rows[outermost(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP
 
 
 def _track_kind(kind: Kind) -> TrackKind:

@@ -21,6 +21,7 @@ from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.serving import serving_step
 
 if TYPE_CHECKING:
     import sqlite3
@@ -238,17 +239,20 @@ class _Report:
 
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
         """NVTX ranges of one kind. texts: (n,) string ids."""
-        category = _each(texts, lambda number: _range_category(self._texts[number]))
+        numbered = any(STEP.match(self._texts[number]) for number in set(texts.tolist()))
+        category = _each(texts, lambda number: _range_category(self._texts[number], not numbered))
         row = self._add_calls(columns, _each(texts, self._range_name), category, kind)
         shapes = _each(texts, self._shapes)
         self._builder.arg("input_shapes", row[shapes > 0], shapes[shapes > 0], text=True)
         if (category == Category.OP).any():
             self._framework = "pytorch"
-        for i in np.flatnonzero((category == Category.STEP) & (columns["end"] > 0)).tolist():
+        steps = np.flatnonzero((category == Category.STEP) & (columns["end"] > 0))
+        order: list[int] = steps[np.argsort(columns["start"][steps], kind="stable")].tolist()
+        for place, i in enumerate(order):
             began, ended = int(columns["start"][i]), int(columns["end"][i])
             step = STEP.match(self._texts[int(texts[i])])
             track = self._thread(int(columns["globalTid"][i]), kind)
-            self._builder.step(step[2] if step else "", began, ended - began, track)
+            self._builder.step(step[2] if step else str(place), began, ended - began, track)
 
     def _range_name(self, number: int) -> int:
         """`aten::add` of `aten::add, seq = 12, sizes = [[2]]`; other names as they are."""
@@ -321,8 +325,9 @@ class _Report:
             yield Device(cuda.get(number, number), name, memory, capability, processors)
 
 
-def _range_category(text: str) -> Category:
-    if STEP.match(text):
+def _range_category(text: str, serving: bool) -> Category:
+    """serving: do the texts of an inference server mark the steps?"""
+    if STEP.match(text) or (serving and serving_step(text)):
         return Category.STEP
     if _COLLECTIVE.match(text):
         return Category.COMM

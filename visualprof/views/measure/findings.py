@@ -92,9 +92,12 @@ class Case:
 
     @cached_property
     def typical(self) -> Mask:
-        """The steps to judge by: those that do the work of most of them, less a cold first one."""
-        work = _work(self.trace, self.windows)
-        like = work >= LIKE * np.median(work) if len(work) else np.zeros(0, bool)
+        """The steps to judge by: those that do the work of most of them, less a cold first one.
+
+        Of a server's steps those of the phase that most of the time goes to.
+        """
+        work, alike = _work(self.trace, self.windows), self.windows.main_phase()[1]
+        like = alike & (work >= LIKE * np.median(work[alike])) if len(work) else np.zeros(0, bool)
         total, chosen = self.parts["total"], np.flatnonzero(like)
         if len(chosen) > 1 and total[chosen[0]] > COLD * np.median(total[chosen[1:]]):
             like[chosen[0]] = False

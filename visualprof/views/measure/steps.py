@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.reader.trace.serving import Phase
 from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
+from visualprof.views.measure.serving import step_loads
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
@@ -65,7 +67,8 @@ class Busy(msgspec.Struct, frozen=True):
 class Windows(msgspec.Struct, frozen=True):
     """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
 
-    index: place of each in trace.steps, -1 for none. dropped: those that are left out.
+    phases: of a server's steps, None of others. index: place of each in trace.steps, -1 for none. dropped: those that
+    are left out.
     """
 
     names: tuple[str, ...]
@@ -73,6 +76,7 @@ class Windows(msgspec.Struct, frozen=True):
     end: Ints
     index: Ints
     asked: Ints
+    phases: tuple[Phase | None, ...]
     dropped: tuple[DroppedStep, ...] = ()
 
     def __len__(self) -> int:
@@ -93,7 +97,24 @@ class Windows(msgspec.Struct, frozen=True):
     def _at(self, places: list[int]) -> Windows:
         rows = np.array(places, np.int64)
         names = tuple(self.names[i] for i in places)
-        return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows])
+        phases: tuple[Phase | None, ...] = tuple(self.phases[i] for i in places)
+        return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows], phases)
+
+    def of_phase(self, phase: Phase) -> Windows:
+        """The steps of that phase."""
+        return self._at([i for i, own in enumerate(self.phases) if own == phase])
+
+    def main_phase(self) -> tuple[Phase | None, Mask]:
+        """The phase that most of the time goes to, and which of the steps (n,) are of it.
+
+        Steps of several phases have no mean. Without phases all of them count.
+        """
+        if not len(self):
+            return None, np.zeros(0, bool)
+        phases = list(dict.fromkeys(self.phases))
+        of = np.array([phases.index(phase) for phase in self.phases], np.int64)
+        most = int(np.bincount(of, self.end - self.start).argmax())
+        return phases[most], of == most
 
     def parts(self, spans: Ints) -> tuple[Ints, Ints]:
         """What of disjoint intervals lies in the host sides of steps, cut at their ends; the step of each."""
@@ -128,8 +149,10 @@ def step_windows(trace: Trace) -> Windows:
     work = work if on_device else _operators(trace)
     hidden: list[int] = np.flatnonzero((start == end) & (marks[:, 1] > marks[:, 0])).tolist()
     reasons: dict[int, Reason] = dict.fromkeys(hidden, "overtaken")
-    return Windows(names, start, end, np.arange(len(names)), marks).without(
-        reasons | _incomplete(work, on_device), work
+    loads = step_loads(trace) or [None] * len(names)
+    phases: tuple[Phase | None, ...] = tuple(load.phase if load else None for load in loads)
+    return Windows(names, start, end, np.arange(len(names)), marks, phases).without(
+        reasons | _incomplete(work, on_device, phases), work
     )
 
 
@@ -235,9 +258,9 @@ def _whole(trace: Trace) -> Windows:
         rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):
         none = np.zeros(0, np.int64)
-        return Windows((), none, none, none, np.zeros((0, 2), np.int64))
+        return Windows((), none, none, none, np.zeros((0, 2), np.int64), ())
     start, end = events.ts[rows].min(keepdims=True), events.end[rows].max(keepdims=True)
-    return Windows(("0",), start, end, np.array([-1]), np.stack((start, end), axis=1))
+    return Windows(("0",), start, end, np.array([-1]), np.stack((start, end), axis=1), (None,))
 
 
 def _operators(trace: Trace) -> Ints:
@@ -248,16 +271,18 @@ def _operators(trace: Trace) -> Ints:
     return np.bincount(events.step[rows], minlength=len(trace.steps))
 
 
-def _incomplete(work: Ints, on_device: bool) -> dict[int, Reason]:
+def _incomplete(work: Ints, on_device: bool, phases: tuple[Phase | None, ...]) -> dict[int, Reason]:
     """Places of the steps at the end without work, and of the last one with work if it has clearly too little.
 
-    A profiler stops before a device has done all that a step asked it for; operators of the host it does not cut off.
+    A decode step has less work than the prefill before it: only steps of one phase compare. A profiler stops before a
+    device has done all that a step asked it for; operators of the host it does not cut off.
     """
     with_work = np.flatnonzero(work)
     if not len(with_work):
         return {}
     last = int(with_work[-1])
     out: dict[int, Reason] = dict.fromkeys(range(last + 1, len(work)), "empty")
-    if on_device and last and work[last] < COMPLETE_SHARE * work[last - 1]:
+    alike = last > 0 and phases[last] == phases[last - 1]
+    if on_device and alike and work[last] < COMPLETE_SHARE * work[last - 1]:
         out[last] = "incomplete"
     return out

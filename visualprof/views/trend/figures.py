@@ -51,16 +51,17 @@ def needs(trace: Trace) -> bool:
 def compute(trace: Trace, params: Params) -> Figures:
     """Those that a recording tells.
 
-    step.total: median of its steps; step.PART: mean of a step; device.utilization: mean of its devices;
-    memory.peak: of the device with the most.
+    step.total: median of its steps; step.PART: mean of a step, both of the phase that most of a server's time goes to;
+    device.utilization: mean of its devices; memory.peak: of the device with the most.
     """
     out = dict[str, float]()
     windows = step_windows(trace)
-    total = windows.end - windows.start
+    alike = windows.main_phase()[1]
+    total = (windows.end - windows.start)[alike]
     if len(trace.steps) and (total > 0).any():
         out["step.total"] = float(np.median(total[total > 0]))
         parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), windows)
-        out |= {f"step.{name}": float(spent.mean()) for name, spent in parts.items() if spent.any()}
+        out |= {f"step.{name}": float(spent[alike].mean()) for name, spent in parts.items() if spent[alike].any()}
         used = [device.utilization for device in device_summary(trace, windows) if device.utilization is not None]
         if used:
             out["device.utilization"] = sum(used) / len(used)

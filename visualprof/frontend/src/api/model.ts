@@ -32,6 +32,7 @@ export type CountersAnswer = Schemas["CountersAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
 export type RooflineAnswer = Schemas["RooflineAnswer"];
+export type ServingAnswer = Schemas["ServingAnswer"];
 export type WhatIfAnswer = Schemas["WhatIfAnswer"];
 export type CriticalAnswer = Schemas["CriticalAnswer"];
 export type RanksAnswer = Schemas["RanksAnswer"];

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from visualprof.reader.trace.serving import ServingStep
+
 _JSON = msgspec.json.Decoder(Any)
 
 # How a profile calls the type of an element: what we call it, its bytes.
 TYPES: dict[str, tuple[str, int]] = {
     "float": ("fp32", 4), "double": ("fp64", 8), "c10::Half": ("fp16", 2), "c10::BFloat16": ("bf16", 2),
     "c10::Float8_e4m3fn": ("fp8", 1), "c10::Float8_e5m2": ("fp8", 1), "c10::Float8_e4m3fnuz": ("fp8", 1),
-    "c10::Float8_e5m2fnuz": ("fp8", 1), "c10::complex<float>": ("complex64", 8),
+    "c10::Float8_e5m2fnuz": ("fp8", 1), "c10::Float4_e2m1fn_x2": ("fp4", 1), "c10::Float8_e8m0fnu": ("fp8", 1),
+    "c10::complex<float>": ("complex64", 8),
     "c10::complex<double>": ("complex128", 16), "long int": ("int64", 8), "long": ("int64", 8), "__int64": ("int64", 8),
     "int": ("int32", 4), "short int": ("int16", 2), "short": ("int16", 2), "signed char": ("int8", 1),
     "unsigned char": ("uint8", 1), "bool": ("bool", 1), "float16": ("fp16", 2), "bfloat16": ("bf16", 2),
@@ -48,7 +51,8 @@ class Call(NamedTuple):
     """A call: each input a tensor, the tensors of a list, or None; and as text what is no tensor.
 
     name: the operator. values: () where the profile has none. outputs, moved: what comes out, and the bytes of all that
-    is read and written, of profiles that record them.
+    is read and written, of profiles that record them. load: the step of a server around it, if that says all that
+    attention needs.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Call(NamedTuple):
     values: tuple[str, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     moved: float = math.nan
+    load: ServingStep | None = None
 
     def tensor(self, place: int, sides: int | None = None) -> Tensor:
         """The tensor at a place; of so many sides.

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from visualprof.views.measure.work.calls import Call, Tensor, Unknown
 
 Family = Literal[
@@ -35,17 +33,8 @@ UNKNOWN = Work("unknown", math.nan, math.nan, "")
 Formula = Callable[[Call], Work]
 
 
-def work_of(call: Call) -> Work | None:
-    """What a call does; None where there is no formula, or the profile lacks what it needs."""
-    bare = call.name.removesuffix("_") if call.name.startswith("aten::") else call.name
-    formula = FORMULAS.get(call.name) or FORMULAS.get(bare)
-    try:
-        return formula(call) if formula else None
-    except (Unknown, LookupError, ArithmeticError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return None  # shapes that no such operator takes, too
-
-
-def _bytes(*tensors: Tensor) -> float:
+def bytes_of(*tensors: Tensor) -> float:
+    """What some tensors take; NaN where the type of one is unknown."""
     return float(sum(tensor.bytes for tensor in tensors))
 
 
@@ -63,7 +52,7 @@ def _product(first: int) -> Formula:
         elif call.name == "aten::_int_mm":
             out = out._replace(size=4)
         added = [call.tensor(0)] if first else []
-        return Work("product", 2.0 * out.elements * inner, _bytes(a, b, out, *added), a.type)
+        return Work("product", 2.0 * out.elements * inner, bytes_of(a, b, out, *added), a.type)
 
     return work
 
@@ -100,7 +89,7 @@ def _convolution(at: Window) -> Formula:
         channels = weight.shape[1] * call.numbers(at.more + 1)[0] if turned else weight.shape[0]
         out = x._replace(shape=(x.shape[0], channels, *sides))
         flops = 2.0 * x.shape[0] * math.prod(x.shape[2:] if turned else sides) * weight.elements
-        return Work("convolution", flops, _bytes(*call.tensors(), out), x.type)
+        return Work("convolution", flops, bytes_of(*call.tensors(), out), x.type)
 
     return work
 
@@ -111,14 +100,14 @@ def _convolution_backward(call: Call) -> Work:
     of_x, of_weight = call.value(10)[:2]
     moved = [grad, *([weight, x] if of_x else []), *([x, weight] if of_weight else [])]
     return Work(
-        "convolution", (of_x + of_weight) * _forward(grad, x, weight, bool(call.value(7))), _bytes(*moved), x.type
+        "convolution", (of_x + of_weight) * _forward(grad, x, weight, bool(call.value(7))), bytes_of(*moved), x.type
     )
 
 
 def _one_gradient(call: Call) -> Work:
     """One of the two, of torch 1.9: its three tensors are those of the operator around it."""
     x, grad, weight = (call.tensor(i) for i in range(3))
-    return Work("convolution", _forward(grad, x, weight, "transpose" in call.name), _bytes(x, grad, weight), x.type)
+    return Work("convolution", _forward(grad, x, weight, "transpose" in call.name), bytes_of(x, grad, weight), x.type)
 
 
 def _forward(out: Tensor, x: Tensor, weight: Tensor, turned: bool) -> float:
@@ -138,7 +127,7 @@ def _attention(first: int, products: tuple[int, int], heads_first: bool = True) 
         flops = 2.0 * scores * (products[0] * query.shape[3] + products[1] * value.shape[3])
         out = query._replace(shape=(*query.shape[:3], value.shape[3]))
         moved = (query, key, value, out) if not first else (query, key, value, out) * 2
-        return Work("attention", flops, _bytes(*moved), query.type)
+        return Work("attention", flops, bytes_of(*moved), query.type)
 
     return work
 
@@ -157,7 +146,7 @@ def _rows(family: Family, flops: int, reads: tuple[int, ...] = (), writes: int =
     def work(call: Call) -> Work:
         like = call.tensor(writes)
         read = [call.tensor(place) for place in reads] if reads else call.tensors()
-        return Work(family, float(flops * like.elements), _bytes(*read, like), like.type)
+        return Work(family, float(flops * like.elements), bytes_of(*read, like), like.type)
 
     return work
 
@@ -175,7 +164,7 @@ def _elementwise(inputs: int, result: str = "") -> Formula:
         out = widest._replace(shape=_broadcast([one.shape for one in read]))
         if result == "bool":
             out = out._replace(size=1)
-        return Work("elementwise", float(out.elements), _bytes(*read, out), widest.type)
+        return Work("elementwise", float(out.elements), bytes_of(*read, out), widest.type)
 
     return work
 
@@ -223,13 +212,13 @@ def _lookup(table: int, index: int) -> Formula:
 def _lookup_backward(call: Call) -> Work:
     grad, at = call.tensor(0), call.tensor(1)
     table = grad._replace(shape=(*call.numbers(2), grad.shape[-1]))
-    return Work("lookup", float(grad.elements), _bytes(grad, at, table), grad.type)
+    return Work("lookup", float(grad.elements), bytes_of(grad, at, table), grad.type)
 
 
 def _copy(*moved: int) -> Formula:
     def work(call: Call) -> Work:
         tensors = [call.tensor(place) for place in moved]
-        return Work("copy", 0.0, _bytes(*tensors), tensors[0].type)
+        return Work("copy", 0.0, bytes_of(*tensors), tensors[0].type)
 
     return work
 
@@ -245,7 +234,7 @@ def _onnx_product(call: Call) -> Work:
         raise Unknown
     inner = a.elements // out.shape[0] if gemm else a.shape[-1]
     factors = call.tensors() if len(call.inputs) > 1 else [a, a._replace(shape=(inner, out.shape[-1]))]
-    return Work("product", 2.0 * out.elements * inner, _bytes(*factors, out), out.type)
+    return Work("product", 2.0 * out.elements * inner, bytes_of(*factors, out), out.type)
 
 
 def _onnx(family: Family, each: Callable[[Call], int]) -> Formula:

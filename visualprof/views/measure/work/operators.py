@@ -10,12 +10,16 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.reader.trace.serving import serving_step
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator
+from visualprof.views.measure.serving import step_annotations
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.work.calls import Call, Tensor, onnx_call, torch_call
-from visualprof.views.measure.work.formulas import FORMULAS, Work, work_of
+from visualprof.views.measure.work.catalog import formula_of, work_of
+from visualprof.views.measure.work.formulas import Work
+from visualprof.views.measure.work.serving import ATTENTION, WRAPPERS
 
 TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
 PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
@@ -71,19 +75,53 @@ def _calculated(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
     onnx = trace.meta.format == "onnxruntime"
     rows = np.flatnonzero(is_operator(trace)).astype(np.int32)
     name = trace.arg("type", rows, 0).astype(np.int64) if onnx else trace.events.name[rows]
-    has = names_with(trace, name, lambda text: text in FORMULAS or text.removesuffix("_") in FORMULAS)
+    has = names_with(trace, name, lambda text: formula_of(text) is not None)
     rows, name = rows[has], name[has]
+    counts = ~_are_wrappers(trace, rows)
+    rows, name = rows[counts], name[counts]
     # Torch 1.9 gives a piece of a backward no shape of its weight; the operator around both has all three.
     pieces = names_with(trace, name, lambda text: text.startswith(PIECE))
     around = nearest_ancestor(trace.events.parent, is_operator(trace), trace.events.parent[rows])
     told = np.where(pieces & (around >= 0), around, rows)
     texts = [trace.arg(key, told, 0).astype(np.int64) for key in TEXTS]
     moved = trace.arg("bytes", rows, -1).astype(np.int64)
-    groups = group(name, moved, *texts)
+    load = _annotated(trace, rows)
+    groups = group(name, moved, load, *texts)
     calls = [_call(trace, onnx, place, name, texts, int(moved[place])) for place in groups.first.tolist()]
+    steps = [serving_step(trace.strings[int(i)]) for i in load[groups.first]]
+    calls = [call and call._replace(load=step) for call, step in zip(calls, steps, strict=True)]
     works = [work_of(call) if call else None for call in _with_outputs(calls)]
     known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
     return _those(rows, groups, works, known)
+
+
+def _are_wrappers(trace: Trace, rows: Ids) -> Mask:
+    """Of some operators: those that only choose another one of them, which has the name that people know it by."""
+    wraps = names_with(trace, trace.events.name[rows], WRAPPERS.__contains__)
+    chooser = np.zeros(len(trace.events), bool)
+    chooser[rows[wraps]] = True
+    around = nearest_ancestor(trace.events.parent, chooser, trace.events.parent[rows[~wraps]])
+    chosen = np.zeros(len(trace.events), bool)
+    chosen[around[around >= 0]] = True
+    return chosen[rows]
+
+
+def _annotated(trace: Trace, rows: Ids) -> Ints:
+    """String id of the innermost annotation around each operator that says how long its requests are, 0 for none.
+
+    Of those alone whose work depends on it: the others share what is worked out for equal shapes.
+    """
+    of_requests = names_with(trace, trace.events.name[rows], ATTENTION.__contains__)
+    says = np.zeros(len(trace.events) + 1, bool)  # the last one is that of -1
+    marks = step_annotations(trace)
+    says[marks] = names_with(trace, trace.events.name[marks], _says_lengths)
+    around = nearest_ancestor(trace.events.parent, says[:-1], trace.events.parent[rows])
+    return np.where(of_requests & (around >= 0), trace.events.name[around], 0).astype(np.int64)
+
+
+def _says_lengths(text: str) -> bool:
+    step = serving_step(text)
+    return step is not None and None not in (*step.prefill, *step.decode)
 
 
 def _those(rows: Ids, groups: Groups, works: Sequence[Work | None], known: Mask) -> tuple[Ids, Ints, list[Work]]:

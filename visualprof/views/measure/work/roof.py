@@ -140,16 +140,18 @@ def reached(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> Reache
     rows, place = calls.rows[keep], calls.work[keep]
     known = np.append(counted.of, -1)[place]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
-    groups = group(trace.events.name[rows], shapes, known)
-    ns, kernels = groups.sum(calls.ns[keep]), groups.sum(calls.kernels[keep])
     every = [*counted.works, UNKNOWN]  # which -1 is the place of
-    places: list[int] = known[groups.first].tolist()
-    works = [every[place] for place in places]
+    kinds: list[tuple[Family, str]] = [(work.family, work.type) for work in every]
+    kinds = list(dict.fromkeys(kinds))
+    kind = np.array([kinds.index((work.family, work.type)) for work in every], np.int64)[known]
+    groups = group(trace.events.name[rows], shapes, kind)
+    ns, kernels = groups.sum(calls.ns[keep]), groups.sum(calls.kernels[keep])
+    of_group: list[int] = kind[groups.first].tolist()
     core: list[bool] = (2 * groups.sum(calls.core_ns[keep]) > ns).tolist()
-    precision = [_precision(work.type, on) for work, on in zip(works, core, strict=True)]
-    flops = np.array([work.flops for work in works], np.float64) * groups.count
-    moved = np.array([work.bytes for work in works], np.float64) * groups.count
-    family: list[Family] = [work.family for work in works]
+    precision = [_precision(kinds[i][1], on) for i, on in zip(of_group, core, strict=True)]
+    flops = _summed(groups, np.array([work.flops for work in every], np.float64)[known])
+    moved = _summed(groups, np.array([work.bytes for work in every], np.float64)[known])
+    family: list[Family] = [kinds[i][0] for i in of_group]
     compute, memory = _ideal(peak, family, precision, flops, moved)
     bound = _bound(compute, memory, ns, kernels)
     least, most = groups.min(calls.kernel[keep]), groups.max(calls.kernel[keep])
@@ -157,6 +159,11 @@ def reached(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> Reache
     return Reached(
         groups, family, precision, ns, kernels, kernel, flops, moved, compute, np.maximum(compute, memory), bound
     )
+
+
+def _summed(groups: Groups, values: Floats) -> Floats:
+    """Sum of a column (n,) in each group; NaN where one value is unknown."""
+    return np.bincount(groups.of, values, len(groups.first)).astype(np.float64)
 
 
 def _precision(type: str, core: bool) -> str:

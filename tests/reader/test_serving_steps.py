@@ -1,0 +1,158 @@
+"""Steps of inference servers by the texts of their annotations: what each form says, and what is no such text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.conftest import Write, trace_of
+from tests.views.test_steps import host, kernel, launch, step
+from visualprof.reader.trace import Category
+from visualprof.reader.trace.serving import (
+    NOTHING,
+    UNKNOWN,
+    Load,
+    ServingStep,
+    looks_like_step,
+    outermost,
+    serving_step,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (  # vLLM from 0.26 with detailed_trace_annotation
+            "execute_6147_context_2(sq6144sk7144sqsq20971520sqsk23019520)_generation_3(sq3sk6144sqsq3sqsk6144)",
+            ServingStep("vllm", "mixed", Load(2, 6144, 7144, 20971520, 23019520), Load(3, 3, 6144, 3, 6144), 6147, 5),
+        ),
+        (  # of a context of none nothing is unknown
+            "execute_64_context_0(sq0sk0sqsq0sqsk0)_generation_64(sq64sk131072sqsq64sqsk131072)",
+            ServingStep("vllm", "decode", NOTHING, Load(64, 64, 131072, 64, 131072), 64, 64),
+        ),
+        ("execute_context_2(6144)_generation_3(3)", ServingStep("vllm", "mixed", Load(2, 6144), Load(3, 3), 6147, 5)),
+        (
+            "execute_context_1(888_788544)_generation_0(0)",
+            ServingStep("vllm", "prefill", Load(1, 888), NOTHING, 888, 1),
+        ),
+        ("execute_32_context_0_generation_32", ServingStep("vllm", "decode", NOTHING, Load(32, 32), 32, 32)),
+        # whose of the 40 tokens are of the context it does not say
+        ("execute_40_context_1_generation_8", ServingStep("vllm", "mixed", Load(1), Load(8), 40, 9)),
+        ("execute_new_1_cached_3", ServingStep("vllm", "mixed", Load(1), Load(3), None, 4)),
+        ("step[EXTEND bs=15 toks=15360]", ServingStep("sglang", "prefill", Load(15, 15360), NOTHING, 15360, 15)),
+        (  # the examples of SGLang's own tests: requests of 8 and 4 new tokens, each of 10 then
+            "step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]",
+            ServingStep("sglang", "prefill", Load(2, 12, 20, 80, 120), NOTHING, 12, 2),
+        ),
+        (
+            "step[DECODE bs=2 g_sqsq=2 g_sqsk=30 g_sk=30]",
+            ServingStep("sglang", "decode", NOTHING, Load(2, 2, 30, 2, 30), 2, 2),
+        ),
+        ("step[DECODE bs=64]", ServingStep("sglang", "decode", NOTHING, Load(64, 64), 64, 64)),
+        (
+            "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]",
+            ServingStep("sglang", "mixed", Load(1, 5, 8, 25, 40), Load(1, 1, 12, 1, 12), 6, 2),
+        ),
+        ("step[MIXED bs=2]", ServingStep("sglang", "mixed", UNKNOWN, UNKNOWN, None, 2)),
+        ("step[TARGET_VERIFY bs=4]", ServingStep("sglang", "decode", NOTHING, Load(4), None, 4)),
+        ("step[DRAFT_EXTEND_V2 bs=4]", ServingStep("sglang", "draft", UNKNOWN, UNKNOWN, None, 4)),
+        ("step[IDLE bs=0]", ServingStep("sglang", "idle", NOTHING, NOTHING, None, 0)),
+        (
+            "[Executor] _forward_step 60000: 0 ctx reqs, 0 ctx tokens, 32 gen reqs",
+            ServingStep("tensorrt-llm", "decode", NOTHING, Load(32), None, 32),
+        ),
+        (
+            "[Executor] _forward_step: 2 ctx reqs, 3 gen reqs",
+            ServingStep("tensorrt-llm", "mixed", Load(2), Load(3), None, 5),
+        ),
+        (
+            "prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3]",
+            ServingStep("atom", "prefill", Load(6, 17408), NOTHING, 17408, 6),
+        ),
+        ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NOTHING, Load(117, 117), 117, 117)),
+        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", batch=1)),
+        ("denoising_step_3", ServingStep("diffusion", "denoise")),
+    ],
+)
+def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:
+    assert serving_step(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "execute_context_x(12)_generation_0(0)",  # no number
+        "step[EXTEND bs=-1 toks=3]",
+        "step[EXTEND bs=4 toks=3]",  # fewer tokens than requests
+        "step[EXTEND bs=2 toks=12 c_sk=4]",  # they attend to less than themselves
+        "step[DECODE bs=2 g_sqsq=9 g_sqsk=4]",
+        "execute_context_99999999999999999999999999(1)_generation_0(0)",
+        "execute_5_context_0(sq0sk0sqsq0sqsk0)_generation_5(sq5sk5sqsq5sqsk5)_more",
+        "step[EXTEND bs=2 toks=12" + " x=1" * 100 + " y=" + "9" * 5000 + "]",
+        "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
+    ],
+)  # fmt: skip
+def test_what_no_server_writes_is_no_step(text: str) -> None:
+    assert serving_step(text) is None
+
+
+def test_a_text_that_only_begins_like_a_step_is_told_from_others() -> None:
+    assert looks_like_step("execute_context_x(12)_generation_0(0)")
+    assert looks_like_step("step[EXTEND bs=-1 toks=3]")
+    assert not looks_like_step("execute_model")
+    assert not looks_like_step("decoder")
+    assert not looks_like_step("step[0]")
+
+
+def test_of_steps_inside_others_the_outer_ones_count() -> None:
+    ts, dur = np.array([0, 10, 100, 0, 0]), np.array([50, 20, 10, 50, 5])
+    assert outermost(ts, dur, np.array([1, 1, 1, 1, 2])).tolist() == [True, False, True, False, True]
+
+
+PREFILL, DECODE = "execute_context_2(24)_generation_0(0)", "execute_context_0(0)_generation_2(2)"
+
+
+def served(*names: str) -> list[dict[str, object]]:
+    """Steps of 100 us on the host, one kernel of 60 us in each, launched 10 us after its begin and run 10 us later."""
+    events: list[dict[str, object]] = []
+    for i, name in enumerate(names):
+        at = 200 * i
+        events += [host("user_annotation", name, at, 100), launch(at + 10, i + 1), kernel(at + 20, 60, i + 1)]
+    return events
+
+
+def test_annotations_become_the_steps_in_order_of_time(write: Write) -> None:
+    trace = trace_of(write(served(PREFILL, DECODE, DECODE)))
+    assert [trace.strings[i] for i in trace.steps.name] == ["0", "1", "2"]
+    assert trace.steps.dur.tolist() == [100_000] * 3
+    assert (trace.events.category == Category.STEP).sum() == 3
+    assert trace.events.step[trace.events.category == Category.KERNEL].tolist() == [0, 1, 2]
+
+
+def test_the_profilers_own_steps_stay_the_steps(write: Write) -> None:
+    trace = trace_of(write([step(7, 0, 400), *served(PREFILL, DECODE)]))
+    assert [trace.strings[i] for i in trace.steps.name] == ["7"]
+    assert (trace.events.category == Category.ANNOTATION).sum() == 2
+
+
+def test_one_step_in_two_wordings_is_one(write: Write) -> None:
+    inner = host("user_annotation", "step[EXTEND bs=2 toks=24]", 20, 50)
+    trace = trace_of(write([*served(PREFILL), inner]))
+    assert len(trace.steps) == 1
+    assert trace.steps.dur.tolist() == [100_000]
+
+
+def test_marks_of_devices_and_of_operators_are_no_steps(write: Write) -> None:
+    marks = [host("gpu_user_annotation", DECODE, 0, 10), host("cpu_op", DECODE, 0, 10)]
+    assert len(trace_of(write(marks)).steps) == 0
+
+
+def test_a_malformed_annotation_is_said_and_no_step(write: Write) -> None:
+    trace = trace_of(write(served(DECODE, "step[EXTEND bs=2 toks=99999999999999999999]", "execute_context_1(")))
+    assert len(trace.steps) == 1
+    assert trace.meta.warnings == (
+        (
+            "2 annotations look like the steps of an inference server but do not say what these worked on; the first: "
+            "'step[EXTEND bs=2 toks=99999999999999999999]'"
+        ),
+    )

@@ -1,0 +1,205 @@
+"""Steps of an inference server by what it calls them: whose tokens each worked on.
+
+vLLM, SGLang, TensorRT-LLM, ATOM and diffusion loops write it into the text of an annotation around each step.
+Sources: vllm/v1/worker/gpu_worker.py (`annotate_profile`), sglang/srt/model_executor/step_span_utils.py,
+tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views.md#serving.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from visualprof.reader.patterns import pattern
+from visualprof.reader.trace.types import Ints, Mask, Rows
+
+Engine = Literal["vllm", "sglang", "tensorrt-llm", "atom", "diffusion"]
+Phase = Literal["prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown"]
+LONGEST = 400  # characters of a text
+
+
+class Load(NamedTuple):
+    """What a step does for requests of one kind, None where its text does not say.
+
+    tokens: queries of all requests. context: tokens that these attend to. squares, pairs: sums over the requests of
+    queries squared, and of queries times context.
+    """
+
+    requests: int | None = None
+    tokens: int | None = None
+    context: int | None = None
+    squares: int | None = None
+    pairs: int | None = None
+
+
+NOTHING = Load(0, 0, 0, 0, 0)
+UNKNOWN = Load()
+
+
+class ServingStep(NamedTuple):
+    """A step. engine: None where no text says it.
+
+    tokens: queries of both kinds, None where unknown. batch: requests of both, or images.
+    """
+
+    engine: Engine | None
+    phase: Phase
+    prefill: Load = NOTHING
+    decode: Load = NOTHING
+    tokens: int | None = None
+    batch: int | None = None
+
+
+_LOAD = r"(?:\((?:sq)?(\d+)(?:_\d+)?(?:sk(\d+)sqsq(\d+)sqsk(\d+))?\))?"
+_VLLM = pattern(rf"^execute_(?:(\d+)_)?context_(\d+){_LOAD}_generation_(\d+){_LOAD}$")
+_VLLM_OLD = pattern(r"^execute_new_(\d+)_cached_(\d+)$")
+_SGLANG = pattern(r"^step\[([A-Z][A-Z_0-9]*) bs=(\d+)((?: \w+=\d+)*)\]$")
+_TENSORRT = pattern(
+    r"^\[Executor\] _forward_step(?: \d+)?: (\d+) ctx reqs,(?: (\d+) ctx tokens,)? (\d+) gen reqs"
+    r"(?:, (\d+) gen tokens)?$"
+)
+_ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*\](?:\.\.\.\+\d+)?))*)\]$")
+_DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^denois(?:e|ing)_step[_ #:]?\d+$")
+_PAIR = pattern(r"(\w+)=(\d+)")
+_ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
+_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denoise_step", "denoising_")
+_LIKE = pattern(
+    r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[[A-Z_0-9]+ |\[Executor\] _forward|(?:prefill|decode)\[bs=)"
+)
+
+
+def looks_like_step(text: str) -> bool:
+    """Does it begin as such texts do, whether or not it is one?"""
+    return text.startswith(_STARTS) and bool(_LIKE.match(text))
+
+
+@lru_cache(maxsize=4096)
+def serving_step(text: str) -> ServingStep | None:
+    """The step that a text names; None of other texts, and of what no server writes."""
+    if not text.startswith(_STARTS) or len(text) > LONGEST or _ABSURD.search(text):
+        return None
+    for form, read in _FORMS:
+        found = form.match(text)
+        step = read(found) if found else None
+        if step and _possible(step):
+            return step
+    return None
+
+
+def outermost(ts: Ints, dur: Ints, track: Rows) -> Mask:
+    """Of each of some steps (n,): does it lie in no other one of its track? Of two that are the same the first counts.
+
+    Cost: 1 us a step, of which a recording has some thousand.
+    """
+    order = np.lexsort((-dur, ts, track))
+    out, end_of = np.zeros(len(ts), bool), dict[int, int]()
+    for row, begin, end, on in zip(
+        order.tolist(), ts[order].tolist(), (ts + dur)[order].tolist(), track[order].tolist(), strict=True
+    ):
+        out[row] = end > end_of.get(on, begin)
+        end_of[on] = max(end, end_of.get(on, end))
+    return out
+
+
+def _possible(step: ServingStep) -> bool:
+    """Could it be: no request without a token, none with more queries than what these attend to?"""
+    for load in (step.prefill, step.decode):
+        requests, tokens, context = load[:3]
+        if requests is not None and tokens is not None and (tokens < requests or (tokens and not requests)):
+            return False
+        if tokens is not None and context is not None and context < tokens:
+            return False
+        if load.squares is not None and load.pairs is not None and load.pairs < load.squares:
+            return False
+    return True
+
+
+def _phase(prefill: int, decode: int) -> Phase:
+    if prefill:
+        return "mixed" if decode else "prefill"
+    return "decode" if decode else "idle"
+
+
+def _of_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | None = None) -> ServingStep:
+    requests = [load.requests or 0 for load in (prefill, decode)]
+    if prefill.tokens is not None and decode.tokens is not None:
+        tokens = prefill.tokens + decode.tokens
+    return ServingStep(engine, _phase(*requests), prefill, decode, tokens, sum(requests))
+
+
+def _load(texts: tuple[str | None, ...]) -> Load:
+    """Requests, tokens and the rest as they stand; of no request all are 0."""
+    numbers = Load(*(None if text is None else int(text) for text in texts))
+    return NOTHING if numbers.requests == 0 and not numbers.tokens else numbers
+
+
+def _vllm(found: re.Match[str]) -> ServingStep:
+    """`execute_<tokens>_context_<n>(sq..)_generation_<m>(sq..)`; tokens and what is in brackets may be missing."""
+    groups = found.groups()
+    prefill, decode = _load(groups[1:6]), _load(groups[6:11])
+    whole = None if groups[0] is None else int(groups[0])
+    if whole is not None and prefill.tokens is None and decode is NOTHING:
+        prefill = prefill._replace(tokens=whole)
+    elif whole is not None and decode.tokens is None and prefill is NOTHING:
+        decode = decode._replace(tokens=whole)
+    return _of_loads("vllm", prefill, decode, whole)
+
+
+def _vllm_old(found: re.Match[str]) -> ServingStep:
+    """Requests that are new and those that have begun; the rest of a prompt in chunks counts as begun."""
+    return _of_loads("vllm", _load((found[1],)), _load((found[2],)))
+
+
+def _sglang(found: re.Match[str]) -> ServingStep:
+    """`step[EXTEND bs=2 toks=12 c_sq=.. c_sk=..]`. The context's queries are its tokens where `c_sq` is missing."""
+    mode, batch = found[1], int(found[2])
+    numbers = {key: int(n) for key, n in _PAIR.findall(found[3])}
+    prefill, decode = (_aggregates(numbers, kind) for kind in "cg")
+    if mode == "EXTEND" or mode == "SPLIT_PREFILL":
+        tokens = numbers.get("toks", prefill.tokens)
+        prefill = prefill._replace(requests=batch, tokens=tokens)
+        return _of_loads("sglang", prefill, NOTHING, tokens)
+    if mode == "DECODE":
+        return _of_loads("sglang", NOTHING, decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
+    if mode in ("TARGET_VERIFY", "VERIFY"):  # of drafted tokens, several a request
+        return _of_loads("sglang", NOTHING, decode._replace(requests=batch))
+    if mode == "MIXED" and "c" in numbers and "g" in numbers:
+        return _of_loads("sglang", prefill._replace(requests=numbers["c"]), decode._replace(requests=numbers["g"]))
+    phase: Phase = "mixed" if mode == "MIXED" else "draft" if mode.startswith("DRAFT") else "unknown"
+    idle = mode == "IDLE" or (phase == "unknown" and batch == 0)
+    load = NOTHING if idle else UNKNOWN
+    return ServingStep("sglang", "idle" if idle else phase, load, load, None, batch)
+
+
+def _aggregates(numbers: dict[str, int], kind: str) -> Load:
+    return Load(None, *(numbers.get(f"{kind}_{name}") for name in ("sq", "sk", "sqsq", "sqsk")))
+
+
+def _tensorrt(found: re.Match[str]) -> ServingStep:
+    """`[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs`; tokens are there in later versions."""
+    context, generation = _load((found[1], found[2])), _load((found[3], found[4]))
+    return _of_loads("tensorrt-llm", context, generation)
+
+
+def _atom(found: re.Match[str]) -> ServingStep:
+    numbers = {key: int(n) for key, n in _PAIR.findall(found[3])}
+    load = Load(int(found[2]), *(numbers.get(name) for name in ("tok", "sk", "sqsq", "sqsk")))
+    if found[1] == "prefill":
+        return _of_loads("atom", load, NOTHING)
+    if numbers.get("p"):  # prompts that decode along with the rest
+        return ServingStep("atom", "mixed", UNKNOWN, UNKNOWN, load.tokens, load.requests)
+    return _of_loads("atom", NOTHING, load)
+
+
+def _diffusion(found: re.Match[str]) -> ServingStep:
+    return ServingStep("diffusion", "denoise", batch=int(found[1]) if found[1] else None)
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
+    (_VLLM, _vllm), (_VLLM_OLD, _vllm_old), (_SGLANG, _sglang), (_TENSORRT, _tensorrt), (_ATOM, _atom),
+    (_DIFFUSION, _diffusion),
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""The formula of every operator that has one, and what a call does by it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from visualprof.views.measure.work import formulas, serving
+from visualprof.views.measure.work.calls import Call, Unknown
+from visualprof.views.measure.work.formulas import Formula, Work
+
+_FORMULAS = {**formulas.FORMULAS, **serving.FORMULAS}
+
+
+def formula_of(name: str) -> Formula | None:
+    """The formula of an operator; that in place (`aten::add_`) has that of the other."""
+    return _FORMULAS.get(name) or _FORMULAS.get(name.removesuffix("_"))
+
+
+def work_of(call: Call) -> Work | None:
+    """What a call does; None where there is no formula, or the profile lacks what it needs."""
+    formula = formula_of(call.name)
+    try:
+        return formula(call) if formula else None
+    except (Unknown, LookupError, ArithmeticError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None  # shapes that no such operator takes, too

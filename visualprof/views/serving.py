@@ -1,0 +1,367 @@
+"""Serving: the steps of an inference server by phase, how fast tokens come, and what lies between the steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from visualprof.errors import BadParameter
+from visualprof.reader.trace import Floats, Ints, Mask, Trace
+from visualprof.reader.trace.serving import ServingStep
+from visualprof.views import Params, View
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.serving import Serving, serving
+from visualprof.views.measure.serving_work import cache_time, sampling_time, steady
+from visualprof.views.measure.steps import PARTS, Windows, breakdown, busy, exposed, step_windows
+
+PHASES = ("prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown")
+DECODING = ("decode", "mixed")
+
+
+@dataclass(frozen=True)
+class ServingParams(Params):
+    """window: the steps that the phases and the rates count: those of the steady state, or all, whichever `step` is.
+
+    least: share of the most requests that a step of the steady state has. first, last: steps by name, its ends in
+    place of those found.
+    """
+
+    window: Literal["steady", "all"] = "steady"
+    least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
+    first: str = ""
+    last: str = ""
+
+
+class Steady(msgspec.Struct):
+    """The steady state. first, last: names of steps. most_requests: of a step, None where no step says."""
+
+    first: str | None
+    last: str | None
+    steps: kinds.Count
+    most_requests: kinds.Count | None
+    start_ns: kinds.Duration | None
+    end_ns: kinds.Duration | None
+
+
+class Rates(msgspec.Struct):
+    """Of the steps that count, together. duration_ns: from the begin of the first to the end of the last.
+
+    prefill_tokens_per_s, decode_tokens_per_s: queries. time_per_output_token_ns: mean time from one step that decodes
+    to the next, by its requests; None where steps check several drafted tokens, of which it is not recorded how many
+    were right.
+    """
+
+    duration_ns: kinds.Duration | None
+    prefill_tokens_per_s: kinds.Number | None
+    decode_tokens_per_s: kinds.Number | None
+    time_per_output_token_ns: kinds.Duration | None
+
+
+class PhaseColumns(Columns):
+    """Means of the steps of each phase that count. tokens_per_s: of their own time.
+
+    prefill_context, decode_context: tokens that a request attends to.
+    """
+
+    phase: kinds.Words
+    steps: kinds.Counts
+    requests: kinds.Counts
+    prefill_tokens: kinds.Counts
+    decode_tokens: kinds.Counts
+    prefill_context: kinds.Counts
+    decode_context: kinds.Counts
+    tokens_per_s: kinds.Counts
+    total_ns: kinds.Durations
+    median_ns: kinds.Durations
+    max_ns: kinds.Durations
+    cache_ns: kinds.Durations
+    sampling_ns: kinds.Durations
+    host_gap_ns: kinds.Durations
+    device_gap_ns: kinds.Durations
+    kernel_ns: kinds.Durations
+    memcpy_ns: kinds.Durations
+    memset_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    runtime_ns: kinds.Durations
+    dataloader_ns: kinds.Durations
+    cpu_ns: kinds.Durations
+    other_ns: kinds.Durations
+
+
+class ServingStepColumns(Columns):
+    """All steps. host_gap_ns: from its end on the host to the begin of the next one there; device_gap_ns: on devices.
+
+    cache_ns, sampling_ns: of device work.
+    """
+
+    name: kinds.Words
+    phase: kinds.Words
+    steady: kinds.Flags
+    prefill_requests: kinds.Counts
+    decode_requests: kinds.Counts
+    prefill_tokens: kinds.Counts
+    decode_tokens: kinds.Counts
+    prefill_context: kinds.Counts
+    decode_context: kinds.Counts
+    start_ns: kinds.Durations
+    total_ns: kinds.Durations
+    cache_ns: kinds.Durations
+    sampling_ns: kinds.Durations
+    host_gap_ns: kinds.Durations
+    device_gap_ns: kinds.Durations
+    annotation: kinds.Names
+
+
+class ServingAnswer(Answer):
+    """Steps by phase. source: what the steps were known by. dropped: steps left out, the recording ended in them."""
+
+    source: kinds.Word
+    engine: kinds.Word | None
+    steady: Steady
+    rates: Rates
+    dropped: kinds.Count
+    phases: Table[PhaseColumns]
+    steps: Table[ServingStepColumns]
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """Steps (n,) with their windows; NaN is unknown. phase: place in PHASES. gaps: after each, of host and devices."""
+
+    windows: Windows
+    loads: list[ServingStep]
+    phase: Ints
+    cache: Floats
+    sampling: Floats
+    host_gap: Floats
+    device_gap: Floats
+
+    @property
+    def total(self) -> Ints:
+        """How long each took, ns."""
+        return self.windows.end - self.windows.start
+
+    def each(self, kind: Literal["prefill", "decode"], key: str) -> Floats:
+        """A number of each step's load."""
+        return _numbers([getattr(getattr(load, kind), key) for load in self.loads])
+
+
+def needs(trace: Trace) -> bool:
+    """Steps of a server, or of a loop that generates."""
+    return serving(trace) is not None
+
+
+def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
+    """Steps, phases and rates. Source: docs/views.md#serving.
+
+    Raises: BadParameter: there is no such step.
+    """
+    found = serving(trace)
+    if found is None:
+        raise BadParameter("this recording has no steps of a server")
+    steps = _steps(found)
+    low, high = _ends(steps, params)
+    inside = np.zeros(len(steps.loads), bool)
+    inside[low : high + 1] = True
+    counts = inside if params.window == "steady" else np.ones(len(inside), bool)
+    return ServingAnswer(
+        source=found.source,
+        engine=found.engine,
+        steady=_steady(found.trace, steps, inside),
+        rates=_rates(steps, np.flatnonzero(counts)),
+        dropped=len(steps.windows.dropped),
+        phases=Table(columns=_phases(found.trace, steps, counts)),
+        steps=Table(columns=_columns(found, steps, inside)),
+    )
+
+
+def make_charts(result: ServingAnswer, params: ServingParams, top: int) -> dict[str, charts.Option]:
+    """`batch`: requests of each kind over time. `phases`: where an average step of each phase goes."""
+    steps, phases = result.steps.columns, result.phases.columns
+    out: dict[str, charts.Option] = {}
+    start = np.asarray(steps.start_ns, np.float64)
+    end = start[-1:] + np.asarray(steps.total_ns, np.float64)[-1:]
+    curves = [(kind, np.asarray(getattr(steps, f"{kind}_requests"), np.float64)) for kind in ("prefill", "decode")]
+    drawn = [
+        (f"@t:serving.phase.{kind}", np.append(start, end), np.append(y, y[-1:])) for kind, y in curves if np.nansum(y)
+    ]
+    if len(start) > 1 and drawn:
+        out["batch"] = charts.lines(drawn, ("ns", "count"), stack=len(drawn) > 1)
+    used = [(p, column) for p in PARTS if np.nansum(column := np.asarray(getattr(phases, f"{p}_ns"), np.float64))]
+    if used:
+        names = [f"@t:serving.phase.{phase}" for phase in phases.phase]
+        out["phases"] = charts.bars(names, [(f"@t:part.{p}", column) for p, column in used])
+    return out
+
+
+def _numbers(values: list[int | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _steps(found: Serving) -> Steps:
+    trace, windows = found.trace, step_windows(found.trace)
+    places: list[int] = windows.index.tolist()
+    loads = [found.loads[i] for i in places]
+    none = np.full(len(trace.steps), np.nan)
+    tokens = any(load.phase != "denoise" for load in loads)
+    times = (cache_time(trace), sampling_time(trace)) if tokens else (None, None)
+    cache, sampling = (none if time is None else time for time in times)
+    host, device = _gaps(trace, windows)
+    return Steps(
+        windows=windows,
+        loads=loads,
+        phase=np.array([PHASES.index(load.phase) for load in loads], np.int64),
+        cache=cache[windows.index].astype(np.float64),
+        sampling=sampling[windows.index].astype(np.float64),
+        host_gap=host,
+        device_gap=device,
+    )
+
+
+def _gaps(trace: Trace, windows: Windows) -> tuple[Floats, Floats]:
+    """Ns after each step until the next one begins, on the host and on devices, 0 where they overlap; NaN of the last.
+
+    On devices it is from the end of the last work of a step to the begin of the first of the next one.
+    """
+    host, device = (np.full(len(windows), np.nan) for _ in range(2))
+    if len(windows) < 2:
+        return host, device
+    host[:-1] = np.maximum(windows.asked[1:, 0] - windows.asked[:-1, 1], 0)
+    rows = np.flatnonzero(is_device_work(trace) & (trace.events.step >= 0))
+    first, last = np.full(len(trace.steps), np.inf), np.full(len(trace.steps), np.nan)
+    np.minimum.at(first, trace.events.step[rows], trace.events.ts[rows])
+    np.fmax.at(last, trace.events.step[rows], trace.events.end[rows])
+    after = first[windows.index[1:]] - last[windows.index[:-1]]
+    device[:-1] = np.where(np.isfinite(after), np.maximum(after, 0), np.nan)
+    return host, device
+
+
+def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
+    """Places of the first and the last step of the steady state."""
+    if not steps.loads:
+        return 0, -1
+    low, high = steady(steps.loads, params.least)
+    names = steps.windows.names
+    for name in filter(None, (params.first, params.last)):
+        if name not in names:
+            raise BadParameter(f"there is no step {name!r}", f"steps: {', '.join(names[:20])}")
+    low = names.index(params.first) if params.first else low
+    high = names.index(params.last) if params.last else high
+    if high < low:
+        raise BadParameter(f"step {names[high]!r} is before step {names[low]!r}", "name the first one, then the last")
+    return low, high
+
+
+def _steady(trace: Trace, steps: Steps, inside: Mask) -> Steady:
+    windows = steps.windows
+    rows: list[int] = np.flatnonzero(inside).tolist()
+    batch = _numbers([load.batch for load in steps.loads])[rows]
+    known, some = batch[~np.isnan(batch)], len(rows) > 0
+    return Steady(
+        first=windows.names[rows[0]] if some else None,
+        last=windows.names[rows[-1]] if some else None,
+        steps=len(rows),
+        most_requests=int(known.max()) if len(known) else None,
+        start_ns=int(windows.start[rows[0]]) - trace.span_ns[0] if some else None,
+        end_ns=int(windows.end[rows[-1]]) - trace.span_ns[0] if some else None,
+    )
+
+
+def _rates(steps: Steps, rows: Ints) -> Rates:
+    """Rates of some consecutive steps."""
+    if not len(rows):
+        return Rates(None, None, None, None)
+    start, end = int(steps.windows.start[rows[0]]), int(steps.windows.end[rows[-1]])
+    seconds = (end - start) / 1e9
+    prefill, decode = (steps.each(kind, "tokens")[rows].sum() for kind in ("prefill", "decode"))
+    return Rates(
+        end - start,
+        _known(prefill / seconds if seconds and prefill else np.nan),
+        _known(decode / seconds if seconds and decode else np.nan),
+        _time_per_output_token(steps, rows),
+    )
+
+
+def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
+    """Mean ns from the end of one step that decodes to that of the next, weighted by its requests.
+
+    That of the first is its own time.
+    """
+    rows = rows[np.array([steps.loads[i].phase in DECODING for i in rows.tolist()], bool)]
+    requests, tokens = (steps.each("decode", key)[rows] for key in ("requests", "tokens"))
+    if not len(rows) or not requests.sum() > 0 or (tokens > requests).any():
+        return None
+    end = steps.windows.end[rows]
+    spent = np.append(steps.total[rows[0]], np.diff(end))
+    return round(float((spent * requests).sum() / requests.sum()))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _mean(values: Floats) -> float | None:
+    """Mean of those that are known."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
+    """A row for each phase that occurs, in the order of PHASES."""
+    parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), steps.windows)
+    rows: list[Any] = []
+    for number, phase in enumerate(PHASES):
+        own = np.flatnonzero(counts & (steps.phase == number))
+        if not len(own):
+            continue
+        spent = steps.total[own]
+        tokens = _numbers([load.tokens for load in steps.loads])[own]
+        known = ~np.isnan(tokens)
+        seconds = spent[known].sum() / 1e9
+        means = (steps.cache, steps.sampling, steps.host_gap, steps.device_gap)
+        rows.append((
+            phase, len(own), _mean(_numbers([load.batch for load in steps.loads])[own]),
+            *(_mean(steps.each(kind, "tokens")[own]) for kind in ("prefill", "decode")),
+            *(_context(steps, kind, own) for kind in ("prefill", "decode")),
+            tokens[known].sum() / seconds if seconds and tokens[known].any() else None,
+            float(spent.mean()), float(np.median(spent)), int(spent.max()), *(_mean(values[own]) for values in means),
+            *(float(parts[part][own].mean()) for part in PARTS),
+        ))  # fmt: skip
+    return from_rows(PhaseColumns, rows)
+
+
+def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> float | None:
+    """Mean number of tokens that a request attends to."""
+    requests, context = (steps.each(kind, key)[rows] for key in ("requests", "context"))
+    known = ~np.isnan(context) & (requests > 0)
+    return float(context[known].sum() / requests[known].sum()) if known.any() else None
+
+
+def _columns(found: Serving, steps: Steps, inside: Mask) -> ServingStepColumns:
+    windows, trace = steps.windows, found.trace
+    marked = found.rows[windows.index]
+    phases: list[int] = steps.phase.tolist()
+    return ServingStepColumns(
+        name=list(windows.names),
+        phase=[PHASES[i] for i in phases],
+        steady=inside,
+        **{
+            f"{kind}_{key}": [getattr(getattr(load, kind), key) for load in steps.loads]
+            for key in ("requests", "tokens", "context")
+            for kind in ("prefill", "decode")
+        },
+        start_ns=windows.start - trace.span_ns[0],
+        total_ns=steps.total,
+        cache_ns=steps.cache,
+        sampling_ns=steps.sampling,
+        host_gap_ns=steps.host_gap,
+        device_gap_ns=steps.device_gap,
+        annotation=[trace.strings[int(i)] for i in trace.events.name[marked]],
+    )
+
+
+VIEW = View("serving", 12, needs, ServingParams, compute, make_charts)
