@@ -2550,7 +2550,6 @@ export interface components {
             tags?: string[];
             price_per_hour?: number | null;
             converters?: string[];
-            optuna?: boolean;
         };
         Gpu: {
             id: string;
