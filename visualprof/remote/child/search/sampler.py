@@ -162,7 +162,8 @@ def posterior(grid: Grid, x: Places, y: Array, places: Places, fit: bool = True)
     known, across = _solved(lower, values), _solved(lower, kernel(grid, x, places))
     scale = max(float(np.square(known).mean()), 1e-3)
     spread = np.sqrt(scale * np.clip(1 - np.square(across).sum(0), 1e-9, None))
-    return middle + deviation * (across.T @ known), deviation * spread
+    mean = known @ across
+    return middle + deviation * mean, deviation * spread
 
 
 def feasible(one: Json) -> bool:
