@@ -19,7 +19,7 @@ from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.search.bench import Bench
 from visualprof.remote.child.search.sampler import next_setting
 from visualprof.remote.child.search.space import Space, space_of, trials_of
-from visualprof.remote.child.search.trial import Figures, Json, Trial, cost, missed, ranked, read_trials
+from visualprof.remote.child.search.trial import Figures, Json, Trial, cost, interval_of, missed, ranked, read_trials
 from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
 from visualprof.remote.constraints import Constraint, parse_constraint
 from visualprof.remote.protocol import TaskFailure
@@ -157,7 +157,7 @@ class SearchStage:
             "batch": self.sizes[0],
             "figures": figures,
             "same": same,
-            "margin": margin_of(_interval(same)),
+            "margin": margin_of(interval_of(same)),
             "missed": list(missed(self.constraints, figures)),
             "effective": {str(k)[:100]: str(v)[:500] for k, v in list(load["effective"].items())[:32]},
             "version": str(load["version"])[:100],
@@ -178,21 +178,26 @@ class SearchStage:
     def _again(self) -> None:
         """The best trials once more, in new processes: what was chosen for its figures had luck with them, too.
 
-        The best of those that keep the constraints again is the result. Its verdict has the wider margin of two pairs
-        of the default setting with itself: that of the start, and one of now.
+        One that lies above the whole interval of the first is measured only where none before it keeps the constraints
+        again. The best of those that do is the result. Its verdict has the wider margin of two pairs of the default
+        setting with itself: that of the start, and one of now.
         """
         finalists = ranked(self.trials)[:FINALISTS]
-        margin = max(margin_of(_interval(self._twin()[0])), self.default["margin"]) if finalists else 0.0
+        if not finalists:
+            return
+        margin = max(margin_of(interval_of(self._twin()[0])), self.default["margin"])
         if self.asked.objective == "size":
             margin = 0.0
-        self.again = []
+        kept: list[Json] = []
         for trial in finalists:
+            if kept and interval_of(trial.ratio).low > interval_of(finalists[0].ratio).high:
+                continue  # it was worse than luck explains
             _log(f"trial {self.trials.index(trial) + 1} is measured again")
             try:
                 self.again.append({"at": trial.at, **self._once_more(trial, margin)})
             except TaskFailure as failure:
                 self.again.append({"at": trial.at, "missed": [f"{failure.reason}: {failure.error}"]})
-        kept = [one for one in self.again if not one["missed"]]
+            kept += [] if self.again[-1]["missed"] else self.again[-1:]
         self.best = min(kept, key=lambda one: one["ratio"]["value"], default=None)
 
     def _once_more(self, trial: Trial, margin: float) -> Json:
@@ -205,7 +210,7 @@ class SearchStage:
             self.bench.close(running)
         figures |= timed
         told = {"ratio": ratio, "margin": margin, "figures": figures, "missed": list(missed(self.constraints, figures))}
-        return told | {"verdict": verdict(_interval(ratio), margin)}
+        return told | {"verdict": verdict(interval_of(ratio), margin)}
 
     def _write(self, complete: bool) -> None:
         """Writes `search.json` whole."""
@@ -243,10 +248,6 @@ def constraints_of(where: list[str], max_error: float) -> list[Constraint]:
 def verdict(ratio: Interval, margin: float) -> str:
     """Better or worse than the default setting only where the whole interval lies beyond the margin."""
     return "better" if ratio.high < 1 - margin else "worse" if ratio.low > 1 + margin else "equal"
-
-
-def _interval(ratio: Json) -> Interval:
-    return Interval(ratio["value"], ratio["low"], ratio["high"])
 
 
 def _log(text: str) -> None:
