@@ -1,7 +1,8 @@
 """Records tables of costs for searches that are replayed: `python -m benchmarks.search_tables`, half an hour.
 
 Every setting of some models is measured: the least time of a sample over short bursts in several passes, which other
-work on the machine disturbs least. A table whose costs do not recur in a second pass is one of that work: it is left out.
+work on the machine disturbs least. A table whose costs do not recur in a second pass tells of that work: it is left
+out.
 """
 
 from __future__ import annotations
