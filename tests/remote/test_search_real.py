@@ -124,7 +124,7 @@ def test_a_search_survives_its_agent_and_all_that_was_tried_is_shown(server: Ser
     kinds = answer["search"]["kind"]
     assert [kinds.count(kind) for kind in ("default", "trial", "again")] == [1, 8, len(body["again"])]
     assert answer["searched"]["where"] == [["p99<5s", "memory<2GiB", "error<1e-2"]]
-    assert answer["searched"]["method"] == ["gaussian process"]
+    assert answer["searched"]["method"] == ["gaussian_process"]
 
 
 def test_a_cancelled_search_keeps_what_was_tried(server: ServerProcess, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_of_many_settings_some_are_chosen_and_none_twice(tmp_path: Path) -> None
     over = {"threads": ["1", "2"], "optimization": ["all", "basic", "disable"]}
     job = job_of(tmp_path, Search("throughput", over, ["error<1e-3"], trials=8, trial_s=0.05))
     found = result(job.run("search"))
-    assert found["method"] == "gaussian process"
+    assert found["method"] == "gaussian_process"
     again = {one["at"] for one in found["again"]}
     assert again <= {row["at"] for row in sorted(found["trials"], key=lambda row: row["ratio"]["value"])[:3]}
     assert found["best"] == min(found["again"], key=lambda one: one["ratio"]["value"])

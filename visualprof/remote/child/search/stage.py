@@ -219,7 +219,7 @@ class SearchStage:
             "asked": asdict(self.asked),
             "objective": self.asked.objective,
             "where": [asdict(one) for one in self.constraints],
-            "method": "exhaustive" if self.total == self.space.size else "gaussian process",
+            "method": "exhaustive" if self.total == self.space.size else "gaussian_process",
             "spec": self.task.lease.spec.id,
             "sizes": self.sizes,
             "axes": {name: list(values) for name, values in self.space.axes.items()},
