@@ -14,7 +14,7 @@ FIGURES = (
     "p50_ns", "p90_ns", "p99_ns", "samples_per_s", "rss_bytes", "device_bytes", "error", "size_bytes",
     "energy_j_per_sample", "load_ns",
 )  # fmt: skip
-UNITS = {"ns": "ns", "bytes": "bytes"}
+UNITS = {"ns": "ns", "bytes": "bytes", "j_per_sample": "joule"}
 STATES = ("feasible", "infeasible")
 FAR = 2
 GREEN = {"itemStyle": {"color": "@c:feasible"}}
@@ -45,7 +45,7 @@ class SearchColumns(Columns):
     device_bytes: kinds.Sizes
     error: kinds.Counts
     size_bytes: kinds.Sizes
-    energy_j_per_sample: kinds.Counts
+    energy_j_per_sample: kinds.Energies
     load_ns: kinds.Durations
     best: kinds.Flags
     why: kinds.Texts
