@@ -1,122 +1,83 @@
-"""Searches against trying everything: which share of the best cost the settings reach that a fifth of the trials find.
+"""Searches against trying everything: how often a fifth of the trials reaches 95 % of the best.
 
-Every setting of two models is measured: the least time of a sample over short bursts in several passes, which other
-work on the machine disturbs least.
-Then the search chooses on these costs, with several seeds: as they are, and with the scatter
-of a single trial on top. What it chose is judged by the costs as they are.
+The search chooses on tables of costs that stand: recorded ones (`search_tables.json`) and made-up ones, with the
+scatter of a trial on top of each cost. The three best are measured again with less of it, as the search does, and what
+is best then is judged by the costs as they are.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import math
 import statistics
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.harness import MODELS
 from benchmarks.rows import Row
-from visualprof.remote.backends import Feeds, backend
-from visualprof.remote.child.load import Loader
-from visualprof.remote.child.search.sampler import suggest
-from visualprof.remote.child.search.space import SHARE, Space, spec_of
-from visualprof.remote.protocol import Load, Measure, Spec
+from benchmarks.search_spaces import Table, accelerator, rough, serving, tables
+from benchmarks.search_tables import FILE
+from visualprof.remote.child.search.sampler import next_setting
+from visualprof.remote.child.search.space import SHARE, Space
+from visualprof.remote.child.search.stage import AGAIN, FINALISTS, ROUNDS
 
-SEEDS, SCATTER = 20, 0.05
-PASSES, BURSTS, BURST_S = 3, 6, 0.01
-REACHED, MOST_TRIALS = 0.95, 0.20
-BATCHES = ("1", "2", "4", "8", "16", "32")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model, what runs it, and the settings that are searched. shapes: of the inputs after the batch."""
-
-    name: str
-    runtime: str
-    path: Path
-    inputs: Mapping[str, tuple[tuple[int, ...], str]]
-    axes: Mapping[str, tuple[str, ...]]
-
-    def feeds(self, batch: int) -> Feeds:
-        """Ones."""
-        return {name: np.ones((batch, *shape), dtype) for name, (shape, dtype) in self.inputs.items()}
+REACHED = 0.95
+SCATTER = 0.05  # of the cost of a trial, as a share
+SEEDS = 20  # of each recorded table; of each made-up one 4
+LEAST, MOST = 40, 400  # settings
 
 
-TOKENS = ((64,), "int64")
-CASES = (
-    Case(
-        "resnet10", "onnxruntime", MODELS / "resnet10_dynbatch.onnx", {"input": ((3, 96, 96), "float32")},
-        {
-            "batch": BATCHES, "threads": ("1", "2"), "streams": ("1", "2"),
-            "optimization": ("all", "extended", "basic", "disable"), "execution": ("sequential", "parallel"),
-        },
-    ),
-    Case(
-        "tinybert", "openvino", MODELS / "tinybert_scoped_dyn.onnx", {"input_ids": TOKENS, "attention_mask": TOKENS},
-        {
-            "batch": BATCHES, "threads": ("1", "2"), "streams": ("1", "2"), "precision": ("f32", "bf16"),
-            "hint": ("none", "latency", "throughput"),
-        },
-    ),
-)  # fmt: skip
+def recorded() -> list[Table]:
+    """Those of the file."""
+    found: list[Table] = []
+    for name, one in json.loads(FILE.read_text()).items():
+        space = Space(one["axes"])
+        axes = tuple(len(values) for values in space.axes.values())
+        found.append(Table(name, axes, tuple(space.ordinal()), np.array(one["costs_ns"], float)))
+    return found
 
 
-def cost(case: Case, setting: Mapping[str, str]) -> float:
-    """Least ns of a sample over some bursts of a pass."""
-    runtime, batch, lanes = backend(case.runtime), int(setting["batch"]), int(setting["streams"])
-    feeds = case.feeds(batch)
-    spec = spec_of(Spec("bench", case.runtime), setting, list(runtime.options), {})
-    session = runtime.load(case.path, spec, feeds)
-    prepared = session.prepare(feeds)
-    how = Measure(min_s=BURST_S, max_s=1.0, min_n=3 * lanes, load=Load(concurrency=[lanes]))
-    bursts = (Loader(session, feeds, how, batch).run(prepared).timed for _ in range(BURSTS))
-    least = min(timed.duration_ns / (len(timed.samples) * batch) for timed in bursts)
-    session.close()
-    return least
-
-
-def found(space: Space, costs: list[float], trials: int, seed: int, scatter: float) -> float:
-    """Cost, without scatter, of what a search of so many trials finds."""
-    rng = np.random.default_rng(seed)
-    sizes, ordinal = [len(values) for values in space.axes.values()], space.ordinal()
-    tried: list[dict[str, object]] = []
+def best_share(table: Table, seed: int) -> float:
+    """The best cost as a share of that of what a search in a fifth of the trials says is best."""
+    rng, tried = np.random.default_rng(seed), list[dict[str, object]]()
     seen: dict[int, float] = {}
-    while len(tried) < trials:
-        at = suggest(sizes, ordinal, 1000 * seed, tried)
-        seen[at] = costs[at] * math.exp(scatter * rng.standard_normal())
-        tried.append({"at": at, "cost": seen[at], "excess": [0.0]})
-    return costs[min(seen, key=lambda at: seen[at])]
+    for _ in range(math.ceil(len(table.costs) / SHARE)):
+        at = next_setting(table.axes, table.ordinal, seed, tried)
+        seen[at] = table.costs[at] * math.exp(SCATTER * rng.standard_normal())
+        tried.append({"at": at, "cost": seen[at], "excess": []})
+    less = SCATTER * math.sqrt(ROUNDS / AGAIN)
+    finalists = sorted(seen, key=lambda at: seen[at])[:FINALISTS]
+    again = {at: table.costs[at] * math.exp(less * rng.standard_normal()) for at in finalists}
+    return float(table.costs.min() / table.costs[min(again, key=lambda at: again[at])])
+
+
+def line(what: str, found: Iterable[Table], seeds: int) -> Row:
+    """The searches of some tables as a line."""
+    reached = sorted(best_share(table, seed) for table in found for seed in range(seeds))
+    enough = sum(one >= REACHED for one in reached)
+    middle, tenth = statistics.median(reached), reached[len(reached) // 10]
+    figure = f"{enough} of {len(reached)} searches reach 95 %; median {middle:.1%} of the best, worst tenth {tenth:.1%}"
+    bar = "at most 20 % of the trials for 95 % of the best, in nine of ten searches"
+    return Row(f"search: {what}", figure, bar, enough >= 0.9 * len(reached))
 
 
 def search() -> Iterator[Row]:
-    """Lines of the report."""
-    for case in CASES:
-        what = f"search: {case.name} with {case.runtime}"
-        if importlib.util.find_spec("optuna") is None or not case.path.exists():
-            yield Row(what, f"not measured: needs {case.path.name if not case.path.exists() else 'optuna'}")
-            continue
-        space, begun = Space(case.axes), time.perf_counter()
-        passes = [[cost(case, space.setting(at)) for at in range(space.size)] for _ in range(PASSES)]
-        costs = [min(each) for each in zip(*passes, strict=True)]
-        took, best, trials = time.perf_counter() - begun, min(costs), math.ceil(space.size / SHARE)
-        spread = (
-            f"{max(costs) / best:.0f} x between best and worst, {sum(c <= best / REACHED for c in costs)} within 95 %"
-        )
-        yield Row(f"{what}: {space.size} settings, all of them", f"{took:.0f} s; {spread}")
-        for scatter in (0.0, SCATTER):
-            reached = sorted(best / found(space, costs, trials, seed, scatter) for seed in range(SEEDS))
-            enough = sum(one >= REACHED for one in reached)
-            figure = f"median {statistics.median(reached):.1%} of the best, least {reached[0]:.1%}; {enough} of {SEEDS}"
-            name = f"{what}: {trials} trials ({trials / space.size:.0%})" + f", each ±{scatter:.0%}" * bool(scatter)
-            bar = f"at most {MOST_TRIALS:.0%} of the trials, median at least {REACHED:.0%}"
-            yield Row(name, f"{figure} seeds reach 95 %", bar, statistics.median(reached) >= REACHED)
+    """Lines of the report. With the first seeds and the first three recordings in view the sampler was made."""
+    for at, table in enumerate(recorded()):
+        spread = table.costs.max() / table.costs.min()
+        what = f"{table.name}, {len(table.costs)} settings recorded, {spread:.0f} x from best to worst"
+        yield line(what + " (held out)" * (at > 2), [table], SEEDS)
+    families: Sequence[tuple[str, list[Table]]] = (
+        ("made-up serving", tables(serving, 0, 30, LEAST, MOST)),
+        ("made-up rough tables", tables(rough, 0, 24, LEAST, MOST)),
+        ("made-up serving (held out)", tables(serving, 100, 30, LEAST, MOST)),
+        ("made-up rough tables (held out)", tables(rough, 100, 24, LEAST, MOST)),
+        ("made-up accelerators (held out)", tables(accelerator, 0, 20, LEAST, MOST)),
+    )
+    for what, found in families:
+        yield line(f"{len(found)} {what}", found, 4)
 
 
 if __name__ == "__main__":
-    for line in search():
-        print(line.line(), flush=True)
+    for row in search():
+        print(row.line(), flush=True)

@@ -39,6 +39,14 @@ def test_an_interval_of_equal_rounds_has_no_width() -> None:
     assert latency_of([7.0] * 15) == Interval(7.0, 7.0, 7.0)
 
 
+@pytest.mark.parametrize("rounds", [9, 15, 27, 45])
+def test_an_interval_of_few_rounds_that_scatter_is_wide(rounds: int) -> None:
+    """Searches take so few: in blocks of 10, nine rounds drawn anew would be the same nine."""
+    ours, theirs = np.exp(np.random.default_rng(1).normal(0, 0.3, (2, rounds)))
+    ratio = ratio_of(ours, theirs)
+    assert ratio.high - ratio.low > 0.05
+
+
 def disturbed(rng: np.random.Generator, rounds: int, latency: float = 1.0) -> list[float]:
     """Rounds on a busy machine: half of them are slower, in runs of neighbours."""
     busy = np.repeat(rng.random(-(-rounds // 6)) < 0.5, 6)[:rounds]

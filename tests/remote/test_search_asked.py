@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from visualprof.remote.child.search.sampler import Shuffled, _beside_best
+from visualprof.remote.child.search.sampler import FITTED, next_setting
 from visualprof.remote.child.search.space import Space, space_of, spec_of, trials_of
 from visualprof.remote.child.search.trial import Trial, ranked, read_trials
 from visualprof.remote.constraints import parse_constraint
-from visualprof.remote.protocol import Capabilities, Input, ModelRef, Request, Runtime, Search, Spec, Sweep
+from visualprof.remote.protocol import Input, ModelRef, Request, Search, Spec, Sweep
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor
 from visualprof.remote.queue.check.rows import row_errors
 from visualprof.remote.queue.check.search import search_errors
 from visualprof.remote.queue.check.shapes import Array
 from visualprof.remote.queue.draft.forms import DraftSearch
 from visualprof.remote.queue.draft.searches import batch_text, parse_search, typed_search
-from visualprof.remote.queue.store.records import Agent
 
 
 @pytest.mark.parametrize(
@@ -101,12 +103,46 @@ def test_few_settings_are_all_tried_and_of_many_a_fifth(trials: int, size: int, 
     assert trials_of(Search("latency", trials=trials), size) == total
 
 
-def test_an_exhaustive_search_tries_each_setting_once() -> None:
-    sampler, tried = Shuffled(10, seed=3), list[dict[str, Any]]()
-    for _ in range(10):
-        tried.append({"at": sampler.next(tried)})
-    assert sorted(one["at"] for one in tried) == list(range(10))
-    assert [one["at"] for one in tried] != list(range(10))
+def chosen(axes: list[int], costs: Callable[[int], float | None], trials: int, **excess: Any) -> list[dict[str, Any]]:
+    """Trials of a search over ordered axes, with an excess of each where it has a function of that."""
+    tried = list[dict[str, Any]]()
+    for _ in range(trials):
+        at = next_setting(axes, [True] * len(axes), 3, tried)
+        tried.append({"at": at, "cost": costs(at), "excess": [each(at) for each in excess.values()]})
+    return tried
+
+
+def test_every_setting_is_tried_once_and_the_order_is_repeated_by_the_seed() -> None:
+    for costs in (lambda at: 1.0 + at, lambda at: 1.0, lambda at: None):
+        numbers = [one["at"] for one in chosen([5, 2], costs, 10)]
+        assert sorted(numbers) == list(range(10))
+        assert numbers == [one["at"] for one in chosen([5, 2], costs, 10)]
+
+
+def test_a_fifth_of_the_settings_finds_the_best_of_effects_that_multiply() -> None:
+    """Costs of 8 x 5 x 4 settings are products of one number an axis: the best is the product of the least ones."""
+    effects = [8.0, 5, 4, 3, 2, 1, 2, 3], [2.0, 1, 3, 4, 5], [4.0, 3, 1, 2]
+
+    def cost(at: int) -> float:
+        return math.prod(own[place] for own, place in zip(effects, np.unravel_index(at, (8, 5, 4)), strict=True))
+
+    assert min(one["cost"] for one in chosen([8, 5, 4], cost, 32)) == 1.0
+
+
+def test_what_fails_and_what_keeps_no_constraint_is_left_alone_soon() -> None:
+    """Costs fall with the number; beyond 60 of 100 a constraint is missed, and every tenth place of an axis fails."""
+    tried = chosen([10, 10], lambda at: None if at % 10 == 9 else 200.0 - at, 25, memory=lambda at: (at - 60) / 60)
+    best = min(one["cost"] for one in tried if one["cost"] and one["excess"][0] <= 0)
+    assert best <= 200 - 57, "58 is the best: 59 fails, and from 60 on too much memory is used"
+    late = tried[12:]
+    assert sum(one["at"] > 69 for one in late) <= 3
+    assert sum(one["cost"] is None for one in late) <= 3
+
+
+def test_a_grid_of_a_million_settings_and_a_long_search_are_no_trouble() -> None:
+    tried = [{"at": at, "cost": 1.0 + at, "excess": []} for at in range(3 * FITTED)]
+    at = next_setting([100, 100, 100], [True, False, True], 0, tried)
+    assert 3 * FITTED <= at < 1_000_000
 
 
 def test_the_best_is_the_cheapest_that_is_feasible_and_trials_read_as_they_were_written() -> None:
@@ -139,20 +175,11 @@ def test_a_search_is_typed_and_reads_the_same_again() -> None:
     assert [error.field for error in errors] == ["search.over.threads", "search.trials", "search.budget_s"]
 
 
-def agent(optuna: bool) -> Agent:
-    runtimes = [
-        Runtime("onnxruntime", "1.2", "/usr/bin/python3", "3.11"),
-        Runtime("megengine", "1.13", "python", "3.10"),
-    ]
-    can = Capabilities("x86", "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0", runtimes=runtimes, optuna=optuna)
-    return Agent("a", None, "host", False, True, "", can, 0, 0)
-
-
-def problems(search: Search, backend: str = "onnxruntime", optuna: bool = False, sizes: int = 2) -> list[str]:
+def problems(search: Search, backend: str = "onnxruntime", sizes: int = 2) -> list[str]:
     model = InspectedModel("onnx", [Tensor("x", "float32", ["n", 3])], [], {}, [backend], [])
     request = Request("k", ModelRef("0" * 64, "m.onnx"), [Spec("s", backend)], search=search)
     request = replace(request, sweep=Sweep("n", list(range(1, sizes + 1))))
-    return [f"{e.field}: {e.error}" for e in search_errors(request, model, [agent(optuna)])]
+    return [f"{e.field}: {e.error}" for e in search_errors(request, model)]
 
 
 def test_settings_that_a_runtime_does_not_have_are_refused_by_name() -> None:
@@ -179,13 +206,11 @@ def test_settings_that_a_runtime_does_not_have_are_refused_by_name() -> None:
     assert problems(Search("latency", where=["p99<5", "p99<1ms"])) == ["search.where[0]: p99 needs a unit"]
 
 
-def test_more_settings_than_trials_need_optuna_on_a_machine() -> None:
-    many = Search("latency", {"threads": [str(n) for n in range(1, 33)]})
-    assert problems(many) == [
-        "search.trials: 64 settings are more than 32 trials, and no machine has Optuna to choose among them"
-    ]
-    assert problems(many, optuna=True) == []
-    assert problems(replace(many, trials=64)) == [], "all of them need nobody to choose"
+def test_a_grid_has_a_bound() -> None:
+    values = [str(n) for n in range(1, 65)]
+    wide = {"threads": values, "streams": values}
+    assert problems(Search("latency", {"threads": values})) == []
+    assert problems(Search("latency", wide), sizes=512)[-1] == "search.over: has 2,097,152 settings"
 
 
 @pytest.mark.parametrize(
@@ -217,15 +242,3 @@ def test_a_dimension_that_has_a_size_is_compared() -> None:
 
 def test_the_grid_of_no_axis_is_one_setting() -> None:
     assert (Space({}).size, Space({}).setting(0)) == (1, {})
-
-
-def test_what_is_beside_the_best_differs_in_one_place_and_was_not_tried() -> None:
-    """A grid of 3 x 2 in an order, and 3 names: 0 to 17. The best feasible is (1, 0, 0), number 6."""
-    tried = [
-        {"at": 6, "cost": 0.5, "excess": [0.0]},
-        {"at": 0, "cost": 0.9, "excess": [-0.1]},
-        {"at": 9, "cost": 0.1, "excess": [0.2]},
-        {"at": 1, "cost": None, "excess": [1.0]},
-    ]
-    assert sorted(_beside_best([3, 2, 3], [True, True, False], tried)) == [7, 8, 12]
-    assert _beside_best([3, 2, 3], [True, True, False], tried[2:]) == []

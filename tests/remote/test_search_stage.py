@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from visualprof.remote.protocol import Search, Sweep
 
 pytestmark = pytest.mark.slow
 stage = pytest.mark.long
+PATIENCE_S = 400.0
 PATCH = """
 
 _real = load
@@ -55,6 +55,7 @@ def job_of(folder: Path, search: Search, archive: Path | None = None) -> Job:
     return Job(
         folder, tiny_onnx(folder / "model.onnx"), TINY_INPUTS, sweep=Sweep("batch", [1, 4]), spec={"threads": 1},
         search=search, more={"runtimes": runtimes, "converters": converters, "memory_bytes": 8 << 30}, archive=archive,
+        patience_s=PATIENCE_S,
     )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def test_few_settings_are_all_tried_beside_the_default_and_the_best_is_measured_
     assert best["ratio"]["low"] <= best["ratio"]["value"] <= best["ratio"]["high"]
     assert best["ratio"]["value"] < 0.6 * rows["1", "1"]["ratio"]["value"], "four samples cost hardly more than one"
     assert best["figures"]["error"] == 0.0
-    assert found["best"]["at"] == best["at"]
+    assert found["best"]["at"] in {one["at"] for one in found["again"]}
     assert found["best"]["ratio"]["rounds"] >= 15
     assert found["best"]["margin"] >= found["default"]["margin"] >= 0.05
     assert found["best"]["verdict"] == (
@@ -137,7 +138,7 @@ def test_a_search_that_was_killed_goes_on_with_its_trials(tmp_path: Path, archiv
     begun_twice = {**before[-1], "starts": 2}
     kept = json.loads(out.read_text()) | {"trials": [*before[:-1], begun_twice]}
     out.write_text(json.dumps(kept))
-    job.patience_s = 120.0
+    job.patience_s = PATIENCE_S
     found = result(job.run("search"))
     assert found["complete"]
     assert len(found["trials"]) == len({row["at"] for row in found["trials"]}) == 6
@@ -158,15 +159,14 @@ def test_trials_of_another_search_are_not_taken_over(tmp_path: Path) -> None:
 
 
 @stage
-@pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="Optuna is not installed")
-def test_optuna_chooses_among_many_settings_and_none_twice(tmp_path: Path) -> None:
+def test_of_many_settings_some_are_chosen_and_none_twice(tmp_path: Path) -> None:
     over = {"threads": ["1", "2"], "optimization": ["all", "basic", "disable"]}
     job = job_of(tmp_path, Search("throughput", over, ["error<1e-3"], trials=8, trial_s=0.05))
-    failed = job.run("search")
-    assert failed.failed["error"] == "12 settings are more than 8 trials, and this machine has no Optuna to choose"
-    job.more["optuna"] = [sys.executable]
     found = result(job.run("search"))
-    assert found["method"].startswith("optuna ")
+    assert found["method"] == "gaussian_process"
+    again = {one["at"] for one in found["again"]}
+    assert again <= {row["at"] for row in sorted(found["trials"], key=lambda row: row["ratio"]["value"])[:3]}
+    assert found["best"] == min(found["again"], key=lambda one: one["ratio"]["value"])
     assert len({row["at"] for row in found["trials"]}) == 8
     assert found["trials"][0]["setting"].keys() == {"batch", "threads", "optimization"}
 

@@ -317,7 +317,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap. optuna: some Python has it."""
+    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap."""
 
     platform: Platform
     machine: str  # x86_64, aarch64, ...
@@ -333,7 +333,6 @@ class Capabilities:
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None  # that its owner gives
     converters: list[str] = field(default_factory=list[str])
-    optuna: bool = False
 
 
 @dataclass(frozen=True)

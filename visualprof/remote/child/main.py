@@ -2,7 +2,7 @@
 
 `main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, `profile:<pass>` with a name
 of `Backend.passes`, one of `child.convert` or `child.case`, `advise`, which starts `worker` for each candidate, or
-`search`, which starts `searcher` for each setting and `suggest` for Optuna. The agent has laid down `task.json` in the
+`search`, which starts `searcher` for each setting. The agent has laid down `task.json` in the
 folder WORK, and reads along in the file of events.
 """
 
@@ -25,7 +25,6 @@ from visualprof.remote.child.failures import explain
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.load import Loader
 from visualprof.remote.child.measure import describe, measure_point, packed
-from visualprof.remote.child.search import sampler
 from visualprof.remote.child.search.stage import search
 from visualprof.remote.child.search.worker import SearchWorker
 from visualprof.remote.child.task import EventLog, TaskFile, backend_of, inputs_of, read_task
@@ -36,7 +35,6 @@ WITHOUT_MODEL = {**convert.STAGES, **steps.STAGES}  # stages with a task of thei
 SERVING: dict[str, Callable[[TaskFile], Mapping[str, Callable[..., object]]]] = {
     "worker": lambda task: Worker(task).commands,
     "searcher": lambda task: SearchWorker(task).commands,
-    "suggest": lambda _: sampler.COMMANDS,
 }
 
 

@@ -22,7 +22,7 @@ class TaskFile:
 
     inputs: local .npy files by the input's name. cpus: that this process is to use, () all. For advice: data, .npy
     files with rows of the user's own; runtimes that the machine has; converters, with the interpreters that have each;
-    memory_bytes that the task may use, 0 unknown; optuna: interpreters that have it.
+    memory_bytes that the task may use, 0 unknown.
     """
 
     work: Path
@@ -34,7 +34,6 @@ class TaskFile:
     runtimes: tuple[Runtime, ...] = ()
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     memory_bytes: int = 0
-    optuna: tuple[str, ...] = ()
 
     @property
     def out(self) -> Path:
@@ -55,7 +54,7 @@ def read_task(work: Path) -> TaskFile:
         lease = replace(lease, spec=replace(lease.spec, threads=len(cpus)))
     data = {name: Path(path) for name, path in task.get("data", {}).items()}
     runtimes = tuple(build(Runtime, one) for one in task.get("runtimes", ()))
-    machine = data, runtimes, task.get("converters", {}), task.get("memory_bytes", 0), tuple(task.get("optuna", ()))
+    machine = data, runtimes, task.get("converters", {}), task.get("memory_bytes", 0)
     return TaskFile(work, lease, Path(task["model"]), arrays, cpus, *machine)
 
 

@@ -14,7 +14,7 @@ FIGURES = (
     "p50_ns", "p90_ns", "p99_ns", "samples_per_s", "rss_bytes", "device_bytes", "error", "size_bytes",
     "energy_j_per_sample", "load_ns",
 )  # fmt: skip
-UNITS = {"ns": "ns", "bytes": "bytes"}
+UNITS = {"ns": "ns", "bytes": "bytes", "j_per_sample": "joule"}
 STATES = ("feasible", "infeasible")
 FAR = 2
 GREEN = {"itemStyle": {"color": "@c:feasible"}}
@@ -23,7 +23,8 @@ GREEN = {"itemStyle": {"color": "@c:feasible"}}
 class SearchColumns(Columns):
     """One row a setting; None where unknown or not measured. Fields: `reader.results.search.Tried`.
 
-    kind: the default setting, a trial, or one of the best measured again. best: the trial that is the result.
+    kind: the default setting, a trial, or one of the best measured again. best: the trial that is the result, and the
+    same measured again.
     """
 
     report: kinds.Texts
@@ -44,7 +45,7 @@ class SearchColumns(Columns):
     device_bytes: kinds.Sizes
     error: kinds.Counts
     size_bytes: kinds.Sizes
-    energy_j_per_sample: kinds.Counts
+    energy_j_per_sample: kinds.Energies
     load_ns: kinds.Durations
     best: kinds.Flags
     why: kinds.Texts
@@ -71,7 +72,7 @@ def search_columns(reports: Sequence[Report]) -> SearchColumns:
     return SearchColumns(
         report=[report.id for report, _, _ in rows],
         setting=[told(row) for _, _, row in rows],
-        best=[row.kind == "trial" and row.trial == search.best for _, search, row in rows],
+        best=[row.trial is not None and row.trial == search.best for _, search, row in rows],
         **{name: [getattr(row, name) for _, _, row in rows] for name in own},
         **{name: [row.figure(name) for _, _, row in rows] for name in FIGURES},
     )

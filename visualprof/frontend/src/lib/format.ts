@@ -64,7 +64,7 @@ export function intensity(flo_per_byte: number): string {
 
 export function count(value: number): string {
   if (Number.isInteger(value)) return grouped.format(value);
-  return Math.abs(value) < 0.005 ? value.toExponential(1) : significant(value);
+  return Math.abs(value) < 0.01 ? value.toExponential(1) : significant(value);
 }
 
 export function ratio(value: number): string {

@@ -42,7 +42,6 @@ class Overview:
     prefixes: tuple[str, ...]
     backends: list[str]
     converters: list[str]
-    optuna: bool
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,11 @@ class Machine:
     """What a machine is and has.
 
     prefixes: folders that each interpreter reads, by its path. converters: the interpreters that have each.
-    optuna: those that have it.
     """
 
     capabilities: Capabilities
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
-    optuna: tuple[str, ...] = ()
 
     def runtime(self, spec: Spec) -> Runtime | None:
         """The newest runtime that fits a spec."""
@@ -86,12 +83,10 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
     converters: dict[str, list[str]] = {}
-    optuna: list[str] = []
     for interpreter in interpreters:
         if (has := overview(interpreter, say)) is None:
             continue
         prefixes[interpreter.python] = has.prefixes
-        optuna += [interpreter.python] * has.optuna
         for name in has.converters:
             converters.setdefault(name, []).append(interpreter.python)
         for runtime in _runtimes(interpreter, has, say):
@@ -111,9 +106,8 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
         runtimes=list(runtimes.values()),
         tags=tags,
         converters=sorted(converters),
-        optuna=bool(optuna),
     )
-    return Machine(capabilities, prefixes, converters, tuple(optuna))
+    return Machine(capabilities, prefixes, converters)
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
@@ -130,8 +124,8 @@ def overview(interpreter: Interpreter, say: Say) -> Overview | None:
         told = ask(python)
         names = [name for name in told["backends"] if only in ("", name)]
         converters = [] if only else list(map(str, told["converters"]))
-        prefixes, optuna = tuple(map(str, told["prefixes"])), bool(told["optuna"])
-        found = Overview(str(told["python_version"]), prefixes, names, converters, optuna)
+        prefixes = tuple(map(str, told["prefixes"]))
+        found = Overview(str(told["python_version"]), prefixes, names, converters)
     except (ProbeError, KeyError, TypeError) as error:
         say(f"{python} cannot be used: {error}")
         return None

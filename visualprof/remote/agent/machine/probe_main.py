@@ -7,7 +7,6 @@ need. With a name of one: its version and devices, which imports the runtime and
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -26,15 +25,12 @@ def overview() -> dict[str, Any]:
     backends = [backend.name for backend in all_backends() if importlib.util.find_spec(backend.module) is not None]
     prefixes = sorted({*folders, *map(os.path.realpath, folders)})
     converters = [each.name for each in all_converters() if not each.missing()]
-    told: dict[str, Any] = {"prefixes": prefixes, "backends": backends, "converters": converters}
-    told["optuna"] = importlib.util.find_spec("optuna") is not None
+    told = {"prefixes": prefixes, "backends": backends, "converters": converters}
     return {"python_version": platform.python_version(), **told}
 
 
 def detail(name: str) -> dict[str, Any]:
-    """Version and devices of a backend; of a converter the version of what it needs first; that of Optuna."""
-    if name == "optuna":
-        return {"version": importlib.metadata.version(name), "devices": []}
+    """Version and devices of a backend; of a converter the version of what it needs first."""
     if name in {each.name for each in all_converters()}:
         tools = converter(name).tools()
         for module in tools:

@@ -59,9 +59,6 @@ class Kit:
     from_index: str = ""
 
 
-OPTUNA = Kit("optuna", "optuna==5.0.0", ())  # as the extra `search` has it
-
-
 def _gpus() -> list[Gpu]:
     return Nvml().gpus()
 
@@ -141,7 +138,7 @@ def install(
 
 def _parsed(requirement: str) -> tuple[Kit, str]:
     """The kit and the version that a requirement names."""
-    every = (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()), OPTUNA)
+    every = (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()))
     kits = {kit.name: kit for kit in every}
     if match := _REQUIREMENT.fullmatch(requirement.strip()):
         for kit in kits.values():
@@ -152,7 +149,7 @@ def _parsed(requirement: str) -> tuple[Kit, str]:
                 return kits[backend.name], match[2] or ""
     hint = f"one of {', '.join(each.name for each in all_backends())}, with ==version or without"
     tools = ", ".join(each.name for each in all_converters())
-    raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or optuna, or of {tools}")
+    raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or of {tools}")
 
 
 def _of_backend(backend: Backend) -> Kit:

@@ -75,7 +75,6 @@ def for_advice(machine: Machine, data: Mapping[str, Path], memory_bytes: int) ->
         "runtimes": [asdict(runtime) for runtime in machine.capabilities.runtimes],
         "converters": machine.converters,
         "memory_bytes": memory_bytes,
-        "optuna": list(machine.optuna),
     }
 
 

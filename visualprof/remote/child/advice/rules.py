@@ -14,7 +14,7 @@ MARGIN = 0.05  # a difference that nobody would change a model for
 LOOKS = (30, 60, 120, 240)  # rounds after which a verdict is tried
 CONFIDENCE = 1 - 0.05 / len(LOOKS)  # of one look: 95 % of all of them together
 LEAST_DISTURBED = 0.1  # quantile of the rounds: what other programs do only adds time
-BLOCK = 10  # rounds that are drawn together, as neighbours resemble each other
+BLOCK = 10  # rounds that are drawn together, as neighbours resemble each other; of few rounds a third
 RESAMPLES = 2000
 SEED = 20261122
 
@@ -55,8 +55,9 @@ def _low(rounds: Any) -> Any:
 
 def _draws(n: int) -> Any:
     """Numbers of rounds, [RESAMPLES, n]: whole blocks of neighbours, the last round being one of the first."""
-    starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, -(-n // BLOCK)))
-    return ((starts[:, :, None] + np.arange(BLOCK)) % n).reshape(RESAMPLES, -1)[:, :n]
+    block = max(1, min(BLOCK, n // 3))
+    starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, -(-n // block)))
+    return ((starts[:, :, None] + np.arange(block)) % n).reshape(RESAMPLES, -1)[:, :n]
 
 
 def _interval(value: Any, resampled: Any) -> Interval:

@@ -1,156 +1,180 @@
-"""Which setting is tried next: all of them in a shuffled order, or what Optuna suggests, in a process that has it."""
+"""Which setting is tried next: the one that promises most, by a Gaussian process over all that was tried.
+
+Costs are modelled by their logarithms, in which effects of settings that multiply are sums. The kernel is a mixture of
+the mean of one kernel an axis (what holds whatever the others are) and their product (what holds for neighbours alone).
+Source: expected improvement weighted by the probability that constraints are kept, Gardner et al. 2014; ADR 73.
+"""
 
 from __future__ import annotations
 
-import importlib
-import random
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from visualprof.remote.child.advice.process import Process
+import numpy as np
+import numpy.typing as npt
 
 Json = dict[str, Any]
+Array: TypeAlias = npt.NDArray[np.float64]
+Places: TypeAlias = npt.NDArray[np.int64]
 
-STARTUP = 5  # settings by chance before anything is learned of them
-AGAIN = 20  # suggestions that were tried already before chance decides
-
-
-class Sampler(Protocol):
-    """Chooses settings by their numbers. method: its name with its version."""
-
-    method: str
-
-    def next(self, tried: Sequence[Json]) -> int:
-        """The next one.
-
-        Args: tried: {at, cost, excess} of all before it; cost None: it failed. excess: of each constraint, 0 or less
-            where it is kept.
-        """
-        ...
+STARTUP = 4  # settings far from each other, before costs are asked
+FITTED = 200  # of the newest trials: the models cost the cube of it
+CANDIDATES = 5000  # by chance, and as many near the best, where the grid is larger
+LENGTHS, SHARES, NOISES = (0.2, 0.5, 1.0, 2.0, 5.0, 15.0), (0.1, 0.3, 0.5, 0.7, 0.9), (1e-4, 1e-3, 1e-2, 0.05, 0.2)
+SWEEPS = 2  # over all of these
+WIDE = 0.25  # weight of the prior: log lengths around 0
 
 
-class Shuffled:
-    """Each setting once."""
+@dataclass(frozen=True)
+class Grid:
+    """Settings by their numbers. axes: how many values each has; ordinal: whether neighbours resemble each other."""
 
-    method = "exhaustive"
+    axes: tuple[int, ...]
+    ordinal: tuple[bool, ...]
 
-    def __init__(self, size: int, seed: int) -> None:
-        self._order = list(range(size))
-        random.Random(seed).shuffle(self._order)
+    @property
+    def size(self) -> int:
+        """How many settings there are."""
+        return math.prod(self.axes)
 
-    def next(self, tried: Sequence[Json]) -> int:
-        """The first in its order that was not tried."""
-        done = {one["at"] for one in tried}
-        return next(at for at in self._order if at not in done)
+    def places(self, numbers: Sequence[int] | Places) -> Places:
+        """(n, axes): the place on each axis."""
+        return np.stack(np.unravel_index(np.asarray(numbers, np.int64), self.axes), 1)
 
-
-class Suggested:
-    """Optuna in a process of its own, that of an interpreter that has it."""
-
-    def __init__(
-        self, process: Process, axes: Sequence[int], ordinal: Sequence[bool], seed: int, limit_s: float
-    ) -> None:
-        """Asks for its version. Raises: TaskFailure: it does not answer."""
-        self._process, self._limit_s = process, limit_s
-        self._space = {"axes": list(axes), "ordinal": list(ordinal), "seed": seed}
-        self.method = f"optuna {process.ask('version', limit_s)}"
-
-    def next(self, tried: Sequence[Json]) -> int:
-        """What it suggests."""
-        return int(self._process.ask("suggest", self._limit_s, tried=list(tried), **self._space))
+    def apart(self, a: Places, b: Places, axis: int) -> Array:
+        """(n, m) distances on an axis: 2 from one end to the other of an ordered one, 1 between two names."""
+        by = np.abs(a[:, None, axis] - b[None, :, axis])
+        return 2.0 * by / max(1, self.axes[axis] - 1) if self.ordinal[axis] else (by > 0).astype(np.float64)
 
 
-def suggest(axes: list[int], ordinal: list[bool], seed: int, tried: list[Json]) -> int:
-    """The number of the setting to try next: what Optuna's TPE suggests, every other time one beside the best so far.
+@dataclass(frozen=True)
+class Kernel:
+    """lengths: of each axis. share: of the mean over the axes, the rest is their product. noise: of one trial."""
 
-    Args: axes: how many values each has; ordinal: whether they are in an order.
+    lengths: tuple[float, ...]
+    share: float = 0.5
+    noise: float = 1e-2
+
+    def __call__(self, grid: Grid, a: Places, b: Places) -> Array:
+        """(n, m) covariances of settings."""
+        mean, product = np.zeros((len(a), len(b))), np.ones((len(a), len(b)))
+        for axis, length in enumerate(self.lengths):
+            one = np.exp(grid.apart(a, b, axis) / -length)
+            mean += one / len(self.lengths)
+            product *= one
+        return self.share * mean + (1 - self.share) * product
+
+    def unlikely(self, grid: Grid, x: Places, y: Array) -> float:
+        """Minus the log of how likely values are, with the best scale, and of the prior."""
+        lower = np.linalg.cholesky(self(grid, x, x) + self.noise * np.eye(len(y)))
+        scale = np.square(_solved(lower, y)).mean() + 1e-12
+        prior = WIDE * sum(math.log(length) ** 2 for length in self.lengths)
+        return float(0.5 * len(y) * np.log(scale) + np.log(np.diag(lower)).sum() + prior)
+
+    def fitted(self, grid: Grid, x: Places, y: Array) -> Kernel:
+        """The likeliest, one parameter after the other."""
+        best, least = self, self.unlikely(grid, x, y)
+        for _ in range(SWEEPS):
+            for axis in (*range(len(self.lengths)), "share", "noise"):
+                for other in best.variants(axis):
+                    if (loss := other.unlikely(grid, x, y)) < least:
+                        best, least = other, loss
+        return best
+
+    def variants(self, of: int | str) -> list[Kernel]:
+        """This one with each value of a parameter: the length of an axis, the share or the noise."""
+        if isinstance(of, int):
+            return [replace(self, lengths=(*self.lengths[:of], one, *self.lengths[of + 1 :])) for one in LENGTHS]
+        return [replace(self, **{of: one}) for one in (SHARES if of == "share" else NOISES)]
+
+
+def next_setting(axes: Sequence[int], ordinal: Sequence[bool], seed: int, tried: Sequence[Json]) -> int:
+    """The number of a setting that was not tried yet, of a grid that has some.
+
+    Args:
+        axes: how many values each has; ordinal: whether they are in an order.
+        tried: {at, cost, excess} of all before it; cost None: it failed. excess: of each constraint, 0 or less where
+            it is kept.
     """
-    if len(tried) > STARTUP and len(tried) % 2 and (near := _beside_best(axes, ordinal, tried)):
-        return random.Random(seed + len(tried)).choice(near)
-    optuna: Any = importlib.import_module("optuna")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.simplefilter("ignore")
-    sampler = optuna.samplers.TPESampler(
-        seed=seed + len(tried),
-        n_startup_trials=STARTUP,
-        multivariate=True,
-        constraints_func=_excess,
-    )
-    study = optuna.create_study(sampler=sampler)
-    worst = max((one["cost"] for one in tried if one["cost"] is not None), default=1.0)
-    known = {one["at"]: one for one in tried}
-    for one in tried:
-        study.enqueue_trial(_named(_places(one["at"], axes)))
-        _tell(study, _ask(study, axes, ordinal)[0], one, worst)
-    for _ in range(AGAIN):
-        trial, at = _ask(study, axes, ordinal)
-        if at not in known:
-            return at
-        _tell(study, trial, known[at], worst)
-    size = 1
-    for count in axes:
-        size *= count
-    left = [at for at in range(size) if at not in known]
-    return random.Random(seed + len(tried)).choice(left)
+    grid, rng = Grid(tuple(axes), tuple(ordinal)), np.random.default_rng([seed, len(tried)])
+    numbers = candidates(grid, tried, rng)
+    if not tried:
+        return int(numbers[0])
+    tried = tried[-FITTED:]
+    x, places = grid.places([one["at"] for one in tried]), grid.places(numbers)
+    if len(tried) < STARTUP:
+        _, spread = posterior(grid, x, np.zeros(len(x)), places, fit=False)
+        return int(numbers[spread.argmax()])
+    return int(numbers[promise(grid, x, tried, places).argmax()])
 
 
-def _beside_best(axes: Sequence[int], ordinal: Sequence[bool], tried: Sequence[Json]) -> list[int]:
-    """Settings that were not tried and differ in one place from the best so far; in an order by one step."""
-    feasible = [one for one in tried if one["cost"] is not None and max(one["excess"], default=0.0) <= 0]
-    if not feasible:
-        return []
-    best, done = _places(min(feasible, key=lambda one: one["cost"])["at"], axes), {one["at"] for one in tried}
-    near: list[int] = []
-    for i, (count, ordered) in enumerate(zip(axes, ordinal, strict=True)):
-        steps = [best[i] - 1, best[i] + 1] if ordered else list(range(count))
-        near += [_number([*best[:i], place, *best[i + 1 :]], axes) for place in steps if 0 <= place < count]
-    return [at for at in near if at not in done]
+def candidates(grid: Grid, tried: Sequence[Json], rng: np.random.Generator) -> Places:
+    """Numbers of settings that were not tried, in a shuffled order; of a large grid some, and some near the best."""
+    numbers = rng.permutation(grid.size)[: 2 * CANDIDATES + len(tried)]
+    if len(numbers) < grid.size and any(map(feasible, tried)):
+        best = min(filter(feasible, tried), key=lambda one: one["cost"])["at"]
+        near = np.repeat(grid.places([best]), CANDIDATES, 0)
+        for _ in range(2):  # one or two places are others
+            axis = rng.integers(len(grid.axes), size=CANDIDATES)
+            near[np.arange(CANDIDATES), axis] = rng.integers(np.asarray(grid.axes)[axis])
+        numbers = np.concatenate([numbers, near @ np.cumprod([1, *grid.axes[:0:-1]])[::-1]])
+    return numbers[~np.isin(numbers, np.array([one["at"] for one in tried]))]
 
 
-def _number(places: Sequence[int], axes: Sequence[int]) -> int:
-    at = 0
-    for place, count in zip(places, axes, strict=True):
-        at = at * count + place
-    return at
+def promise(grid: Grid, x: Places, tried: Sequence[Json], places: Places) -> Array:
+    """Expected improvement of each place over the best feasible cost, times the chance that it is feasible.
+
+    Where nothing was feasible yet, that chance alone.
+    """
+    ran = np.array([one["cost"] is not None for one in tried])
+    score = np.ones(len(places))
+    if not ran.all():
+        score *= kept(grid, x, np.where(ran, -1.0, 1.0), places)
+    if ran.sum() < 2:
+        return score
+    costs = np.log([one["cost"] for one in tried if one["cost"] is not None])
+    for each in zip(*(one["excess"] for one in tried if one["cost"] is not None), strict=True):
+        if max(each) > 0:
+            score *= kept(grid, x[ran], np.arcsinh(4 * np.array(each)), places)
+    if any(map(feasible, tried)):
+        best = min(math.log(one["cost"]) for one in tried if feasible(one))
+        mean, spread = posterior(grid, x[ran], costs, places)
+        by = (best - mean) / spread
+        score *= spread * (by * _below(by) + np.exp(-by * by / 2) / math.sqrt(2 * math.pi))
+    return score
 
 
-def _excess(trial: Any) -> list[float]:
-    return trial.user_attrs["excess"]
+def kept(grid: Grid, x: Places, excess: Array, places: Places) -> Array:
+    """The chance that each place has an excess of 0 or less."""
+    mean, spread = posterior(grid, x, excess, places)
+    return _below(-mean / spread)
 
 
-def _ask(study: Any, axes: Sequence[int], ordinal: Sequence[bool]) -> tuple[Any, int]:
-    trial, at = study.ask(), 0
-    for i, (count, ordered) in enumerate(zip(axes, ordinal, strict=True)):
-        name = f"axis{i}"
-        place = (
-            trial.suggest_int(name, 0, count - 1) if ordered else trial.suggest_categorical(name, list(range(count)))
-        )
-        at = at * count + int(place)
-    return trial, at
+def posterior(grid: Grid, x: Places, y: Array, places: Places, fit: bool = True) -> tuple[Array, Array]:
+    """Mean and deviation at some places, of values at others."""
+    middle, deviation = float(y.mean()), float(y.std()) or 1.0
+    values, kernel = (y - middle) / deviation, Kernel((1.0,) * len(grid.axes))
+    if fit:
+        kernel = kernel.fitted(grid, x, values)
+    lower = np.linalg.cholesky(kernel(grid, x, x) + kernel.noise * np.eye(len(y)))
+    known, across = _solved(lower, values), _solved(lower, kernel(grid, x, places))
+    scale = max(float(np.square(known).mean()), 1e-3)
+    spread = np.sqrt(scale * np.clip(1 - np.square(across).sum(0), 1e-9, None))
+    mean = known @ across
+    return middle + deviation * mean, deviation * spread
 
 
-def _tell(study: Any, trial: Any, one: Mapping[str, Any], worst: float) -> None:
-    failed = one["cost"] is None
-    trial.set_user_attr("excess", [1.0] * max(1, len(one["excess"])) if failed else list(one["excess"]))
-    study.tell(trial, worst if failed else one["cost"])
+def feasible(one: Json) -> bool:
+    """Whether a trial ran and keeps every constraint."""
+    return one["cost"] is not None and max(one["excess"], default=0.0) <= 0
 
 
-def _places(at: int, axes: Sequence[int]) -> list[int]:
-    places: list[int] = []
-    for count in reversed(axes):
-        at, place = divmod(at, count)
-        places.insert(0, place)
-    return places
+def _solved(lower: npt.NDArray[Any], right: Array) -> Array:
+    return np.asarray(np.linalg.solve(lower, right), np.float64)
 
 
-def _named(places: Sequence[int]) -> dict[str, int]:
-    return {f"axis{i}": place for i, place in enumerate(places)}
-
-
-def version() -> str:
-    """That of Optuna in this interpreter."""
-    return str(importlib.import_module("optuna").__version__)
-
-
-COMMANDS: dict[str, Callable[..., object]] = {"version": version, "suggest": suggest}
+def _below(deviations: Array) -> Array:
+    """The share of a normal distribution below so many deviations."""
+    return np.array([0.5 * math.erfc(-one / math.sqrt(2)) for one in deviations])

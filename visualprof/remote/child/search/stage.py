@@ -11,18 +11,15 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 
-from visualprof.remote.child.advice.process import Bounds, Process
 from visualprof.remote.child.advice.rules import Interval, margin_of
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.search.bench import Bench
-from visualprof.remote.child.search.sampler import Sampler, Shuffled, Suggested
+from visualprof.remote.child.search.sampler import next_setting
 from visualprof.remote.child.search.space import Space, space_of, trials_of
-from visualprof.remote.child.search.trial import Figures, Json, Trial, cost, missed, ranked, read_trials
+from visualprof.remote.child.search.trial import Figures, Json, Trial, cost, interval_of, missed, ranked, read_trials
 from visualprof.remote.child.task import EventLog, TaskFile, inputs_of
 from visualprof.remote.constraints import Constraint, parse_constraint
 from visualprof.remote.protocol import TaskFailure
@@ -38,7 +35,7 @@ STARTS = 2  # of a trial that the agent, or the machine, did not survive
 def search(task: TaskFile, events: EventLog) -> None:
     """Runs the stage.
 
-    Raises: TaskFailure: the default setting cannot be loaded, or settings are too many and no interpreter has Optuna.
+    Raises: TaskFailure: the default setting cannot be loaded.
     """
     SearchStage(task, events).run()
 
@@ -66,51 +63,32 @@ class SearchStage:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         try:
-            with self._sampler() as sampler:
-                self.method = sampler.method
-                self.bench = Bench(self.task, self.events, self.points, self.constraints, self.folder)
-                self._resume()
-                self.beside = self.bench.load("default", {})
-                try:
-                    self._itself()
-                    while self._left() and time.monotonic() < self.end:
-                        self._try(self._next(sampler))
-                    self._again()
-                    self._write(complete=not self._left())
-                finally:
-                    self.beside.process.close()
+            self.bench = Bench(self.task, self.events, self.points, self.constraints, self.folder)
+            self._resume()
+            self.beside = self.bench.load("default", {})
+            try:
+                self._itself()
+                while self._left() and time.monotonic() < self.end:
+                    self._try(self._next())
+                self._again()
+                self._write(complete=not self._left())
+            finally:
+                self.beside.process.close()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    @contextmanager
-    def _sampler(self) -> Generator[Sampler]:
-        """What chooses. Raises: TaskFailure: nothing here can."""
-        size, seed = self.space.size, self.asked.seed
-        if self.total >= size:
-            yield Shuffled(size, seed)
-            return
-        if not self.task.optuna:
-            error = f"{size:,} settings are more than {self.total:,} trials, and this machine has no Optuna to choose"
-            hint = f"visualprof agent install-runtime optuna; or {size} trials, which are all"
-            raise TaskFailure("no_runtime", error, hint)
-        folder = self.folder / "suggest"
-        process = Process(self.task.optuna[0], self.task.work, "suggest", folder, Bounds(), asked=True)
-        try:
-            axes = [len(values) for values in self.space.axes.values()]
-            yield Suggested(process, axes, self.space.ordinal(), seed, self.asked.step_s)
-        finally:
-            process.close()
 
     def _left(self) -> bool:
         """Whether a trial is to be begun, or once more."""
         return len(self.trials) < self.total or any(one.state == "running" for one in self.trials)
 
-    def _next(self, sampler: Sampler) -> Trial:
+    def _next(self) -> Trial:
         """The trial that an earlier start was in the middle of, else a new one."""
         if begun := next((one for one in self.trials if one.state == "running"), None):
             begun.starts += 1
             return begun
-        at = sampler.next([self._told(one) for one in self.trials])
+        axes = [len(values) for values in self.space.axes.values()]
+        tried = [self._told(one) for one in self.trials]
+        at = next_setting(axes, self.space.ordinal(), self.asked.seed, tried)
         self.trials.append(Trial(at, self.space.setting(at)))
         return self.trials[-1]
 
@@ -179,7 +157,7 @@ class SearchStage:
             "batch": self.sizes[0],
             "figures": figures,
             "same": same,
-            "margin": margin_of(_interval(same)),
+            "margin": margin_of(interval_of(same)),
             "missed": list(missed(self.constraints, figures)),
             "effective": {str(k)[:100]: str(v)[:500] for k, v in list(load["effective"].items())[:32]},
             "version": str(load["version"])[:100],
@@ -200,22 +178,29 @@ class SearchStage:
     def _again(self) -> None:
         """The best trials once more, in new processes: what was chosen for its figures had luck with them, too.
 
-        The first that keeps the constraints again is the result. Its verdict has the wider margin of two pairs of the
-        default setting with itself: that of the start, and one of now.
+        One that lies above the whole interval of the first is measured only where none before it keeps the constraints
+        again. The best of those that do is the result. Its verdict has the wider margin of two pairs of the default
+        setting with itself: that of the start, and one of now.
         """
-        self.again = []
-        for trial in ranked(self.trials)[:FINALISTS]:
+        finalists = ranked(self.trials)[:FINALISTS]
+        if not finalists:
+            return
+        margin = max(margin_of(interval_of(self._twin()[0])), self.default["margin"])
+        if self.asked.objective == "size":
+            margin = 0.0
+        kept: list[Json] = []
+        for trial in finalists:
+            if kept and interval_of(trial.ratio).low > interval_of(finalists[0].ratio).high:
+                continue  # it was worse than luck explains
             _log(f"trial {self.trials.index(trial) + 1} is measured again")
             try:
-                self.again.append({"at": trial.at, **self._once_more(trial)})
+                self.again.append({"at": trial.at, **self._once_more(trial, margin)})
             except TaskFailure as failure:
                 self.again.append({"at": trial.at, "missed": [f"{failure.reason}: {failure.error}"]})
-            if not self.again[-1]["missed"]:
-                self.best = self.again[-1]
-                return
+            kept += [] if self.again[-1]["missed"] else self.again[-1:]
+        self.best = min(kept, key=lambda one: one["ratio"]["value"], default=None)
 
-    def _once_more(self, trial: Trial) -> Json:
-        same, _ = self._twin()
+    def _once_more(self, trial: Trial, margin: float) -> Json:
         running = self.bench.load("again", trial.setting)
         try:
             figures = self.bench.known(running, self.beside, trial.setting)
@@ -224,9 +209,8 @@ class SearchStage:
         finally:
             self.bench.close(running)
         figures |= timed
-        margin = max(margin_of(_interval(same)), self.default["margin"]) if self.asked.objective != "size" else 0.0
         told = {"ratio": ratio, "margin": margin, "figures": figures, "missed": list(missed(self.constraints, figures))}
-        return told | {"verdict": verdict(_interval(ratio), margin)}
+        return told | {"verdict": verdict(interval_of(ratio), margin)}
 
     def _write(self, complete: bool) -> None:
         """Writes `search.json` whole."""
@@ -235,7 +219,7 @@ class SearchStage:
             "asked": asdict(self.asked),
             "objective": self.asked.objective,
             "where": [asdict(one) for one in self.constraints],
-            "method": self.method,
+            "method": "exhaustive" if self.total == self.space.size else "gaussian_process",
             "spec": self.task.lease.spec.id,
             "sizes": self.sizes,
             "axes": {name: list(values) for name, values in self.space.axes.items()},
@@ -264,10 +248,6 @@ def constraints_of(where: list[str], max_error: float) -> list[Constraint]:
 def verdict(ratio: Interval, margin: float) -> str:
     """Better or worse than the default setting only where the whole interval lies beyond the margin."""
     return "better" if ratio.high < 1 - margin else "worse" if ratio.low > 1 + margin else "equal"
-
-
-def _interval(ratio: Json) -> Interval:
-    return Interval(ratio["value"], ratio["low"], ratio["high"])
 
 
 def _log(text: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from visualprof.remote.child.advice.rules import Interval
 from visualprof.remote.constraints import Constraint
 
 Json = dict[str, Any]
@@ -53,7 +55,12 @@ def ranked(trials: Iterable[Trial]) -> list[Trial]:
 
 def cost(trial: Trial) -> float:
     """Its cost as a share of the default setting's."""
-    return trial.ratio["value"] if trial.ratio else float("inf")
+    return interval_of(trial.ratio).value
+
+
+def interval_of(ratio: Json | None) -> Interval:
+    """A ratio with its interval; without one it is infinite."""
+    return Interval(ratio["value"], ratio["low"], ratio["high"]) if ratio else Interval(math.inf, math.inf, math.inf)
 
 
 def read_trials(rows: Sequence[Json]) -> list[Trial]:

@@ -59,8 +59,7 @@ def check_request(request: Request, known: Known) -> Findings:
     if not wrong & {"advise", "inputs", "dims"}:
         errors += _data(request, known)
     if not wrong & {"specs", "sweep", "search"}:
-        online = [agent for agent in known.agents() if agent.online(known.intervals.lease_s)]
-        errors += search_errors(request, model, online)
+        errors += search_errors(request, model)
     return errors, warnings
 
 

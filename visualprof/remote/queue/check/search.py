@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.child.search.space import NONE, space_of, trials_of
+from visualprof.remote.child.search.space import NONE, space_of
 from visualprof.remote.constraints import parse_constraint
 from visualprof.remote.converters import all_converters
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel
 from visualprof.remote.queue.check.limits import MAX_LANES, MAX_NAME, MAX_VALUES
-from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Agent
 
 MAX_AXES = 16
 MAX_SETTINGS = 1_000_000
@@ -22,8 +20,8 @@ MAX_WHERE = 16
 MAX_THREADS = 1024
 
 
-def search_errors(request: Request, model: InspectedModel | None, online: Sequence[Agent]) -> Iterator[FieldError]:
-    """What is wrong with the search of a job; nothing without one. online: machines that are there."""
+def search_errors(request: Request, model: InspectedModel | None) -> Iterator[FieldError]:
+    """What is wrong with the search of a job; nothing without one."""
     search = request.search
     if not search.objective:
         return
@@ -43,7 +41,7 @@ def search_errors(request: Request, model: InspectedModel | None, online: Sequen
         error = "the size differs by conversions alone"
         yield FieldError("search.objective", error, "search over some: conversion=none, onnx_fp16")
     if not wrong:
-        yield from _trials(request, online)
+        yield from _grid(request)
 
 
 def _axis(
@@ -83,17 +81,10 @@ def _of(
         yield FieldError(path, f"must have at most {MAX_NAME} characters, and none that cannot be shown")
 
 
-def _trials(request: Request, online: Sequence[Agent]) -> Iterator[FieldError]:
-    """Settings that are too many, and nobody who chooses among them."""
+def _grid(request: Request) -> Iterator[FieldError]:
+    """Settings that are too many, or one alone."""
     size = space_of(request.search, request.sweep.values).size
-    total = trials_of(request.search, size)
     if size > MAX_SETTINGS:
         yield FieldError("search.over", f"has {size:,} settings", f"at most {MAX_SETTINGS:,}")
     elif size == 1:
         yield FieldError("search.over", "has one setting alone", "give several sizes, threads=1:4 or another setting")
-    elif total < size:
-        able = [agent for spec in request.specs for agent in takers(spec, online)]
-        if able and not any(agent.capabilities.optuna for agent in able):
-            error = f"{size:,} settings are more than {total:,} trials, and no machine has Optuna to choose among them"
-            hint = f"on the machine: visualprof agent install-runtime optuna; or {size} trials, which are all"
-            yield FieldError("search.trials", error, hint)
