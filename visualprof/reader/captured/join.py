@@ -182,15 +182,15 @@ def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings
 
 
 def _track(stream: Track, first: int, count: int) -> Track:
-    return replace(stream, kind=TrackKind.GRAPH, name=f"graphs of {stream.name}", first=first, count=count)
+    return replace(stream, kind=TrackKind.GRAPH, name=f"graphs of {stream.name}", tid=f"{stream.tid} graphs", first=first, count=count)
 
 
 def _with_owners(links: Links, owner: Ints, work: Ids) -> Links:
-    """Links by what they lead to, those of owners last."""
-    dst = np.concatenate((links.dst, work))
+    """Links by what they lead to, those of owners first: they tell more than what launched."""
+    dst = np.concatenate((work, links.dst))
     order = np.argsort(dst, kind="stable")
-    kind = np.append(links.kind, np.full(len(work), LinkKind.OWNER, np.uint8))
-    return Links(np.concatenate((links.src, owner.astype(np.int32)))[order], dst[order], kind[order])
+    kind = np.append(np.full(len(work), LinkKind.OWNER, np.uint8), links.kind)
+    return Links(np.concatenate((owner.astype(np.int32), links.src))[order], dst[order], kind[order])
 
 
 def _with_args(

@@ -270,6 +270,10 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         """Of each event: does its track have this kind?"""
         return self._kinds == kind
 
+    def projected(self) -> Mask:
+        """Of each event: does it show over a device's work what is elsewhere or takes no time? Never busy time."""
+        return (self._kinds == TrackKind.GPU_ANNOTATION) | (self._kinds == TrackKind.GRAPH)
+
     @cached_property
     def _kinds(self) -> Values:
         """Kind of each event's track."""
