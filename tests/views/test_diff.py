@@ -17,7 +17,7 @@ from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.confidence import of_step
-from visualprof.views.diff.families import kernel_family, operator_family
+from visualprof.views.measure.families import kernel_family, operator_family
 from visualprof.views.diff.side import SIDE, compute
 
 STEPS = 6

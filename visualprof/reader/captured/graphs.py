@@ -78,6 +78,8 @@ def graphs_of(trace: Trace, file: str) -> Capture:
         mine = np.flatnonzero((ts >= window.start) & (ts <= window.end))
         if len(mine):
             graphs.append(_graph(trace, file, window, calls[mine], [names[i] for i in mine.tolist()], texts))
+    if trace.meta.truncated:
+        problems.append(f"{file}: it ends in the middle")
     if not graphs and not problems:
         problems.append(f"{file}: it has no launch that a capture recorded")
     return Capture(tuple(graphs), tuple(texts), tuple(problems))
@@ -186,9 +188,7 @@ def _is_inside(trace: Trace, row: int, outside: set[int]) -> bool:
     return category in INSIDE and not (category == Category.ANNOTATION and (row in outside or _is_label(trace, row)))
 
 
-def _arguments(
-    trace: Trace, rows: Ids, texts: dict[str, int]
-) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
+def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
     """Numbers and texts of operators, by name, with their call stacks."""
     numbers: list[dict[str, float]] = [{} for _ in rows]
     words: list[dict[str, int]] = [{} for _ in rows]

@@ -182,7 +182,14 @@ def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings
 
 
 def _track(stream: Track, first: int, count: int) -> Track:
-    return replace(stream, kind=TrackKind.GRAPH, name=f"graphs of {stream.name}", tid=f"{stream.tid} graphs", first=first, count=count)
+    return replace(
+        stream,
+        kind=TrackKind.GRAPH,
+        name=f"graphs of {stream.name}",
+        tid=f"{stream.tid} graphs",
+        first=first,
+        count=count,
+    )
 
 
 def _with_owners(links: Links, owner: Ints, work: Ids) -> Links:
@@ -193,9 +200,7 @@ def _with_owners(links: Links, owner: Ints, work: Ids) -> Links:
     return Links(np.concatenate((owner.astype(np.int32), links.src))[order], dst[order], kind[order])
 
 
-def _with_args(
-    trace: Trace, added: dict[str, list[tuple[Ints, float, bool]]], place: Ints
-) -> dict[str, ArgColumn]:
+def _with_args(trace: Trace, added: dict[str, list[tuple[Ints, float, bool]]], place: Ints) -> dict[str, ArgColumn]:
     """The arguments with those of the new events; one that is a text here and a number there is left as it was."""
     out = dict(trace.args)
     for name, parts in added.items():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from typing import Literal
 
 import msgspec
@@ -12,8 +12,10 @@ import msgspec
 from visualprof.reader.captured.graphs import CapturedGraph
 
 How = Literal["exact", "reordered", "partial", "unnamed", "none"]
+UNNAMED = "the capture does not name its kernels: they are matched by their order alone"
 LEAST = 0.9  # of the kernels must fit
-MOST = 20_000  # kernels of a graph that are aligned when they differ
+AGREE = 0.8  # of the kernels of a capture without names come from the operator that their name mostly comes from
+MOST = 5_000  # kernels of a graph that are aligned when they differ
 ORDER: tuple[How, ...] = ("exact", "reordered", "unnamed", "partial")
 
 
@@ -64,7 +66,7 @@ def best_match(
     alike = [match for match in fitting if match.graph.batch == least]
     of_file = [match.graph for match in alike if match.graph.file == alike[0].graph.file]
     batches = sorted({match.graph.batch for match in fitting})
-    note = ""
+    note = alike[0].note
     if batch < 0 and len(batches) > 1:
         note = f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}"
     return msgspec.structs.replace(alike[0], alike=tuple(of_file), note=note), refusals
@@ -103,23 +105,74 @@ def _fit_unnamed(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal
         if not same:
             reason = f"its launch {i + 1:,} is of {_shown(name)}, where the graph has {_shown(kernel)}"
             return Refusal(graph, reason)
-    return Match(graph, "unnamed", tuple(range(len(names))))
+    agreeing = _agreeing(wanted, graph)
+    if agreeing < AGREE * len(wanted):
+        reason = (
+            f"its operators launch {len(wanted) - agreeing:,} of {len(wanted):,} kernels that others launch elsewhere"
+        )
+        return Refusal(graph, reason, agreeing)
+    return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED)
+
+
+def _agreeing(wanted: Sequence[str], graph: CapturedGraph) -> int:
+    """Kernels by whose names the same operator stands as by most others of the name: nearly all, if the order holds."""
+    operators: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for kernel, node in zip(wanted, graph.inner, strict=True):
+        operators[kernel][graph.nodes[node].name if node >= 0 else ""] += 1
+    return sum(max(counts.values()) for counts in operators.values())
 
 
 def _aligned(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
-    """The longest common pieces, where they are nearly all of both. Cost: about 1 us a kernel and repeat of it."""
-    names, calls = graph.names, [-1] * len(wanted)
+    """All that is in both in the same order, where that is nearly all of both."""
+    names = graph.names
     longest = max(len(wanted), len(names))
-    common = sum((Counter(wanted) & Counter(names)).values())
-    fits = common
-    if common >= LEAST * longest:  # what has other kernels needs no alignment
-        for a, b, size in SequenceMatcher(None, wanted, names, autojunk=False).get_matching_blocks():
-            calls[a : a + size] = range(b, b + size)
-        fits = len(wanted) - calls.count(-1)
-    if fits < LEAST * longest:
-        reason = f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch"
+    fits = sum((Counter(wanted) & Counter(names)).values())
+    if fits >= LEAST * longest:  # what has other kernels needs no alignment
+        calls = aligned(wanted, names, len(wanted) + len(names) - 2 * math.ceil(LEAST * longest))
+        if calls is not None:
+            return Match(graph, "partial", tuple(calls))
+        reason = f"its {len(names):,} kernels come in another order than the {len(wanted):,} of the launch"
         return Refusal(graph, reason, fits)
-    return Match(graph, "partial", tuple(calls))
+    return Refusal(graph, f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch", fits)
+
+
+def aligned(wanted: Sequence[str], names: Sequence[str], most: int) -> list[int] | None:
+    """For each of the wanted its place among the names, -1 for none, so that as many as can be have one, in order.
+
+    None where more than `most` are on one side only. Cost: the square of those, 0.3 us each.
+    Source: Myers, An O(ND) Difference Algorithm and Its Variations, 1986.
+    """
+    n, m = len(wanted), len(names)
+    furthest, steps = {1: 0}, list[dict[int, int]]()  # by diagonal, how far along `wanted` it leads
+    for d in range(most + 1):
+        steps.append(dict(furthest))
+        for k in range(-d, d + 1, 2):
+            down = k == -d or (k != d and furthest[k - 1] < furthest[k + 1])
+            x = furthest[k + 1] if down else furthest[k - 1] + 1
+            while x < n and x - k < m and wanted[x] == names[x - k]:
+                x += 1
+            furthest[k] = x
+            if x >= n and x - k >= m:
+                return _walked_back(n, m, steps)
+    return None
+
+
+def _walked_back(n: int, m: int, steps: Sequence[dict[int, int]]) -> list[int]:
+    """The places along the way by which the end was reached. steps: the diagonals before each difference."""
+    calls, x, y = [-1] * n, n, m
+    for d in range(len(steps) - 1, -1, -1):
+        before, k = steps[d], x - y
+        down = k == -d or (k != d and before.get(k - 1, -1) < before.get(k + 1, -1))
+        start = before[k + 1 if down else k - 1] if d else 0
+        other = start - (k + 1 if down else k - 1) if d else 0
+        begin = (start, other + 1) if down else (start + 1, other)
+        if d == 0:
+            begin = (0, 0)
+        while x > begin[0] and y > begin[1]:
+            x, y = x - 1, y - 1
+            calls[x] = y
+        x, y = start, other
+    return calls
 
 
 def _shown(token: str) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visualprof.reader.trace import Ints
-from visualprof.views.diff.families import kernel_family, operator_family
+from visualprof.views.measure.families import kernel_family, operator_family
 from visualprof.views.diff.side import Side
 
 FEWER = 0.99  # of the calls: less is less, and not an average that came out a little differently
