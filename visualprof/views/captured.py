@@ -145,7 +145,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], told
     each = groups.of[inside.of]
     busy = covered(union(events.ts[inside.work], events.end[inside.work]), begin, end)
 
-    def summed(values: Rows) -> Ints:
+    def summed(values: Rows | Mask) -> Ints:
         return np.bincount(each, values, len(first)).astype(np.int64)
 
     capture, match, note = ([trace.strings[int(i)] or None for i in key[first]] for key in keys)

@@ -105,7 +105,8 @@ def _launch_calls(trace: Trace) -> tuple[Ints, list[str]]:
     rows = rows[~np.append(chosen, False)[events.parent[rows]]]  # a driver's call inside the runtime's is the same
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     kernel = trace.arg("kernel", rows, 0).astype(np.int64) if "kernel" in trace.args else np.zeros(len(rows), np.int64)
-    return rows, [_call_token(trace, row, name) for row, name in zip(rows.tolist(), kernel.tolist(), strict=True)]
+    kernels: list[int] = kernel.tolist()
+    return rows, [_call_token(trace, row, name) for row, name in zip(rows.tolist(), kernels, strict=True)]
 
 
 def _call_token(trace: Trace, row: int, kernel: int) -> str:
@@ -196,7 +197,8 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
         if name in NOT_COPIED:
             continue
         if column.text:
-            for i, text in enumerate(column.at(rows, 0).tolist()):
+            ids: list[int] = column.at(rows, 0).tolist()
+            for i, text in enumerate(ids):
                 if text:
                     words[i][name] = texts.setdefault(trace.strings[text], len(texts))
         else:

@@ -182,14 +182,7 @@ def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings
 
 
 def _track(stream: Track, first: int, count: int) -> Track:
-    return replace(
-        stream,
-        kind=TrackKind.GRAPH,
-        name=f"graphs of {stream.name}",
-        tid=f"{stream.tid} graphs",
-        first=first,
-        count=count,
-    )
+    return replace(stream, kind=TrackKind.GRAPH, tid=f"{stream.tid} graphs", first=first, count=count)
 
 
 def _with_owners(links: Links, owner: Ints, work: Ids) -> Links:

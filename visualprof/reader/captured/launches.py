@@ -34,7 +34,8 @@ class GraphLaunches(msgspec.Struct, frozen=True):
     def tokens(self, trace: Trace, launch: int) -> tuple[str, ...]:
         """What one launched, as `kernel_token` has it."""
         rows = self.work[self.first[launch] : self.first[launch + 1]]
-        names, categories = trace.events.name[rows].tolist(), trace.events.category[rows].tolist()
+        names: list[int] = trace.events.name[rows].tolist()
+        categories: list[int] = trace.events.category[rows].tolist()
         return tuple(kernel_token(trace.strings[n], c) for n, c in zip(names, categories, strict=True))
 
 

@@ -107,9 +107,8 @@ def _fit_unnamed(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal
             return Refusal(graph, reason)
     agreeing = _agreeing(wanted, graph)
     if agreeing < AGREE * len(wanted):
-        reason = (
-            f"its operators launch {len(wanted) - agreeing:,} of {len(wanted):,} kernels that others launch elsewhere"
-        )
+        lost = len(wanted) - agreeing
+        reason = f"of its {len(wanted):,} kernels {lost:,} come from other operators than most of their names"
         return Refusal(graph, reason, agreeing)
     return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED)
 

@@ -44,8 +44,8 @@ def from_capture(match: Match, graph: CapturedGraph, texts: Sequence[str]) -> Te
     calls = np.array(match.calls, np.int64)
     of = np.append(np.array(graph.inner, np.int64), -1)[calls]  # of each kernel its node
     members: list[list[int]] = [[] for _ in graph.nodes]
-    for kernel, inner in enumerate(of.tolist()):
-        node = inner
+    innermost: list[int] = of.tolist()
+    for kernel, node in enumerate(innermost):
         while node >= 0:
             members[node].append(kernel)
             node = graph.nodes[node].parent
@@ -58,7 +58,7 @@ def from_capture(match: Match, graph: CapturedGraph, texts: Sequence[str]) -> Te
         own = {name: texts[text] for name, text in node.texts.items()}
         kernels = np.array(members[i], np.int64)
         inside.append(Inside(node.name, node.category, place[node.parent], kernels, node.args, own))
-    return Template(tuple(inside), np.array([place[node] for node in of.tolist()], np.int64))
+    return Template(tuple(inside), np.array([place[node] for node in innermost], np.int64))
 
 
 def from_repeats(kernels: Sequence[str], refused: str) -> Template:

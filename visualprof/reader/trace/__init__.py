@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visualprof.reader.trace.pyramid import Pyramid
 from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 NO_ADDRESS = 2**64 - 1
 
 
@@ -72,8 +72,8 @@ class Events(msgspec.Struct, frozen=True, dict=True):
     """One row an event; all columns have the same length n.
 
     ts, dur: ns; dur is -1 for an instant. name: string id. category: Category. track: row of tracks.
-    corr: correlation id, 0 for none. parent: row of the innermost enclosing event of the track, -1 for none; of the outermost
-    on a track of graphs the call that launched the graph.
+    corr: correlation id, 0 for none. parent: row of the innermost enclosing event of the track, -1 for none; of the
+    outermost on a track of graphs the call that launched the graph.
     depth: nesting depth (thread) or lane of overlap (stream). step: row of steps, -1 outside.
     row: ordinal of the event in its file, to fetch the raw text.
     """

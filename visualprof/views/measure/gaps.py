@@ -78,9 +78,10 @@ def lanes(trace: Trace) -> Iterator[Lane]:
 def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int | None = None) -> Gaps:
     """The gaps of a lane with their causes; the first one from `since` to its first work, if that is later.
 
-    graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap was launched after the work before it had ended. kernel_wait: it was queued
-    already, and the gap is shorter than kernel_wait_ns. dependency: another stream's work ended within the gap, at most
-    15 us before it did. unknown: the file does not tell what launched it.
+    graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap
+    was launched after the work before it had ended. kernel_wait: it was queued already, and the gap is shorter than
+    kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before it did. unknown: the
+    file does not tell what launched it.
 
     Args: ends: (m,) ns, ascending: when each work of the device ended.
     Source: HTA's idle time breakdown, whose `other` has `dependency` in it; docs/views.md#idle.

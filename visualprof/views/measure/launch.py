@@ -92,7 +92,7 @@ def is_called(trace: Trace) -> Mask:
 
 @once
 def host_ns(trace: Trace) -> Ints:
-    """How long each event kept the host, ns: what is inside a captured graph took no time there, nor does an instant."""
+    """How long each event kept the host, ns: 0 of what is inside a captured graph, and of an instant."""
     return np.where(trace.track_mask(TrackKind.GRAPH), 0, np.maximum(trace.events.dur, 0))
 
 

@@ -30,6 +30,7 @@ export type FlameAnswer = Schemas["FlameAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
 export type RooflineAnswer = Schemas["RooflineAnswer"];
+export type CapturedAnswer = Schemas["CapturedAnswer"];
 export type WhatIfAnswer = Schemas["WhatIfAnswer"];
 export type CriticalAnswer = Schemas["CriticalAnswer"];
 export type RanksAnswer = Schemas["RanksAnswer"];
