@@ -29,13 +29,13 @@ def belongs_to_others(path: str, root: str) -> bool:
 
 
 def captures_of(path: str | Path) -> list[Path]:
-    """The traces of captures beside a recording, those of its rank first; none for one of them."""
+    """The nearest traces of captures beside a recording, those of its rank first; none for one of them."""
     folder, name = Path(path).parent, Path(path).name
     if folder.name == FOLDER or _NAMED.match(name):
         return []
-    named = [folder / other for other in _names(folder) if _NAMED.match(other)]
-    around = [folder / FOLDER, folder.parent / FOLDER]
-    listed = [*named, *(where / other for where in around for other in _names(where) if _TRACE.search(other))]
+    listed = [folder / other for other in _names(folder) if _NAMED.match(other)]
+    for where in (folder / FOLDER, folder.parent / FOLDER):
+        listed = listed or [where / other for other in _names(where) if _TRACE.search(other)]
     rank = _rank(name)
     return sorted(listed, key=lambda file: (_rank(file.name) != rank, file.name))[:MOST]
 

@@ -11,7 +11,7 @@ from visualprof.reader.captured.graphs import CapturedGraph
 from visualprof.reader.captured.matching import Match
 from visualprof.reader.trace import Category, Ints
 
-SAME = 0.9  # of the kernels are as one block before
+LEAST_RUN = 0.5  # of the kernels are in blocks that are alike
 LEAST_BLOCKS, LEAST_KERNELS = 3, 2
 
 
@@ -81,22 +81,23 @@ def _whole(name: str, kernels: int, about: dict[str, str]) -> Inside:
 
 
 def _blocks(kernels: Sequence[str]) -> list[tuple[int, int]]:
-    """Slices of the longest run of blocks that are alike, as short as they can be.
+    """Slices of the longest run of blocks that are alike, as short as they can be; a run has half of all kernels.
 
-    Kernels that come again after the length of a block, 9 of 10 of them, make the run. Cost: half the square of the
+    Cost: half the square of the
     kernels, 1 ms for 1,000.
     """
     numbers: dict[str, int] = {}
     names = np.array([numbers.setdefault(name, len(numbers)) for name in kernels[:20_000]], np.int64)
     for length in range(LEAST_KERNELS, min(len(names) // LEAST_BLOCKS, 2_000) + 1):
         same = names[length:] == names[:-length]
-        if same.mean() < SAME or len(set(names[:length].tolist())) < LEAST_KERNELS:
+        if 2 * np.count_nonzero(same) + 2 * length < len(names):
             continue
         edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
         begins, ends = edges[::2], edges[1::2]
         longest = int(np.argmax(ends - begins))
         begin, count = int(begins[longest]), (int(ends[longest] - begins[longest]) + length) // length
-        if count >= LEAST_BLOCKS:
+        several = len(set(names[begin : begin + length].tolist())) >= LEAST_KERNELS
+        if several and count >= LEAST_BLOCKS and count * length >= LEAST_RUN * len(names):
             return [(begin + i * length, begin + (i + 1) * length) for i in range(count)]
     return []
 
