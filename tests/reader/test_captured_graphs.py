@@ -169,7 +169,7 @@ def test_a_copy_in_a_capture_is_no_kernel(tmp_path: Path) -> None:
     ("damage", "warning"),
     [
         (lambda data: b"", "the capture a.json cannot be read: a.json is empty"),
-        (lambda data: b"no json", "the capture a.json cannot be read: a.json: no profile format recognises its content"),
+        (lambda data: b"no json", "the capture a.json cannot be read: a.json: no profile format"),
         (lambda data: data[: len(data) * 2 // 3], "a.json: it ends in the middle"),
     ],
 )  # fmt: skip

@@ -14,8 +14,9 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace
 LAUNCH = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
 KINDS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
 BLITS = (("copyBuffer", KINDS["memcpy"]), ("fillBuffer", KINDS["memset"]))  # kernels that AMD's runtime copies with
-INSIDE = (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)
-FRAMES = (Category.PYTHON, Category.MODULE)
+INSIDE = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Category.ANNOTATION)))
+FRAMES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
+OPERATORS = frozenset(map(int, (Category.OP, Category.COMM)))
 NOT_COPIED = ("external_id", "sequence", "kernel", "call_stack")
 _LABEL = re.compile(r"^capture_(\d+)_\w+$")
 _BATCH = re.compile(r"(?:^bs|capture)_(\d+)_")
@@ -115,7 +116,7 @@ def _call_token(trace: Trace, row: int, kernel: int) -> str:
     if token or kernel:
         return token or kernel_token(trace.strings[kernel], Category.KERNEL)
     parent = int(trace.events.parent[row])
-    while parent >= 0 and trace.events.category[parent] in FRAMES:
+    while parent >= 0 and int(trace.events.category[parent]) in FRAMES:
         parent = int(trace.events.parent[parent])
     around = trace.strings[int(trace.events.name[parent])] if parent >= 0 else ""
     return around if around.startswith("triton_") else ""  # Inductor calls the operator as it calls the kernel
@@ -185,7 +186,7 @@ def _is_label(trace: Trace, row: int) -> bool:
 
 def _is_inside(trace: Trace, row: int, outside: set[int]) -> bool:
     """Does an event around a call belong to the graph? Ranges around the whole capture are of the start-up."""
-    category = trace.events.category[row]
+    category = int(trace.events.category[row])
     return category in INSIDE and not (category == Category.ANNOTATION and (row in outside or _is_label(trace, row)))
 
 
@@ -206,7 +207,7 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
                 if value == value:
                     numbers[i][name] = value
     for i, row in enumerate(rows.tolist()):
-        if trace.events.category[row] in (Category.OP, Category.COMM) and (stack := _stack(trace, row)):
+        if int(trace.events.category[row]) in OPERATORS and (stack := _stack(trace, row)):
             words[i]["call_stack"] = texts.setdefault(stack, len(texts))
     yield from zip(numbers, words, strict=True)
 
@@ -217,7 +218,7 @@ def _stack(trace: Trace, row: int) -> str:
     for above in _above(trace, row):
         if _is_label(trace, above):
             break
-        if trace.events.category[above] in FRAMES:
+        if int(trace.events.category[above]) in FRAMES:
             frames.append(trace.strings[int(trace.events.name[above])])
     if frames or "call_stack" not in trace.args:
         return "; ".join(frames)

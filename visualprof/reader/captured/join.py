@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from visualprof.reader.captured.graphs import Capture, CapturedGraph
 from visualprof.reader.captured.launches import GraphLaunches
 from visualprof.reader.captured.matching import Match, Refusal, best_match
-from visualprof.reader.captured.templates import Template, from_capture, from_repeats, spans
+from visualprof.reader.captured.templates import Inside, Template, from_capture, from_repeats, spans
 from visualprof.reader.trace import ArgColumn, Events, Ids, Ints, LinkKind, Links, Trace, Track, TrackKind, Values
 from visualprof.reader.trace.nesting import nest
 from visualprof.reader.trace.order import order_of_events
@@ -118,96 +118,154 @@ def _blocks(
     return blocks
 
 
+class _Columns:
+    """The columns of events with room for more behind them."""
+
+    def __init__(self, before: Events, count: int) -> None:
+        self.count, self._from = count, len(before)
+        self.whole = {name: np.empty(len(before) + count, kept.dtype) for name, kept in _columns_of(before)}
+        for name, kept in _columns_of(before):
+            self.whole[name][: len(before)] = kept
+
+    def __getitem__(self, name: str) -> Values:
+        """What is behind the others, (count,), to be written."""
+        return self.whole[name][self._from :]
+
+    def fill(self, name: str, begin: Ints, values: Values) -> None:
+        """Sets a column of launches that begin at some rows. values: (l, n) or one row for all, (n,)."""
+        width = values.shape[-1]
+        first = int(begin[0])
+        if int(begin[-1]) - first == width * (len(begin) - 1):  # one after the other: no list of places
+            self.whole[name][first : first + width * len(begin)].reshape(-1, width)[:] = values
+        else:
+            self.whole[name][begin[:, None] + np.arange(width)] = values
+
+
+def _columns_of(events: Events) -> Iterator[tuple[str, Values]]:
+    return ((name, getattr(events, name)) for name in Events.__struct_fields__)
+
+
 def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings: Sequence[str]) -> Trace:
     """The trace with the blocks as events behind all others."""
     texts, before = _Texts(trace.strings), trace.events
     size = np.zeros(len(found.call), np.int64)
     for block in blocks:
         size[block.rows] = len(block.template.inside)
-    begin = np.cumsum(size) - size  # of each launch in what is added, while it stands in order of launches
-    count = int(size.sum())
-    ts, end, name, category, parent = (np.zeros(count, np.int64) for _ in range(5))
-    owner = np.empty(len(found.work), np.int64)
-    args: defaultdict[str, list[tuple[Ints, float, bool]]] = defaultdict(list)
+    begin = len(before) + np.cumsum(size) - size  # of each launch, as long as they stand in order
+    columns = _Columns(before, int(size.sum()))
+    stream = before.track[found.work[found.first[:-1]]]
+    streams, number = np.unique(stream, return_inverse=True)
+    columns["track"][:] = np.repeat(number.reshape(-1), size)
+    columns["step"][:] = np.repeat(before.step[found.work[found.first[:-1]]], size)
+    columns["corr"][:], columns["row"][:] = 0, -1
+    owner = np.empty(len(found.work), np.int32)
+    args = _Arguments()
     for block in blocks:
         inside, rows = block.template.inside, begin[block.rows]
-        at = rows[:, None] + np.arange(len(inside))
-        ts[at], end[at] = block.ts, block.end
-        name[at] = [texts.id(one.name) for one in inside]
-        category[at] = [one.category for one in inside]
-        parent[at] = at[:, [one.parent for one in inside]]
-        parent[rows] = -1 - found.call[block.rows]  # of the outermost: the call, told apart by its sign
-        owner[found.first[block.rows][:, None] + np.arange(len(block.template.owner))] = (
-            rows[:, None] + block.template.owner
-        )
-        for i, one in enumerate(inside):
-            for key, text in one.texts.items():
-                args[key].append((rows + i, texts.id(text), True))
-            for key, value in one.args.items():
-                args[key].append((rows + i, value, False))
-    stream = before.track[found.work[found.first[:-1]]]
-    streams, track = np.unique(np.repeat(stream, size), return_inverse=True)
-    order, first = order_of_events(ts, end - ts, track.astype(np.int32), len(streams))
-    place = np.empty(count, np.int64)
-    place[order] = np.arange(count) + len(before)
+        columns.fill("ts", rows, block.ts)
+        columns.fill("dur", rows, block.end - block.ts)
+        columns.fill("name", rows, np.array([texts.id(one.name) for one in inside], np.int32))
+        columns.fill("category", rows, np.array([one.category for one in inside], np.uint8))
+        parent = rows[:, None] + np.array([one.parent for one in inside])
+        parent[:, 0] = found.call[block.rows]
+        columns.fill("parent", rows, parent)
+        work = found.first[block.rows][:, None] + np.arange(len(block.template.owner))
+        owner[work] = rows[:, None] + block.template.owner
+        args.add(inside, rows, texts)
+    place, first = _sorted(columns, len(before), len(streams))
+    owner = owner if place is None else place[owner]
+    columns["depth"][:] = nest(columns["ts"], columns["ts"] + columns["dur"], first)[1]
+    columns["track"][:] += len(trace.tracks)
+    first += len(before)
     tracks = [
-        _track(trace.tracks[int(number)], int(first[i]) + len(before), int(first[i + 1] - first[i]))
+        _track(trace.tracks[int(number)], int(first[i]), int(first[i + 1] - first[i]))
         for i, number in enumerate(streams)
     ]
-    _, depth = nest(ts[order], end[order], first)
-    added = Events(
-        ts=ts[order],
-        dur=(end - ts)[order],
-        name=name[order].astype(np.int32),
-        category=category[order].astype(np.uint8),
-        track=(track[order] + len(trace.tracks)).astype(np.int32),
-        corr=np.zeros(count, np.int64),
-        parent=np.where(parent < 0, -1 - parent, place[np.maximum(parent, 0)])[order].astype(np.int32),
-        depth=depth,
-        step=np.repeat(before.step[found.work[found.first[:-1]]], size)[order],
-        row=np.full(count, -1, np.int64),
-    )
-    events = Events(*(np.concatenate((getattr(before, k), getattr(added, k))) for k in Events.__struct_fields__))
-    bounds = np.append([t.first for t in (*trace.tracks, *tracks)], len(events))
+    events = Events(**columns.whole)
+    slices = np.append([t.first for t in (*trace.tracks, *tracks)], len(events))
     return replace(
         trace,
         strings=tuple(texts.all),
         events=events,
         tracks=(*trace.tracks, *tracks),
-        args=_with_args(trace, args, place),
-        links=_with_owners(trace.links, place[owner], found.work),
-        pyramid=build_pyramid(events.ts, events.end, events.dur, events.depth, bounds),
+        args=args.joined(trace, place),
+        links=_with_owners(trace.links, owner, found.work),
+        pyramid=build_pyramid(events.ts, events.end, events.dur, events.depth, slices),
         meta=replace(trace.meta, warnings=(*trace.meta.warnings, *warnings)),
     )
+
+
+def _sorted(columns: _Columns, before: int, streams: int) -> tuple[Ids | None, Ints]:
+    """Sorts what was added by (track, ts, -dur).
+
+    Returns: the new row of each row, None where all stay, and the slices of the tracks.
+    """
+    order, first = order_of_events(columns["ts"], columns["dur"], columns["track"], streams)
+    if bool((order == np.arange(columns.count)).all()):
+        return None, first
+    place = np.arange(before + columns.count, dtype=np.int32)
+    place[before + order] = np.arange(columns.count, dtype=np.int32) + before
+    columns["parent"][:] = place[columns["parent"]]
+    for name in columns.whole:
+        columns[name][:] = columns[name][order]
+    return place, first
 
 
 def _track(stream: Track, first: int, count: int) -> Track:
     return replace(stream, kind=TrackKind.GRAPH, tid=f"{stream.tid} graphs", first=first, count=count)
 
 
-def _with_owners(links: Links, owner: Ints, work: Ids) -> Links:
+def _with_owners(links: Links, owner: Ids, work: Ids) -> Links:
     """Links by what they lead to, those of owners first: they tell more than what launched."""
     dst = np.concatenate((work, links.dst))
     order = np.argsort(dst, kind="stable")
     kind = np.append(np.full(len(work), LinkKind.OWNER, np.uint8), links.kind)
-    return Links(np.concatenate((owner.astype(np.int32), links.src))[order], dst[order], kind[order])
+    return Links(np.concatenate((owner, links.src))[order], dst[order], kind[order])
 
 
-def _with_args(trace: Trace, added: dict[str, list[tuple[Ints, float, bool]]], place: Ints) -> dict[str, ArgColumn]:
-    """The arguments with those of the new events; one that is a text here and a number there is left as it was."""
-    out = dict(trace.args)
-    for name, parts in added.items():
-        known, text = out.get(name), parts[0][2]
-        if known is not None and known.text != text:
-            continue
-        mine = [(rows, value) for rows, value, words in parts if words == text]
-        rows = place[np.concatenate([rows for rows, _ in mine])]
-        whole = text or (known is not None and known.values.dtype.kind == "i")
-        dtype = known.values.dtype if known is not None else np.dtype(np.int32 if text else np.float64)
-        values: Values = np.repeat(np.array([value for _, value in mine], np.float64), [len(rows) for rows, _ in mine])
+class _Arguments:
+    """Arguments of what was added, by name."""
+
+    def __init__(self) -> None:
+        self._parts: defaultdict[str, list[tuple[Ints, Values, bool]]] = defaultdict(list)
+
+    def add(self, inside: Sequence[Inside], begin: Ints, texts: _Texts) -> None:
+        """Those of launches that begin at some rows."""
+        of: defaultdict[tuple[str, bool], dict[int, float]] = defaultdict(dict)
+        for i, one in enumerate(inside):
+            for name, text in one.texts.items():
+                of[name, True][i] = texts.id(text)
+            for name, value in one.args.items():
+                of[name, False][i] = value
+        known: dict[tuple[int, ...], Ints] = {}  # rows of those that have the same arguments
+        for (name, text), values in of.items():
+            key = tuple(values)
+            rows = known.get(key)
+            if rows is None:
+                rows = known[key] = (begin.astype(np.int32)[:, None] + np.array(key, np.int32)).reshape(-1)
+            own = np.array([*values.values()], np.int32 if text else np.float64)
+            self._parts[name].append((rows, np.tile(own, len(begin)), text))
+
+    def joined(self, trace: Trace, place: Ids | None) -> dict[str, ArgColumn]:
+        """With those of the trace; one that is a text on one side and a number on the other is left as it was."""
+        out = dict(trace.args)
+        for name, parts in self._parts.items():
+            known, text = out.get(name), parts[0][2]
+            if (known is None or known.text == text) and all(words == text for _, _, words in parts):
+                out[name] = _behind(known, parts, text, place)
+        return out
+
+
+def _behind(
+    known: ArgColumn | None, parts: Sequence[tuple[Ints, Values, bool]], text: bool, place: Ids | None
+) -> ArgColumn:
+    """An argument with its values of what was added."""
+    rows, values = (np.concatenate([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in (0, 1))
+    rows = rows if place is None else place[rows]
+    if len(parts) > 1 or place is not None:
         order = np.argsort(rows, kind="stable")
-        events, values = rows[order].astype(np.int32), (np.rint(values) if whole else values)[order].astype(dtype)
-        if known is not None:
-            events, values = np.concatenate((known.events, events)), np.concatenate((known.values, values))
-        out[name] = ArgColumn(events, values, text)
-    return out
+        rows, values = rows[order], values[order]
+    if known is None:
+        return ArgColumn(rows.astype(np.int32), values, text)
+    values = (np.rint(values) if known.values.dtype.kind in "iu" else values).astype(known.values.dtype)
+    return ArgColumn(np.append(known.events, rows.astype(np.int32)), np.append(known.values, values), text)
