@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.rows import Row, Run, measured
 
@@ -41,7 +42,7 @@ def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: obje
 def operators(at: float, number: int, correlation: int, width: float) -> Iterator[str]:
     """Of one kernel: the operator, the one in it, and the call."""
     name = NAMES[number % A_MODULE]
-    shapes = {"Input Dims": [[32, 1024], [1024, 1024]], "External id": correlation}
+    shapes: dict[str, Any] = {"Input Dims": [[32, 1024], [1024, 1024]], "External id": correlation}
     yield event("cpu_op", f"aten::outer_{number % A_MODULE}", at, 0.9 * width, **shapes)
     yield event("cpu_op", f"aten::inner_{number % A_MODULE}", at + 0.1 * width, 0.7 * width, **shapes)
     yield event("cuda_runtime", "hipLaunchKernel", at + 0.2 * width, 0.5 * width, correlation=correlation, kernel=name)
@@ -110,7 +111,8 @@ def captured(folder: Path, launches: int = LAUNCHES) -> Iterator[Row]:
         each = {kind: cpu[kind] / events[kind] for kind in runs}
         peak = {kind: own[0].peak / 2**30 for kind, own in runs.items()}
         figure = (
-            f"{each['graphs']:.2f} us of CPU for each of {events['graphs'] / 1e6:.1f} M events, eager {each['eager']:.2f}; "
+            f"{each['graphs']:.2f} us of CPU for each of {events['graphs'] / 1e6:.1f} M events, "
+            f"eager {each['eager']:.2f} us; "
             f"for each of the {events['eager'] / 1e6:.1f} M in the file {cpu['graphs'] / events['eager']:.2f} us; "
             f"peak {peak['graphs']:.1f} GiB, eager {peak['eager']:.1f} GiB"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def put(path: Path, events: Iterable[Event]) -> Path:
     return path
 
 
-def joined(folder: Path, recording: Iterable[Event], captures: dict[str, Iterable[Event]]) -> Trace:
+def joined(folder: Path, recording: Iterable[Event], captures: Mapping[str, Iterable[Event]]) -> Trace:
     """The trace of a recording with these captures beside it."""
     for name, events in captures.items():
         put(folder / "capture_traces" / name, events)

@@ -78,7 +78,8 @@ def graphs_of(trace: Trace, file: str) -> Capture:
         ts = trace.events.ts[calls]
         mine = np.flatnonzero((ts >= window.start) & (ts <= window.end))
         if len(mine):
-            graphs.append(_graph(trace, file, window, calls[mine], [names[i] for i in mine.tolist()], texts))
+            chosen: list[int] = mine.tolist()
+            graphs.append(_graph(trace, file, window, calls[mine], [names[i] for i in chosen], texts))
     if trace.meta.truncated:
         problems.append(f"{file}: it ends in the middle")
     if not graphs and not problems:

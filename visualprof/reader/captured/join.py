@@ -260,7 +260,9 @@ def _behind(
     known: ArgColumn | None, parts: Sequence[tuple[Ints, Values, bool]], text: bool, place: Ids | None
 ) -> ArgColumn:
     """An argument with its values of what was added."""
-    rows, values = (np.concatenate([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in (0, 1))
+    rows, values = parts[0][:2]
+    if len(parts) > 1:
+        rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     rows = rows if place is None else place[rows]
     if len(parts) > 1 or place is not None:
         order = np.argsort(rows, kind="stable")

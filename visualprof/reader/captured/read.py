@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -18,14 +18,22 @@ from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.codec import reader_version
 
-if TYPE_CHECKING:
-    from visualprof.reader.cache import Cache
-
 _DECODER = msgspec.msgpack.Decoder(Capture)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def read_joined(path: str | Path, progress: Progress | None, cache: Cache) -> Trace:
+class Kept(Protocol):
+    """Where the graphs of a capture are kept."""
+
+    def load_bytes(self, key: str) -> bytes | None:
+        """What was kept under a key, None where it is not here."""
+
+    def store_bytes(self, key: str, data: bytes) -> bool:
+        """Keeps bytes under a key. False where that cannot be."""
+        ...
+
+
+def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Trace:
     """The trace of a file; with what is inside its launches of captured graphs, if it has any.
 
     Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
@@ -35,7 +43,7 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Cache) -> Tr
     return trace if found is None else joined(trace, found, [_capture(file, cache) for file in captures_of(path)])
 
 
-def _capture(file: Path, cache: Cache) -> Capture:
+def _capture(file: Path, cache: Kept) -> Capture:
     """The graphs of a capture: as an earlier reader of this version found them, or read anew."""
     try:
         key = blake2b(f"{Source(file).fingerprint()}:{reader_version()}:graphs".encode(), digest_size=16).hexdigest()
