@@ -276,3 +276,10 @@ def test_vllms_join_does_not_need_the_names(vllm: Path) -> None:
     unnamed = opened(vllm)
     assert of(unnamed)["columns"]["match"] == ["unnamed"]
     assert owners(unnamed) == exact
+
+
+def test_a_capture_that_does_not_end_is_said_and_the_others_are_used(tmp_path: Path) -> None:
+    begun = span("cuda_runtime", "hipStreamBeginCapture", -20, 1)
+    found = joined(tmp_path, replay(names_of(2)), {"a.json": [begun, *capture(2)]})
+    assert found.meta.warnings == ("a.json: the capture of a graph does not end in it",)
+    assert of(found)["matched"] == 6

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.patterns import pattern
-from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
 
 LAUNCH = pattern(r"^(cuda|cu|hip)\w*(Launch\w*Kernel|Memcpy|Memset)|^cuLaunchKernel")
 KINDS = {"memcpy": "\0memcpy", "memset": "\0memset"}  # stand for the names of what is no kernel
@@ -19,7 +19,7 @@ FRAMES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
 OPERATORS = frozenset(map(int, (Category.OP, Category.COMM)))
 NOT_COPIED = ("external_id", "sequence", "kernel", "call_stack")
 _LABEL = re.compile(r"^capture_(\d+)_\w+$")
-_BATCH = re.compile(r"(?:^bs|capture)_(\d+)_")
+_BATCH = re.compile(r"(?:^bs|capture)_(\d+)(?!\d)")
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -71,20 +71,20 @@ def graphs_of(trace: Trace, file: str) -> Capture:
     calls, names = _launch_calls(trace)
     texts: dict[str, int] = {}
     graphs, problems = list[CapturedGraph](), list[str]()
+    ts, until = trace.events.ts[calls], np.iinfo(np.int64).min
     for window in _windows(trace, calls):
-        if window.end < 0:
+        if window.end < 0 or window.start < until:  # two at a time: whose the launches are is not known
             problems.append(f"{file}: the capture of a graph does not end in it")
             continue
-        ts = trace.events.ts[calls]
-        mine = np.flatnonzero((ts >= window.start) & (ts <= window.end))
-        if len(mine):
-            chosen: list[int] = mine.tolist()
-            graphs.append(_graph(trace, file, window, calls[mine], [names[i] for i in chosen], texts))
+        until = window.end
+        low, high = np.searchsorted(ts, window.start), np.searchsorted(ts, window.end, side="right")
+        if low < high:
+            graphs.append(_graph(trace, file, window, calls[low:high], names[low:high], texts))
     if trace.meta.truncated:
         problems.append(f"{file}: it ends in the middle")
     if not graphs and not problems:
         problems.append(f"{file}: it has no launch that a capture recorded")
-    return Capture(tuple(graphs), tuple(texts), tuple(problems))
+    return Capture(tuple(graphs), tuple(texts), tuple(dict.fromkeys(problems)))
 
 
 def kernel_token(name: str, category: int) -> str:
@@ -130,15 +130,17 @@ def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
         np.flatnonzero(runtime & np.array([part in name for name in trace.strings], bool)[events.name])
         for part in ("BeginCapture", "EndCapture")
     )
-    for row in begins[np.argsort(events.ts[begins], kind="stable")].tolist():
-        later = ends[(events.track[ends] == events.track[row]) & (events.ts[ends] >= events.ts[row])]
-        yield _Window(int(events.ts[row]), int(events.ts[later].min()) if len(later) else -1, row)
+    borders = np.sort(np.concatenate((begins, ends)))  # by track and time
+    after = np.append(borders, -1)[np.searchsorted(borders, begins) + 1]
+    closed = (after >= 0) & ~np.isin(after, begins) & (events.track[after] == events.track[begins])
+    close = np.where(closed, events.ts[after], -1)
+    for i in np.argsort(events.ts[begins], kind="stable").tolist():
+        yield _Window(int(events.ts[begins[i]]), int(close[i]), int(begins[i]))
     if len(begins):
         return
     labelled = np.array([bool(_LABEL.match(name)) for name in trace.strings], bool)[events.name]
-    ranges = np.flatnonzero(labelled & (events.category == Category.ANNOTATION) & (events.parent >= -1))
-    kinds = [trace.tracks[int(track)].kind for track in events.track[ranges]]
-    ranges = ranges[[kind == 0 for kind in kinds]] if len(ranges) else ranges
+    labelled &= (events.category == Category.ANNOTATION) & trace.track_mask(TrackKind.THREAD)
+    ranges = np.flatnonzero(labelled)
     for row in ranges.tolist():
         yield _Window(int(events.ts[row]), int(events.end[row]), row)
     if not len(ranges) and len(calls):

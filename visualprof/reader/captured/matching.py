@@ -74,14 +74,17 @@ def best_match(
 
 def fit(kernels: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
     """How a graph fits what one call launched."""
-    wanted, names = list(kernels), list(graph.names)
+    wanted, names = tuple(kernels), graph.names
     if wanted == names:
         return Match(graph, "exact", tuple(range(len(names))))
     if "" in names:
         return _fit_unnamed(wanted, graph)
+    least, longest = sorted((len(wanted), len(names)))
+    if least < LEAST * longest:
+        return Refusal(graph, f"it has {len(names):,} kernels, and the launch {len(wanted):,}")
     if Counter(wanted) == Counter(names):
         return Match(graph, "reordered", _by_name(wanted, names))
-    if max(len(wanted), len(names)) > MOST:
+    if longest > MOST:
         return Refusal(graph, f"it differs, and graphs of over {MOST:,} kernels are not aligned")
     return _aligned(wanted, graph)
 
