@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks import peers, team
+from benchmarks.captured import captured
 from benchmarks.comparing import comparing
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
@@ -90,6 +91,7 @@ def main() -> int:
             "memory": lambda: memory_view(paths["memory"]),
             "ranks": lambda: many_ranks(folder),
             "collectives": lambda: many_collectives(folder),
+            "captured": lambda: captured(folder / "captured"),
             "logdirs": lambda: logdirs(folder),
             "growth": growth,
             "queue": lambda: queue(folder),

@@ -6,7 +6,7 @@ from typing import Any
 
 from visualprof.cli.view import answer_of, file_of, files_of
 from visualprof.errors import MissingData
-from visualprof.reader.source import Source
+from visualprof.reader.captured.files import fingerprint as fingerprint_of
 from visualprof.views.diff.compare import Named
 from visualprof.views.diff.side import SIDE, SideParams
 
@@ -20,4 +20,4 @@ def side_of(path: str, worker: str, params: SideParams) -> Named:
     side: Any = answer_of(SIDE, params, file)
     if side is None:
         raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
-    return Named(path, side, Source(file.path).fingerprint())
+    return Named(path, side, fingerprint_of(file.path))

@@ -81,14 +81,14 @@ def run(args: argparse.Namespace) -> int:
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Of one file: kept by an earlier process, or worked out. None where there is no data for it."""
     from visualprof.reader.cache import Cache
-    from visualprof.reader.source import Source
+    from visualprof.reader.captured.files import fingerprint as fingerprint_of
     from visualprof.views.answers.disk_cache import KeptAnswer
 
-    fingerprint = Source(file.path).fingerprint()
+    fingerprint = fingerprint_of(file.path)
     place = KeptAnswer(Cache.default(), chosen, params, (fingerprint,))
     answer = place.load()
     if answer is None and chosen.needs(trace := _open(file)):
-        unchanged = Source(file.path).fingerprint() == fingerprint
+        unchanged = fingerprint_of(file.path) == fingerprint
         answer = place.worked_out(lambda: chosen.compute(trace, params), keep=unchanged)
     return answer
 

@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice", "roofline", "serving", "timeline", "counter", "search", "cases"]);
+const LATE = new Set(["operator", "kernel", "memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "idle", "flame", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report", "models", "advice", "roofline", "serving", "timeline", "counter", "search", "cases", "captured"]);
 
 /** Headings of tables of their own, and of memory, loads and models: those of the first page's tables come with it. */
 const LATE_COLUMNS = /^(in_(?!environment$|steps$|stages$|events$|stage_events$|evidence$|device_steps$|headline$)|alloc|self_|peak_|released|size_|lifetime|p\d|samples_|whole_|energy_|cost_|limit_|tail_|backward_|offered|achieved|unserved|involuntary|gpu_memory|bus_|fragmentation|tensor_core_e|tensor_core_self|tensor_core_total|input_shapes|call_stack|registers|shared_memory|launch_delay|percentile|scenario|concurrency|first_ns|load_ns|rss_|iqr|warmup|verdict|ratio_to|computation_|out_shapes|stacks|user_range|phase|grid|blocks?(_per_sm)?$|bandwidth_bytes|track_kind|trial|address|parent|spec$|qps|stable|throttled|repeats|at_ns|latency_ns|cumulative_|transfer_ns|wait_ns|mean_bytes|overlap_ns|batch$|report$|fuses)/;

@@ -19,9 +19,10 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visualprof.reader import read_trace
+from visualprof.reader.captured.files import fingerprint as fingerprint_of
+from visualprof.reader.captured.read import read_joined
 from visualprof.reader.digest import blake2b
-from visualprof.reader.source import Progress, Source
+from visualprof.reader.source import Progress
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
 from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
 
@@ -190,7 +191,7 @@ def _users_folder() -> str:
 def open_trace(
     path: str | Path, progress: Progress | None = None, cache: Cache | None = None, *, wait: bool = True
 ) -> Trace:
-    """The trace of a file: from the cache, or read and then kept there.
+    """The trace of a file, joined with the captures beside it: from the cache, or read and then kept there.
 
     Args:
         path: the file.
@@ -201,12 +202,12 @@ def open_trace(
     Raises: like `visualprof.reader.read_trace`.
     """
     kept = cache or Cache.default()
-    fingerprint = Source(path).fingerprint()
+    fingerprint = fingerprint_of(path)
     trace = kept.load(fingerprint)
     if trace is not None:
         return trace
-    trace = read_trace(path, progress)
-    if Source(path).fingerprint() == fingerprint:  # else it changed while being read: its columns belong to no content
+    trace = read_joined(path, progress, kept)
+    if fingerprint_of(path) == fingerprint:  # else it changed while being read: its columns belong to no content
         if wait:
             kept.store(trace, fingerprint)
         else:

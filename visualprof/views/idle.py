@@ -56,6 +56,7 @@ class IdleColumns(Columns):
     idle_ns: kinds.Durations
     idle_ratio: kinds.Ratios
     host_wait_ns: kinds.Durations
+    graph_ns: kinds.Durations
     kernel_wait_ns: kinds.Durations
     dependency_ns: kinds.Durations
     other_ns: kinds.Durations
@@ -74,6 +75,7 @@ class IdleStepColumns(Columns):
     idle_ns: kinds.Durations
     idle_ratio: kinds.Ratios
     host_wait_ns: kinds.Durations
+    graph_ns: kinds.Durations
     kernel_wait_ns: kinds.Durations
     dependency_ns: kinds.Durations
     other_ns: kinds.Durations

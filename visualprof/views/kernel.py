@@ -15,7 +15,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.compiled import fusion
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import is_kernel, launches
+from visualprof.views.measure.launch import begins_launch, is_kernel, launches
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
 from visualprof.views.measure.timing import CallColumns, durations, names, ordered
@@ -146,7 +146,8 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
     keys = [trace.arg(k, rows, -1).astype(np.int64) for k in ("grid", "block", "registers", "shared_memory")]
     groups = group(trace.events.name[rows], op_name, ranged, *keys)
     first = groups.first
-    delay = np.where(call >= 0, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
+    begins = (call >= 0) & begins_launch(trace)[place]
+    delay = np.where(begins, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
     return {
         "name": names(trace, trace.events.name[rows][first]),
         "operator": names(trace, op_name[first]),

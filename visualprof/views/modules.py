@@ -11,7 +11,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, at, columns_of
 from visualprof.views.measure.call_paths import Paths, belongs, forward_of, is_place, places, spent, texts_of
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.launch import host_ns, is_operator
 from visualprof.views.measure.memory import changes_of_use
 from visualprof.views.measure.steps import in_step
 
@@ -100,7 +100,7 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
         columns=_used(columns, (own.calls > 0) | (device + host + backward_device + backward_host > 0)),
         only_ranges=not modules and trace.meta.framework == "pytorch",
         linked=linked,
-        outside=Outside(len(outer), int(trace.events.dur[outer].sum()), own.outside_ns),
+        outside=Outside(len(outer), int(host_ns(trace)[outer].sum()), own.outside_ns),
     )
 
 

@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Coded, Columns, Table
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGES, is_operator, launches
+from visualprof.views.measure.launch import RANGES, is_called, is_operator, launches
 from visualprof.views.measure.repeats import repeats
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import names_with
@@ -117,7 +117,7 @@ def _roots(trace: Trace, part: str) -> Mask:
     events = trace.events
     roots = np.array(is_operator(trace))
     if part:
-        roots |= events.of(Category.MODULE, *RANGES) & trace.track_mask(TrackKind.THREAD)
+        roots |= events.of(Category.MODULE, *RANGES) & is_called(trace)
         at = np.flatnonzero(roots)
         roots[at] = names_with(trace, events.name[at], lambda name: part in name)
     at = np.flatnonzero(roots)
@@ -129,7 +129,7 @@ def _roots(trace: Trace, part: str) -> Mask:
 def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
     """The work that each of some events launched, in the order in which it began, where it is enough of it."""
     joined, events = launches(trace), trace.events
-    root = nearest_ancestor(events.parent, roots, joined.issue)
+    root = nearest_ancestor(events.parent, roots, joined.place)
     mine = np.flatnonzero((root >= 0) & in_step(trace, params.step)[joined.work])
     mine = mine[group(root[mine]).count[group(root[mine]).of] >= params.least] if len(mine) else mine
     mine = mine[np.lexsort((events.ts[joined.work[mine]], root[mine]))]

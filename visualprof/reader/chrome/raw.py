@@ -42,6 +42,9 @@ def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
 
     Raises: SourceError: the file is gone or cannot be read.
     """
+    rows = {row for row in rows if row >= 0}
+    if not rows:  # what is inside captured graphs stands in no row of the file
+        return {}
     finder = _Finder(rows)
     try:
         Pieces(Source(path), finder).run()

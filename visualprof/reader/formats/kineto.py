@@ -58,11 +58,12 @@ class Args(KernelArgs, gc=False):
     group: Text = msgspec.field(name="Process Group Name", default=NO_TEXT)
     group_size: int | None = msgspec.field(name="Group size", default=NO_INT)
     size: int | None = NO_INT
+    kernel: Text = NO_TEXT
 
 
 _COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
 _OP = ("external", "input_shapes", "input_types", "input_values", "sequence", "call_stack")
-_CALL = ("correlation", "external", "external_old")
+_CALL = ("correlation", "external", "external_old", "kernel")
 _KERNEL = (
     "correlation", "external", "external_old", "device", "stream", "grid", "block", "registers",
     "shared_memory", "blocks_per_sm", "occupancy",
@@ -82,7 +83,7 @@ FIELDS = {
 _SHOWN = (
     "grid", "block", "input_types", "input_values", "call_stack", "collective", "dtype", "group", "input_shapes",
     "input_shapes_old", "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes",
-    "elements_in", "elements_out", "group_size", "size",
+    "elements_in", "elements_out", "group_size", "size", "kernel",
 )  # fmt: skip
 _CALLED = {
     "size": "bytes",

@@ -25,7 +25,7 @@ from visualprof.reader.trace.codec import reader_version
 _log = logging.getLogger(__name__)
 
 # What says which views there are for a file, or what it is.
-_SAYS = (".", "trace", "chrome", "megengine", "formats", "native", "models", "logdir", "../views/**")
+_SAYS = (".", "trace", "chrome", "megengine", "formats", "native", "captured", "models", "logdir", "../views/**")
 _SUPERFLUOUS = 1000  # lines of files that are gone or came again
 _UNUSED_S = 60 * 86400
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
+from visualprof.reader.captured.files import belongs_to_others, stamp
 from visualprof.reader.models import recognise_model
 from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
 from visualprof.reader.source import GROWING, HEAD_BYTES, Source
@@ -49,11 +50,12 @@ class Root(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Differs when the content of a file may differ."""
+    """Differs when the content of a file may differ. captures: of the captures of graphs that are read with it."""
 
     size: int
     mtime_ns: int
     inode: int
+    captures: int = 0
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -120,7 +122,8 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
     outside: also what links lead to out of the root.
     """
     if root.path.is_file():
-        yield _log_file(root, "", root.path.name, str(root.path), root.path.stat())
+        captures = stamp(str(root.path.parent))
+        yield _log_file(root, "", root.path.name, str(root.path), root.path.stat(), captures)
         return
     seen: set[tuple[int, int]] = set()
     entries = 0
@@ -138,6 +141,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             yield Problem(_shown(root, folder) or str(root.path), f"cannot read this folder: {error.strerror}", "")
             continue
         entries += len(children)
+        captures = stamp(path)
         if entries > MAX_ENTRIES:
             hint = "name a folder further down"
             yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", hint)
@@ -156,7 +160,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
                 if stat.S_ISDIR(status.st_mode):
                     (linked if child.is_symlink() else plain).append((child.path, below))
                 elif stat.S_ISREG(status.st_mode):
-                    yield _log_file(root, folder, child.name, child.path, status)
+                    yield _log_file(root, folder, child.name, child.path, status, captures)
             except OSError:  # a dangling link, a loop, or gone since it was listed
                 continue
 
@@ -177,8 +181,8 @@ def _is_below(root: Root, path: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root.path))
 
 
-def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> LogFile:
-    version = Version(status.st_size, status.st_mtime_ns, status.st_ino)
+def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
+    version = Version(status.st_size, status.st_mtime_ns, status.st_ino, captures)
     return LogFile(path, _shown(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
 
 
@@ -192,7 +196,7 @@ def examine(file: LogFile) -> Verdict:
     named = _named_like_profile(file)
     if file.version.size == 0:
         return Verdict("growing", "", f"{file.name} is empty", GROWING) if named else Verdict("other")
-    if _is_extract(file):
+    if _is_extract(file) or belongs_to_others(file.path, str(file.root.path)):
         return Verdict("other")
     try:
         if not (named or may_be_profile(source.head(GLANCE_BYTES))):

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.captured.files import fingerprint as fingerprint_of
 from visualprof.reader.child import Failure
-from visualprof.reader.source import Progress, Source
+from visualprof.reader.source import Progress
 from visualprof.reader.trace import Trace
 
 
@@ -50,7 +51,7 @@ def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trac
     first, last = trace.span_ns
     names = trace.strings
     return Summary(
-        fingerprint=Source(path).fingerprint(),
+        fingerprint=fingerprint_of(path),
         format=trace.meta.format,
         framework=trace.meta.framework,
         rank=trace.meta.rank,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visualprof.reader.trace.pyramid import Pyramid
 from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 NO_ADDRESS = 2**64 - 1
 
 
@@ -55,6 +55,7 @@ class TrackKind(IntEnum):
     STREAM = 1
     COUNTER = 2
     GPU_ANNOTATION = 3  # user ranges projected onto a device by the profiler; never busy time
+    GRAPH = 4  # what is inside the launches of captured graphs, over the time of its kernels; never busy time
 
 
 class LinkKind(IntEnum):
@@ -64,13 +65,15 @@ class LinkKind(IntEnum):
     FWDBWD = 1  # forward operator -> backward operator
     ASYNC = 2
     FLOW = 3
+    OWNER = 4  # operator, module or range inside a captured graph -> its kernel
 
 
 class Events(msgspec.Struct, frozen=True, dict=True):
     """One row an event; all columns have the same length n.
 
     ts, dur: ns; dur is -1 for an instant. name: string id. category: Category. track: row of tracks.
-    corr: correlation id, 0 for none. parent: row of the innermost enclosing event of the track, -1 for none.
+    corr: correlation id, 0 for none. parent: row of the innermost enclosing event of the track, -1 for none; of the
+    outermost on a track of graphs the call that launched the graph.
     depth: nesting depth (thread) or lane of overlap (stream). step: row of steps, -1 outside.
     row: ordinal of the event in its file, to fetch the raw text.
     """
@@ -266,6 +269,10 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
     def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
         return self._kinds == kind
+
+    def projected(self) -> Mask:
+        """Of each event: does it show over a device's work what is elsewhere or takes no time? Never busy time."""
+        return (self._kinds == TrackKind.GPU_ANNOTATION) | (self._kinds == TrackKind.GRAPH)
 
     @cached_property
     def _kinds(self) -> Values:

@@ -30,7 +30,7 @@ _CHECKED_BYTES = 1 << 20
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
 _ALIGN = 64
 # Folders below reader/; others do not touch a trace.
-_LAYS_OUT = (".", "trace", "chrome", "megengine", "formats", "native")
+_LAYS_OUT = (".", "trace", "chrome", "megengine", "formats", "native", "captured")
 
 _Array = NDArray[Any]
 

@@ -114,7 +114,7 @@ class OccurrenceQuery(SpanQuery, kw_only=True):
     """One of the calls of a name."""
 
     name: str
-    kind: Annotated[Literal["thread", "stream", "gpu_annotation"], Meta(description="of its track")]
+    kind: Annotated[Literal["thread", "stream", "gpu_annotation", "graph"], Meta(description="of its track")]
     step: Annotated[str, Meta(description="name of a step; the whole trace when absent")] = ""
     nth: Annotated[int, Meta(ge=0, description="how many begin before it")] = 0
 
@@ -366,7 +366,7 @@ def _chrome_event(trace: Trace, row: int, text: str | None) -> dict[str, Any]:
         "cat": Category(events.category[row]).name.lower(),
         "name": trace.strings[events.name[row]],
         "pid": track.process or track.pid,
-        "tid": track.name or track.tid,
+        "tid": track.tid if track.kind is TrackKind.GRAPH else track.name or track.tid,
         "ts": events.ts[row].item() / 1000,
         "dur": max(0, events.dur[row].item()) / 1000,
     }

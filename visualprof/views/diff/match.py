@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from visualprof.reader.trace import Ints
-from visualprof.views.diff.families import kernel_family, operator_family
 from visualprof.views.diff.side import Side
+from visualprof.views.measure.families import kernel_family, operator_family
 
 FEWER = 0.99  # of the calls: less is less, and not an average that came out a little differently
 SHOWN = 3  # names of a row that has several

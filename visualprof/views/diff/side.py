@@ -289,7 +289,7 @@ def _modules(trace: Trace, windows: Windows) -> _Spent:
         at, called = back.rows, called._replace(ns=np.maximum(dur - inner, 0))
         later = np.ones(len(at), bool)
     else:
-        own = belongs(trace, tree, np.where(joined.issue >= 0, joined.issue, joined.op))
+        own = belongs(trace, tree, np.where(joined.place >= 0, joined.place, joined.op))
         at, by, later, spent = joined.work, own.path, own.backward, events.dur[joined.work]
     known = by >= 0
     ran = _plain(trace, windows, at[known], spent[known], on_device)
@@ -358,7 +358,7 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
     mine = np.zeros(len(events), bool)
     for category, device in MADE_OF[part]:
         mine |= (events.category == category) & (on_stream == device)
-    mine &= (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
+    mine &= (events.dur >= 0) & ~trace.projected()
     rows = np.flatnonzero(mine).astype(np.int32)
     first = np.searchsorted(windows.end, events.ts[rows], side="right")
     count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)

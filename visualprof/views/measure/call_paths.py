@@ -12,7 +12,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_of_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import RANGES, is_operator, launches, with_inner
+from visualprof.views.measure.launch import RANGES, call_depth, host_ns, is_called, is_operator, launches, with_inner
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.tensor_core import names_with
@@ -74,7 +74,7 @@ def paths(trace: Trace, wanted: Mask, name: Ids | None = None) -> Paths:
     above = nearest_ancestor(events.parent, wanted, events.parent[rows])
     of = np.full(len(events) + 1, -1, np.int32)
     parents, names, levels, firsts = ([np.zeros(0, np.int32)] for _ in range(4))
-    depth = events.depth[rows]
+    depth = call_depth(trace)[rows]
     order, count = np.argsort(depth, kind="stable"), 0
     for at in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
         around = of[above[at]]
@@ -118,28 +118,25 @@ def places(trace: Trace) -> Paths:
 
 def is_place(trace: Trace) -> Mask:
     """Of each event: is it one of those?"""
-    return trace.events.of(*PLACES) & _on_threads(trace)
+    return trace.events.of(*PLACES) & is_called(trace) & (trace.events.dur >= 0)
 
 
 @once
 def frames(trace: Trace) -> Paths:
     """Python frames and modules. An object's address in a name, which differs from run to run, is left out."""
+    on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
     own = list(range(len(trace.strings)))
     ids: dict[str, int] = {}
     for i, text in enumerate(trace.strings):
         if " at 0x" in text:
             own[i] = ids.setdefault(_ADDED.sub("", text), i)
-    return paths(trace, trace.events.of(*FRAMES) & _on_threads(trace), np.array(own, np.int32)[trace.events.name])
+    return paths(trace, trace.events.of(*FRAMES) & on_threads, np.array(own, np.int32)[trace.events.name])
 
 
 @once
 def operators(trace: Trace) -> Paths:
     """Operators inside operators."""
     return paths(trace, is_operator(trace))
-
-
-def _on_threads(trace: Trace) -> Mask:
-    return trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
 
 
 @once
@@ -263,7 +260,7 @@ def spent(trace: Trace, tree: Paths, step: str = "") -> Spent:
     host = np.maximum(whole - np.bincount(tree.parent[inner], whole[inner], count).astype(np.int64), 0)
     joined = launches(trace)
     work = joined.work if not step else joined.work[inside[joined.work]]
-    asked = np.where(joined.issue >= 0, joined.issue, joined.op)
+    asked = np.where(joined.place >= 0, joined.place, joined.op)
     asked = asked if not step else asked[inside[joined.work]]
     by = belongs(trace, tree, asked)
     known = by.path >= 0
@@ -283,13 +280,14 @@ def spent(trace: Trace, tree: Paths, step: str = "") -> Spent:
 
 def _within(trace: Trace, rows: Ids, step: str) -> tuple[Ints, Mask]:
     """Time of events inside a step, (m,), and of all events whether they belong to it."""
-    events = trace.events
+    events, spent = trace.events, host_ns(trace)[rows]
     if not step:
-        return events.dur[rows], np.ones(len(events), bool)
+        return spent, np.ones(len(events), bool)
     index = step_index(trace, step)
     low = int(trace.steps.ts[index])
     high = low + int(trace.steps.dur[index])
-    return np.maximum(np.minimum(events.end[rows], high) - np.maximum(events.ts[rows], low), 0), events.step == index
+    within = np.minimum(events.ts[rows] + spent, high) - np.maximum(events.ts[rows], low)
+    return np.maximum(within, 0), events.step == index
 
 
 class BackwardTimes(msgspec.Struct, frozen=True):

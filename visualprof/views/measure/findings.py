@@ -158,7 +158,7 @@ class Case:
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
         chosen = self.trace.events.of(*categories)
-        return np.flatnonzero(chosen & ~self.trace.track_mask(TrackKind.GPU_ANNOTATION))
+        return np.flatnonzero(chosen & ~self.trace.projected())
 
     def on_gpu(self) -> bool:
         """Are there kernels of a device, and do we see kernels rather than operators?"""

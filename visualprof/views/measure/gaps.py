@@ -12,7 +12,7 @@ from visualprof.reader.trace import Ids, Ints, Trace
 from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.launch import calls
 
-Cause = Literal["host_wait", "kernel_wait", "dependency", "other", "unknown"]
+Cause = Literal["host_wait", "graph", "kernel_wait", "dependency", "other", "unknown"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 REACTION_NS = 15_000  # within which a stream goes on when what it waited for on another one has ended
 
@@ -78,9 +78,10 @@ def lanes(trace: Trace) -> Iterator[Lane]:
 def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int | None = None) -> Gaps:
     """The gaps of a lane with their causes; the first one from `since` to its first work, if that is later.
 
-    host_wait: the work behind the gap was launched after the work before it had ended. kernel_wait: it was queued
-    already, and the gap is shorter than kernel_wait_ns. dependency: another stream's work ended within the gap, at most
-    15 us before it did. unknown: the file does not tell what launched it.
+    graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap
+    was launched after the work before it had ended. kernel_wait: it was queued already, and the gap is shorter than
+    kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before it did. unknown: the
+    file does not tell what launched it.
 
     Args: ends: (m,) ns, ascending: when each work of the device ended.
     Source: HTA's idle time breakdown, whose `other` has `dependency` in it; docs/views.md#idle.
@@ -92,14 +93,17 @@ def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int |
     behind = np.flatnonzero(start > ended)
     begins, stops, call = ended[behind], start[behind], lane.call[behind]
     latest = np.append(ends, 0)[np.searchsorted(ends, stops, side="right") - 1]
+    after = np.append(lane.work, np.int32(-1))[last[behind]]
+    before = np.append(lane.call, np.int32(-1))[last[behind]]
     cause = np.select(
         [
             call < 0,
+            call == before,
             events.ts[call] > begins,
             stops - begins < kernel_wait_ns,
             (latest > begins) & (stops - latest <= REACTION_NS),
         ],
-        [CAUSES.index(one) for one in ("unknown", "host_wait", "kernel_wait", "dependency")],
+        [CAUSES.index(one) for one in ("unknown", "graph", "host_wait", "kernel_wait", "dependency")],
         CAUSES.index("other"),
     )
-    return Gaps(begins, stops, np.append(lane.work, np.int32(-1))[last[behind]], lane.work[behind], call, cause)
+    return Gaps(begins, stops, after, lane.work[behind], call, cause)

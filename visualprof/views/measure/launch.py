@@ -23,7 +23,8 @@ class Launches(msgspec.Struct, frozen=True):
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
     unless it is of work that ran from a queue. op: the operator that owns each. range: of work of no operator the
-    innermost user range or stage around what asked for it.
+    innermost user range or stage around what asked for it, or the repeated block of a graph without a capture.
+    place: where each belongs: inside a captured graph, else to what asked for it.
     """
 
     work: Ids
@@ -31,6 +32,7 @@ class Launches(msgspec.Struct, frozen=True):
     issue: Ids
     op: Ids
     range: Ids
+    place: Ids
 
 
 @once
@@ -51,7 +53,7 @@ def _timed(trace: Trace) -> Mask:
 
 @once
 def is_operator(trace: Trace) -> Mask:
-    """Of each event: an operator on the host.
+    """Of each event: an operator on the host, or inside the launch of a captured graph.
 
     A collective's range inside a collective's operator is not a second one, and nor is what repeats an operator.
     """
@@ -79,7 +81,34 @@ def repeats(trace: Trace) -> Mask:
 
 
 def _is_operator_event(trace: Trace) -> Mask:
-    return trace.events.of(*OPERATORS) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
+    return trace.events.of(*OPERATORS) & is_called(trace) & _timed(trace)
+
+
+@once
+def is_called(trace: Trace) -> Mask:
+    """Of each event: is it on a thread, or inside the launch of a captured graph?"""
+    return trace.track_mask(TrackKind.THREAD) | trace.track_mask(TrackKind.GRAPH)
+
+
+@once
+def host_ns(trace: Trace) -> Ints:
+    """How long each event kept the host, ns: 0 of what is inside a captured graph, and of an instant."""
+    return np.where(trace.track_mask(TrackKind.GRAPH), 0, np.maximum(trace.events.dur, 0))
+
+
+@once
+def call_depth(trace: Trace) -> Ids:
+    """How deep each event is in what it is called by: more than what is around it. Inside graphs, below all threads."""
+    depth, inside = trace.events.depth.astype(np.int32), trace.track_mask(TrackKind.GRAPH)
+    at = rows = np.flatnonzero(inside)
+    if len(rows):
+        depth[rows] = int(depth[~inside].max()) + 1
+    while len(rows):
+        at = trace.events.parent[at]
+        deeper = inside[at] & (at >= 0)
+        rows, at = rows[deeper], at[deeper]
+        depth[rows] += 1
+    return depth
 
 
 def is_device_work(trace: Trace) -> Mask:
@@ -101,6 +130,16 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
         return work, call, call
     around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
     return work, call, np.where(around >= 0, queued[around], call)
+
+
+@once
+def begins_launch(trace: Trace) -> Mask:
+    """Of each piece of device work, as in `calls`: is it the first that its call launched, or of no known call?"""
+    work, call, _ = calls(trace)
+    order = np.argsort(trace.events.ts[work], kind="stable")[::-1]
+    first = np.full(len(trace.events) + 1, -1)
+    first[call[order]] = order  # of several assignments the last one stays
+    return (call < 0) | (first[call] == np.arange(len(work)))
 
 
 def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
@@ -147,8 +186,23 @@ def launches(trace: Trace) -> Launches:
     )
     owner = np.where(holds, named, around)
     owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
-    ranges = events.of(*RANGES) & trace.track_mask(TrackKind.THREAD)
-    return Launches(work, call, issue, owner, nearest_ancestor(events.parent, ranges, np.where(owner < 0, issue, -1)))
+    place, inside = _inside_graphs(trace, work, issue)
+    owner[inside] = nearest_ancestor(events.parent, ops, place[inside])
+    ranges = events.of(*RANGES) & is_called(trace)
+    around = nearest_ancestor(events.parent, ranges, np.where(owner < 0, place, -1))
+    return Launches(work, call, issue, owner, around, place)
+
+
+def _inside_graphs(trace: Trace, work: Ids, issue: Ids) -> tuple[Ids, Rows]:
+    """`place` of Launches, and which of the work is of captured graphs."""
+    links = trace.links
+    owned = links.kind == LinkKind.OWNER
+    if not owned.any():
+        return issue, np.zeros(0, np.int64)
+    owner = np.full(len(trace.events), -1, np.int32)
+    owner[links.dst[owned]] = links.src[owned]
+    place = np.where(owner[work] >= 0, owner[work], issue)
+    return place, np.flatnonzero(owner[work] >= 0)
 
 
 def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
@@ -190,12 +244,12 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     rows = np.flatnonzero(ops).astype(np.int32)
     place = np.full(len(events) + 1, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    dur = np.maximum(events.dur, 0)
+    dur, host = np.maximum(events.dur, 0), host_ns(trace)
     calls = (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
     inner = np.flatnonzero(ops | calls)
     above = nearest_ancestor(events.parent, ops | calls, events.parent[inner])
     direct = (above >= 0) & ops[above]
-    spent = np.bincount(place[above[direct]], dur[inner[direct]], len(rows)).astype(np.int64)
+    spent = np.bincount(place[above[direct]], host[inner[direct]], len(rows)).astype(np.int64)
     parent = place[nearest_ancestor(events.parent, ops, events.parent[rows])]
     owned = joined.op >= 0
     work = joined.work[owned]
@@ -206,12 +260,12 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     )
     device_self = np.bincount(owner, cost, len(rows)).astype(np.int64)
     core_self = np.bincount(owner, cost * tensor_core, len(rows)).astype(np.int64)
-    device_total, core_total = with_inner((device_self, core_self), parent, events.depth[rows])
+    device_total, core_total = with_inner((device_self, core_self), parent, call_depth(trace)[rows])
     return OperatorTimes(
         rows,
         parent,
-        np.maximum(dur[rows] - spent, 0),
-        dur[rows],
+        np.maximum(host[rows] - spent, 0),
+        host[rows],
         device_self,
         device_total,
         core_self,

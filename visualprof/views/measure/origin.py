@@ -35,7 +35,7 @@ def origin(trace: Trace, row: int) -> list[tuple[Role, int]]:
 
 def _role(trace: Trace, event: int) -> Role | None:
     category = trace.events.category[event]
-    if category in OPERATORS and trace.tracks[trace.events.track[event]].kind == TrackKind.THREAD:
+    if category in OPERATORS and trace.tracks[trace.events.track[event]].kind != TrackKind.STREAM:
         return "operator"
     if category == Category.MODULE:
         return "module"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Ids, Trace
+from visualprof.reader.trace import Ids, Trace, TrackKind
 from visualprof.views.measure.call_paths import frames
 
 
@@ -21,19 +21,21 @@ class Stacks:
 
     def of(self, rows: Ids) -> Ids:
         """Number of the stack of each event."""
-        if len(self._calls):
-            return self._calls.around(self._trace, self._trace.events.parent[rows])
-        if self._given is None:
-            return np.full(len(rows), -1, np.int32)
-        return self._given.at(rows, -1).astype(np.int32)
+        given = np.full(len(rows), -1) if self._given is None else self._given.at(rows, -1)
+        given = np.where(given > 0, given + len(self._calls), -1).astype(np.int32)
+        if not len(self._calls):
+            return given
+        around = self._calls.around(self._trace, self._trace.events.parent[rows])
+        captured = (given >= 0) & self._trace.track_mask(TrackKind.GRAPH)[rows]
+        return np.where(captured, given, around)
 
     def text(self, number: int) -> str:
         """Frames of a stack, the innermost first, one a line; "" for -1."""
         if number < 0:
             return ""
         strings = self._trace.strings
-        if not len(self._calls):
-            return "\n".join(part.strip() for part in strings[number].split(";"))
+        if number >= len(self._calls):
+            return "\n".join(part.strip() for part in strings[number - len(self._calls)].split(";"))
         lines: list[str] = []
         while number >= 0:
             lines.append(strings[int(self._calls.name[number])])

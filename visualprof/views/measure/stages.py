@@ -102,9 +102,8 @@ def _derive(trace: Trace, windows: Windows, by_stage: dict[str, Ints], optimizer
     Args: by_stage: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
     """
     grad = _autograd(trace)
-    ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & (trace.events.dur > 0)).astype(
-        np.int32
-    )
+    called = trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+    ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & called).astype(np.int32)
     ops = ops[nearest_ancestor(trace.events.parent, grad, ops) < 0]
     if "backward" not in by_stage:
         by_stage["backward"] = _backward(trace, windows, by_stage, np.flatnonzero(grad), ops)
@@ -152,7 +151,7 @@ def _forward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], ops: 
 def _autograd(trace: Trace) -> Mask:
     """Of each event: an autograd function, by its name or else as the end of a link from a forward operator."""
     events = trace.events
-    named = np.array(is_operator(trace))
+    named = is_operator(trace) & trace.track_mask(TrackKind.THREAD)
     rows = np.flatnonzero(named)
     named[rows] = names_with(trace, events.name[rows], lambda text: bool(AUTOGRAD.search(text)))
     if not named.any():

@@ -196,7 +196,7 @@ def in_step(trace: Trace, name: str) -> Mask:
 def busy(trace: Trace, inside: Mask) -> Busy:
     """Some of the events by category, those of devices and of threads apart."""
     events = trace.events
-    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.projected())
     key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
     groups = group(key)
     places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]

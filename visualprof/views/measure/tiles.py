@@ -211,6 +211,7 @@ def groups_of_tracks(trace: Trace) -> list[range]:
 
 def on_timeline(trace: Trace) -> list[int]:
     """Tracks with events, in the order in which they are shown."""
-    rank = {TrackKind.THREAD: 0, TrackKind.GPU_ANNOTATION: 1, TrackKind.STREAM: 2, TrackKind.COUNTER: 3}
+    order = (TrackKind.THREAD, TrackKind.GPU_ANNOTATION, TrackKind.GRAPH, TrackKind.STREAM, TrackKind.COUNTER)
+    rank = {kind: place for place, kind in enumerate(order)}
     shown = [i for i, t in enumerate(trace.tracks) if t.count]
     return sorted(shown, key=lambda i: (rank[trace.tracks[i].kind], trace.tracks[i].device, trace.tracks[i].order, i))

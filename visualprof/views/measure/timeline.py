@@ -28,7 +28,7 @@ class TimelineTrack(msgspec.Struct):
     """A track with events; group_lane: its first lane among those of its group's tiles."""
 
     id: int
-    kind: Literal["thread", "stream", "gpu_annotation"]
+    kind: Literal["thread", "stream", "gpu_annotation", "graph"]
     name: str
     process: str
     pid: str
@@ -162,7 +162,7 @@ def _tracks(trace: Trace) -> list[TimelineTrack]:
         tracks.append(
             TimelineTrack(
                 id=i,
-                kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the three
+                kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the four
                 name=track.name,
                 process=track.process,
                 pid=track.pid,

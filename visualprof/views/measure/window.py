@@ -20,10 +20,11 @@ from visualprof.views.measure.timing import names, ordered
 
 MAX_HITS = 10_000
 TICKS = 512
-LinkName = Literal["launch", "fwdbwd", "async", "flow"]
+LinkName = Literal["launch", "fwdbwd", "async", "flow", "owner"]
 Direction = Literal["to", "from"]
 LINK_NAMES: dict[LinkKind, LinkName] = {
     LinkKind.LAUNCH: "launch", LinkKind.FWDBWD: "fwdbwd", LinkKind.ASYNC: "async", LinkKind.FLOW: "flow",
+    LinkKind.OWNER: "owner",
 }  # fmt: skip
 
 

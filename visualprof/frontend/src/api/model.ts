@@ -33,6 +33,7 @@ export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
 export type RooflineAnswer = Schemas["RooflineAnswer"];
 export type ServingAnswer = Schemas["ServingAnswer"];
+export type CapturedAnswer = Schemas["CapturedAnswer"];
 export type WhatIfAnswer = Schemas["WhatIfAnswer"];
 export type CriticalAnswer = Schemas["CriticalAnswer"];
 export type RanksAnswer = Schemas["RanksAnswer"];

@@ -6,7 +6,7 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#2f74d0", "#5a9bf0", "compute kernel device_work computation work allocated parameter runs median measured step_time"],
   ["#e0872b", "#f0a04f", "infer_shape memcpy wait host_wait delays launch gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
-  ["#8557c9", "#ab85e8", "node_creation communication comm transfer dependency optimizer_state"],
+  ["#8557c9", "#ab85e8", "node_creation graph communication comm transfer dependency optimizer_state"],
   ["#d1527a", "#ec7fa0", "runtime calls call"],
   ["#1f9d8b", "#3cc2ae", "dataloader overlap activation min feasible"],
   ["#6b9e34", "#8fc257", "cpu autograd host"],

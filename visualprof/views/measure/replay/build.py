@@ -96,7 +96,7 @@ class _Builder:
         late, unexplained = self._late(before, waited, launch_ns, gap_ns)
         edges += [
             (launched[has], works[has], np.full(len(has), launch_ns), "launch"),
-            (works[before[queued]], works[queued], np.full(len(queued), gap_ns), "queue"),
+            (works[before[queued]], works[queued], self._paces(before, queued, gap_ns), "queue"),
             *((works[a], works[b], np.full(len(a), gap_ns), "wait") for a, b in (waited, late)),
             back,
         ]
@@ -254,12 +254,20 @@ class _Builder:
         ended = np.where(before >= 0, self._end[before], EVER.min)
         reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
         queued = (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
+        alone = queued & ~((before >= 0) & known & (self._call == self._call[before]))  # not within one graph
         free = known & (reached < asked)
         launch, gap = (
             (self._start - asked)[free if free.any() else known & (ended < asked)],
-            (self._start - ended)[queued],
+            (self._start - ended)[alone],
         )
         return _median(launch, LAUNCH_NS), _median(gap, GAP_NS)
+
+    def _paces(self, before: Ints, queued: Ints, gap_ns: float) -> Floats:
+        """From each queued work to what was queued behind it: inside the launch of a graph at the pace of graphs."""
+        call = self._call[queued]
+        inside = (call >= 0) & (call == self._call[before[queued]])
+        gaps = self._start[queued] - self._end[before[queued]]
+        return np.where(inside, _median(gaps[inside], gap_ns), gap_ns)
 
     def _late(
         self, before: Ints, waits: tuple[Ints, Ints], launch_ns: float, gap_ns: float

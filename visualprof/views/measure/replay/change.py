@@ -12,7 +12,7 @@ from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKi
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import covered, union
-from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator
+from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator, launches
 from visualprof.views.measure.replay.build import CALL_NS, COPY
 from visualprof.views.measure.replay.graph import KINDS, Graph
 
@@ -179,5 +179,7 @@ def meant(trace: Trace, change: Change) -> tuple[Mask, Mask]:
         return nothing, host
     meant = named & is_operator(trace)
     owned = np.array(nothing)
-    owned[work[nearest_ancestor(events.parent, meant, call) >= 0]] = True
+    joined = launches(trace)
+    inside = np.where(joined.place != joined.issue, joined.place, call)  # of captured graphs their operators
+    owned[work[nearest_ancestor(events.parent, meant, inside) >= 0]] = True
     return owned, meant

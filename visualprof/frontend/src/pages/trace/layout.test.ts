@@ -5,7 +5,7 @@ import { layout_of, ordered, rows_between, type LayoutOptions } from "./layout";
 import type { Counter, Meta, Track } from "./model";
 import { tree_of, type Words } from "./tree";
 
-const words: Words = { device: (id) => `Device ${id}`, process: (id) => `Process ${id}`, annotations: (name) => `Annotations ${name}`, counter: (name) => name, counters: "Counters", other: "Other", unnamed: "unnamed" };
+const words: Words = { device: (id) => `Device ${id}`, process: (id) => `Process ${id}`, annotations: (name) => `Annotations ${name}`, graphs: (name) => `Graphs ${name}`, counter: (name) => name, counters: "Counters", other: "Other", unnamed: "unnamed" };
 
 function track(id: number, more: Partial<Track> = {}): Track {
   return { id, kind: "thread", name: `thread ${id}`, process: "", pid: "1", tid: String(id), device: null, stream: null, lanes: 2, events: 10, group: 0, group_lane: 0, ...more };

@@ -41,6 +41,7 @@ export function useTimeline() {
     device: (id) => t("timeline.device", { id }),
     process: (id) => t("timeline.process", { id }),
     annotations: (name) => t("timeline.annotations_of", { name }),
+    graphs: (name) => t("timeline.graphs_of", { name }),
     counters: t("timeline.counters"),
     other: t("timeline.other_tracks"),
     counter: monitored,

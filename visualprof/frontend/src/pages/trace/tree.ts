@@ -23,6 +23,7 @@ export interface Words {
   device: (id: number) => string;
   process: (id: string) => string;
   annotations: (name: string) => string;
+  graphs: (name: string) => string;
   counter: (name: string) => string;
   counters: string;
   other: string;
@@ -36,6 +37,7 @@ function label_of(track: Track, words: Words): string {
   const name = track.name.trim() || track.tid.trim();
   // A bare number says little: Kineto's own later files write "stream 7" and "thread 42" themselves.
   const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
+  if (track.kind === "graph") return words.graphs(plain);
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
 }
 

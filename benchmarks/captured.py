@@ -1,0 +1,136 @@
+"""Recordings of captured graphs, with their captures, beside eager ones of as many events.
+
+    python -m benchmarks.captured FOLDER [--launches 10000]
+
+A graph has 400 kernels in 40 modules; eager, each kernel comes with its launch call and two operators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import Row, Run, measured
+
+LAUNCHES, KERNELS, A_MODULE, ROUNDS = 10_000, 400, 10, 3
+NAMES = [f"void kernel_{i}<float, 4>(float*, float const*, int)" for i in range(A_MODULE)]
+OPEN = """
+import sys
+from pathlib import Path
+from visualprof.reader.cache import Cache, open_trace
+trace = open_trace(sys.argv[1], cache=Cache(Path(sys.argv[2])))
+if len(sys.argv) > 3:
+    from visualprof.views import view
+    chosen = view(sys.argv[3])
+    assert chosen.compute(trace, chosen.parse({})).unlinked.kernels == 0
+print(len(trace.events))
+"""
+
+
+def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: object) -> str:
+    return json.dumps(
+        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": round(ts, 3), "dur": dur, "args": args}
+    )
+
+
+def operators(at: float, number: int, correlation: int, width: float) -> Iterator[str]:
+    """Of one kernel: the operator, the one in it, and the call."""
+    name = NAMES[number % A_MODULE]
+    shapes: dict[str, Any] = {"Input Dims": [[32, 1024], [1024, 1024]], "External id": correlation}
+    yield event("cpu_op", f"aten::outer_{number % A_MODULE}", at, 0.9 * width, **shapes)
+    yield event("cpu_op", f"aten::inner_{number % A_MODULE}", at + 0.1 * width, 0.7 * width, **shapes)
+    yield event("cuda_runtime", "hipLaunchKernel", at + 0.2 * width, 0.5 * width, correlation=correlation, kernel=name)
+
+
+def kernel(at: float, number: int, correlation: int) -> str:
+    args = {"correlation": correlation, "device": 0, "stream": 7, "grid": [64, 1, 1], "block": [256, 1, 1]}
+    return event("kernel", NAMES[number % A_MODULE], at, 1.9, tid=7, **args)
+
+
+def eager(events: int) -> Iterator[str]:
+    """As many events: operators, calls and kernels."""
+    for i in range(events // 4):
+        yield from operators(2.0 * i, i, i + 1, 2.0)
+        yield kernel(2.0 * i + 20, i, i + 1)
+
+
+def replayed(launches: int) -> Iterator[str]:
+    """One call for every so many kernels."""
+    for launch in range(launches):
+        at = 1000.0 * launch
+        yield event("cuda_runtime", "hipGraphLaunch", at, 5, correlation=launch + 1)
+        for i in range(KERNELS):
+            yield kernel(at + 20 + 2 * i, i, launch + 1)
+
+
+def capture() -> Iterator[str]:
+    """Of the graph of one launch."""
+    yield event("cuda_runtime", "hipStreamBeginCapture", 0, 1)
+    for i in range(KERNELS):
+        if i % A_MODULE == 0:
+            yield event("python_function", f"nn.Module: Layer_{i // A_MODULE}", 10 + 10 * i, 10 * A_MODULE)
+        yield from operators(10 + 10 * i, i, i + 1, 10)
+    yield event("cuda_runtime", "hipStreamEndCapture", 20 + 10 * KERNELS, 1)
+
+
+def write(path: Path, events: Iterable[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        file.write('{"schemaVersion": 1, "traceEvents": [\n')
+        for number, one in enumerate(events):
+            file.write(",\n" * (number > 0) + one)
+        file.write("\n]}\n")
+    return path
+
+
+def captured(folder: Path, launches: int = LAUNCHES) -> Iterator[Row]:
+    """CPU time an event of both, in turns: opened, and opened with the operators' table.
+
+    An event of a recording of graphs is one of its file or one of those that its capture adds, which an eager recording
+    has in the file.
+    """
+    files = {
+        "eager": write(folder / "eager" / "run.json", eager(launches * (KERNELS + 1))),
+        "graphs": write(folder / "graphs" / "run.json", replayed(launches)),
+    }
+    write(folder / "graphs" / "capture_traces" / "bs_1_rank0.json", capture())
+    for what, more in (("opened", []), ("opened, with the table of operators", ["operator"])):
+        runs: dict[str, list[Run]] = {kind: [] for kind in files}
+        for _ in range(ROUNDS):
+            for kind, path in files.items():
+                with tempfile.TemporaryDirectory(dir=folder) as cache:
+                    runs[kind].append(measured([sys.executable, "-c", OPEN, str(path), cache, *more]))
+        cpu = {kind: statistics.median(run.cpu for run in own) * 1e6 for kind, own in runs.items()}
+        events = {kind: int(own[0].out) for kind, own in runs.items()}
+        each = {kind: cpu[kind] / events[kind] for kind in runs}
+        peak = {kind: own[0].peak / 2**30 for kind, own in runs.items()}
+        figure = (
+            f"{each['graphs']:.2f} us of CPU for each of {events['graphs'] / 1e6:.1f} M events, "
+            f"eager {each['eager']:.2f} us; "
+            f"for each of the {events['eager'] / 1e6:.1f} M in the file {cpu['graphs'] / events['eager']:.2f} us; "
+            f"peak {peak['graphs']:.1f} GiB, eager {peak['eager']:.1f} GiB"
+        )
+        fits = each["graphs"] <= each["eager"]
+        yield Row(f"{launches:,} launches of graphs of {KERNELS} kernels, {what}", figure, "at most eager's", fits)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--launches", type=int, default=LAUNCHES)
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for row in captured(options.folder, options.launches):
+        print(row.line(), flush=True)
+        rows.append(row)
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Launches of captured graphs in a recording: which kernels each launched, and which launches are of one graph."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.captured.graphs import kernel_token
+from visualprof.reader.patterns import pattern
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+
+WORK = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.MEMSET)
+GRAPH_LAUNCH = "GraphLaunch"
+_BATCH = pattern(r"^execute_(\d+)_|^step\[.*?\bbs=(\d+)", re.IGNORECASE)
+
+
+class GraphLaunches(msgspec.Struct, frozen=True):
+    """Launches in order of time. call: (l,) rows. work: (w,) rows of what they launched, by launch and start.
+
+    first: (l + 1,) slice of each in `work`. batch: (l,) of the step around it, -1 unknown. kind: (l,) those of one kind
+    launched the same names in the same order in steps of one batch; 0 to kinds - 1.
+    """
+
+    call: Ids
+    work: Ids
+    first: Ints
+    batch: Ints
+    kind: Ints
+    kinds: int
+
+    def tokens(self, trace: Trace, launch: int) -> tuple[str, ...]:
+        """What one launched, as `kernel_token` has it."""
+        rows = self.work[self.first[launch] : self.first[launch + 1]]
+        names: list[int] = trace.events.name[rows].tolist()
+        categories: list[int] = trace.events.category[rows].tolist()
+        return tuple(kernel_token(trace.strings[n], c) for n, c in zip(names, categories, strict=True))
+
+
+def graph_launches(trace: Trace) -> GraphLaunches | None:
+    """The launches of graphs of which kernels are known; None without any."""
+    events = trace.events
+    named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
+    if not named.any():
+        return None
+    links = trace.links
+    mine = np.flatnonzero((links.kind == LinkKind.LAUNCH) & (events.category[links.src] == Category.RUNTIME))
+    mine = mine[named[events.name[links.src[mine]]]]
+    mine = mine[(events.of(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0))[links.dst[mine]]]
+    if not len(mine):
+        return None
+    call, work = links.src[mine], links.dst[mine]
+    order = np.lexsort((events.ts[work], call, events.ts[call]))
+    call, work = call[order], work[order]
+    begins = np.flatnonzero(np.diff(call, prepend=-1))
+    first, calls = np.append(begins, len(work)), call[begins]
+    batch = _batches(trace, calls)
+    mark = _marks(events.name[work], first)
+    _, kind = np.unique(np.stack((mark, batch), axis=1), axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    return GraphLaunches(calls, work, first, batch, kind, int(kind.max()) + 1)
+
+
+def _batches(trace: Trace, calls: Ids) -> Ints:
+    """Of each call the batch of the innermost step range around it, -1 where none says it."""
+    events = trace.events
+    sizes = np.full(len(trace.strings), -1, np.int64)
+    for i, name in enumerate(trace.strings):
+        found = _BATCH.match(name)
+        if found:
+            sizes[i] = min(int((found[1] or found[2])[:9]), 10**9)
+    says = (sizes[events.name] >= 0) & (events.category == Category.ANNOTATION)
+    step = nearest_ancestor(events.parent, says, calls)
+    return np.where(step >= 0, sizes[events.name[step]], -1)
+
+
+def _marks(name: Ids, first: Ints) -> Ints:
+    """A number for each launch by its names and their order: two that differ share one with a chance of 2^-64."""
+    place = np.arange(len(name)) - np.repeat(first[:-1], np.diff(first))
+    mixed = name.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= place.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.add.reduceat(mixed, first[:-1]).view(np.int64)

@@ -1,0 +1,193 @@
+"""Captured graphs: what each launch holds, where its kernels come from, and which of them nothing explains."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views import Params, View
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Columns, Table
+from visualprof.views.measure.families import kernel_family
+from visualprof.views.measure.groups import Groups, group
+from visualprof.views.measure.intervals import covered, union
+from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.shared import once
+from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.timing import names, ordered
+
+SOURCES = ("capture", "repeats", "none")
+
+
+class CapturedColumns(Columns):
+    """Graphs by name and capture. match: how its kernels fit the capture's launches, `none` without one; note: why.
+
+    kernels: pieces of device work of all launches; matched: those whose operator or module the capture tells.
+    launch_delay_ns: mean, from the end of the call to the first kernel. span_ns: first start to last end; gap_ns: what
+    of that has none of its kernels.
+    """
+
+    name: kinds.Names
+    capture: kinds.Texts
+    match: kinds.Words
+    note: kinds.Texts
+    launches: kinds.Counts
+    kernels: kinds.Counts
+    matched: kinds.Counts
+    total_ns: kinds.Durations
+    call_ns: kinds.Durations
+    launch_delay_ns: kinds.Durations
+    span_ns: kinds.Durations
+    gap_ns: kinds.Durations
+
+
+class InsideColumns(Columns):
+    """Kernels inside graphs by graph, name and place.
+
+    source: `capture` told the operator, `repeats` only the block of kernels that comes again and again, `none` neither.
+    within: the innermost module, range or block around it.
+    """
+
+    graph: kinds.Names
+    name: kinds.Names
+    family: kinds.Words
+    source: kinds.Words
+    operator: kinds.Names
+    within: kinds.Names
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+
+
+class CapturedAnswer(Table[CapturedColumns]):
+    """Graphs. kernels, total_ns: of all; matched, matched_ns: those that a capture explains."""
+
+    launches: kinds.Count
+    kernels: kinds.Count
+    matched: kinds.Count
+    total_ns: kinds.Duration
+    matched_ns: kinds.Duration
+    inside: Table[InsideColumns]
+
+
+class Inside(msgspec.Struct, frozen=True):
+    """graphs: (g,) rows of launches of graphs. work: (w,) rows of their kernels; of: (w,) graph of each.
+
+    owner: (w,) the innermost event around each; the graph itself where nothing is known.
+    """
+
+    graphs: Ids
+    work: Ids
+    of: Ints
+    owner: Ids
+
+
+def needs(trace: Trace) -> bool:
+    """At least one launch of a captured graph."""
+    return any(track.kind == TrackKind.GRAPH and track.count for track in trace.tracks)
+
+
+def compute(trace: Trace, params: Params) -> CapturedAnswer:
+    """Graphs, the longest kernel time first. Source: docs/views.md#captured."""
+    inside, events = _inside(trace, in_step(trace, params.step)), trace.events
+    keys = [trace.arg(name, inside.graphs, 0).astype(np.int64) for name in ("capture", "match", "note")]
+    groups = group(events.name[inside.graphs], *keys)
+    dur = np.maximum(events.dur[inside.work], 0)
+    source = _sources(trace, inside)
+    told = source == SOURCES.index("capture")
+    return CapturedAnswer(
+        columns=CapturedColumns(**ordered(_graphs(trace, inside, groups, keys, told), "total_ns")),
+        launches=len(inside.graphs),
+        kernels=len(inside.work),
+        matched=int(told.sum()),
+        total_ns=int(dur.sum()),
+        matched_ns=int(dur[told].sum()),
+        inside=Table(columns=_kernels(trace, inside, groups, source)),
+    )
+
+
+@once
+def _all_inside(trace: Trace) -> Inside:
+    links, events = trace.links, trace.events
+    outermost = trace.track_mask(TrackKind.GRAPH) & (events.parent >= 0)
+    outermost[outermost] = ~trace.track_mask(TrackKind.GRAPH)[events.parent[outermost]]
+    graphs = np.flatnonzero(outermost).astype(np.int32)
+    owned = links.kind == LinkKind.OWNER
+    work, owner = links.dst[owned], links.src[owned]
+    place = np.full(len(events), -1)
+    place[graphs] = np.arange(len(graphs))
+    return Inside(graphs, work, place[nearest_ancestor(events.parent, outermost, owner)], owner)
+
+
+def _inside(trace: Trace, wanted: Mask) -> Inside:
+    """Of the launches in a step, or of all."""
+    whole = _all_inside(trace)
+    kept = wanted[whole.graphs]
+    place = np.where(kept, np.cumsum(kept) - 1, -1)
+    mine = place[whole.of] >= 0
+    return Inside(whole.graphs[kept], whole.work[mine], place[whole.of[mine]], whole.owner[mine])
+
+
+def _sources(trace: Trace, inside: Inside) -> Ints:
+    """Of each kernel the place in SOURCES of what tells where it belongs."""
+    known = inside.owner != inside.graphs[inside.of]
+    captured = trace.arg("capture", inside.graphs, 0)[inside.of] > 0
+    return np.where(known, np.where(captured, 0, 1), 2)
+
+
+def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], told: Mask) -> dict[str, Column]:
+    events, first = trace.events, groups.first
+    call = events.parent[inside.graphs]
+    begin, end = events.ts[inside.graphs], events.end[inside.graphs]
+    dur = np.maximum(events.dur[inside.work], 0)
+    each = groups.of[inside.of]
+    busy = covered(union(events.ts[inside.work], events.end[inside.work]), begin, end)
+
+    def summed(values: Rows | Mask) -> Ints:
+        return np.bincount(each, values, len(first)).astype(np.int64)
+
+    capture, match, note = ([trace.strings[int(i)] or None for i in key[first]] for key in keys)
+    delay = np.maximum(begin - events.end[call], 0)
+    return {
+        "name": names(trace, events.name[inside.graphs][first]),
+        "capture": capture,
+        "match": match,
+        "note": note,
+        "launches": groups.count,
+        "kernels": summed(np.ones(len(each), np.int64)),
+        "matched": summed(told),
+        "total_ns": summed(dur),
+        "call_ns": groups.sum(np.maximum(events.dur[call], 0)) / groups.count,
+        "launch_delay_ns": groups.sum(delay) / groups.count,
+        "span_ns": groups.sum(end - begin),
+        "gap_ns": groups.sum(end - begin - busy),
+    }
+
+
+def _kernels(trace: Trace, inside: Inside, graphs: Groups, source: Ints) -> InsideColumns:
+    events = trace.events
+    on_graphs = trace.track_mask(TrackKind.GRAPH)
+    operator = nearest_ancestor(events.parent, is_operator(trace) & on_graphs, inside.owner)
+    around = on_graphs & events.of(Category.MODULE, Category.ANNOTATION)
+    within = nearest_ancestor(events.parent, around, inside.owner)
+    labels = (np.where(rows >= 0, events.name[rows], 0) for rows in (operator, within))
+    called, placed = labels
+    groups = group(graphs.of[inside.of], events.name[inside.work], called, placed, source)
+    first = groups.first
+    own = names(trace, events.name[inside.work][first])
+    columns: dict[str, Column] = {
+        "graph": names(trace, events.name[inside.graphs][inside.of[first]]),
+        "name": own,
+        "family": [kernel_family(name) or None for name in own],
+        "source": [SOURCES[i] for i in source[first].tolist()],
+        "operator": [name or None for name in names(trace, called[first])],
+        "within": [name or None for name in names(trace, placed[first])],
+        "calls": groups.count,
+        "total_ns": groups.sum(np.maximum(events.dur[inside.work], 0)),
+    }
+    return InsideColumns(**ordered(columns, "total_ns"))
+
+
+VIEW = View("captured", 32, needs, Params, compute)
