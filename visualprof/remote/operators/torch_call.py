@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+from visualprof.remote.operators.comparison import compared
+
 torch: Any = importlib.import_module("torch")
 
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
@@ -24,7 +26,7 @@ INDEX = ("ind", "target", "offset")  # parts of the names of arguments that poin
 BETWEEN_0_AND_1 = ("bernoulli", "multinomial", "binary_cross_entropy", "log", "sqrt", "rsqrt", "pow")
 POSITIVE = ("running_var", "rstd", "save_invstd", "save_var", "invstd", "variance")  # arguments
 WARM_UP_S, LEAST, MOST, FOR_S = 0.2, 10, 1000, 1.0  # runs before the clock, and with it
-PROFILED = 20
+PROFILED = 200  # calls at most, in about half a second
 AHEAD_CYCLES = 2_000_000  # a device waits about a millisecond, in which the host can launch what is timed
 BATCH = 20  # calls that it launches meanwhile
 
@@ -79,9 +81,8 @@ class Operator:
     def first_run(self) -> None:
         """Runs it once. Raises: Refused: PyTorch does not run it here."""
         try:
-            with torch.no_grad():
-                self.prepared()()
-                self.wait()
+            self.prepared()()
+            self.wait()
         except NotImplementedError as error:
             where = f"{self._name} does not run on {self.device.type}"
             raise Refused(f"{where}: {_first_line(error)}") from error
@@ -207,13 +208,11 @@ def measure(operator: Operator, repeats: int = 0) -> dict[str, Any]:
     under PyTorch's profiler, as the run was.
     """
     operator.first_run()
-    with torch.no_grad():
-        took = _warm_up(operator)
-        count = repeats or min(max(int(FOR_S / max(took, 1e-9)), LEAST), MOST)
-        timed = _device_times if operator.device.type == "cuda" else _host_times
-        times = timed(operator.prepared, count, operator)
-        clock = timed(lambda: _nothing, count, operator)
-        profiled = _profiled(operator, min(count, PROFILED))
+    count = repeats or min(max(int(FOR_S / max(_warm_up(operator), 1e-9)), LEAST), MOST)
+    timed = _device_times if operator.device.type == "cuda" else _host_times
+    times = timed(operator.prepared, count, operator)
+    clock = timed(lambda: _nothing, count, operator)
+    profiled = _profiled(operator, min((count + 1) // 2, PROFILED))
     return {
         "overload": operator.overload,
         "device": _device_name(operator.device),
@@ -377,34 +376,6 @@ def _device_name(device: Any) -> str:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0][:300]
-
-
-def compared(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
-    """The lines that say what it took alone, in the run, and what the device could do at best."""
-    where = "device" if result["profiled_device_ns"] else "host"
-    profiled, before, peak = result[f"profiled_{where}_ns"], recorded.get(f"{where}_ns"), recorded.get("peak_ns")
-    spread = f"{result['min_ns'] / 1e3:,.2f} to {result['max_ns'] / 1e3:,.2f} us"
-    nothing = f"a call of nothing {result['clock_ns'] / 1e3:,.2f} us"
-    lines = [
-        f"{result['overload']} on {result['device']}, PyTorch {result['pytorch']}, {result['threads']} threads",
-        _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {nothing}"),
-    ]
-    if profiled:
-        lines.append(_line("in a profiler", profiled, f"{where} time, as the run was recorded"))
-    if before:
-        on = f" on {recorded['device']}" if recorded.get("device") else ""
-        ratio = f", {before / profiled:.2f} times as long" if profiled else ""
-        lines.append(_line("in the run", before, f"{where} time, median of {recorded['calls']} calls{on}{ratio}"))
-    if peak:
-        share = f", {peak / profiled:.0%} of it reached" if profiled else ""
-        lines.append(_line("at the peak", peak, f"of the device of the run{share}"))
-    if result["assumed"]:
-        lines.append(f"not in the profile, assumed: {', '.join(result['assumed'])}")
-    return [*lines, "alone: inputs lie in caches, clocks may be higher, nothing else runs; values are random"]
-
-
-def _line(what: str, ns: float, more: str) -> str:
-    return f"{what:13} {ns / 1e3:12,.2f} us   {more}"
 
 
 def main(name: str, arguments: Sequence[Any], recorded: dict[str, Any]) -> int:

@@ -127,7 +127,8 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     except RecursionError as error:
         raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
-    _refuse_unusable(inputs, name, format.typed_inputs)
+    if not format.own_inputs:
+        _refuse_unusable(inputs, name, format.typed_inputs)
     external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
     dims = _sizes(inputs) | batch
     model = _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external)
