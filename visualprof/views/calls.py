@@ -32,7 +32,7 @@ class CallsParams(Params):
     operator: str = ""
 
 
-class CallColumns(Columns):
+class OperatorCallColumns(Columns):
     """Calls that take the same. number: place among those of its operator, the longest first.
 
     host_ns, device_ns: median of one, with what is inside it. peak_ns: of one at the roof of the device.
@@ -51,7 +51,7 @@ class CallColumns(Columns):
     peak_ns: kinds.Durations
 
 
-class CallsAnswer(Table[CallColumns]):
+class CallsAnswer(Table[OperatorCallColumns]):
     """Calls that differ. device: that most of the work ran on; None where that is the host, or unknown."""
 
     device: str | None
@@ -92,7 +92,7 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     columns = ordered(columns, "total_ns")
     columns["number"] = _numbers(columns["name"])
     used = device_of(trace)
-    return CallsAnswer(columns=CallColumns(**columns), device=used.name or None if used else None)
+    return CallsAnswer(columns=OperatorCallColumns(**columns), device=used.name or None if used else None)
 
 
 def _numbers(called: Column) -> list[int]:

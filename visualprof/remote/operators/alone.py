@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,16 @@ def measured(path: Path, spec: Spec) -> tuple[Callable[[], Any], dict[str, str]]
     return operator.prepared(), texts | {"assumed": ", ".join(result["assumed"]) or NOTHING}
 
 
-def result_of(effective: dict[str, str]) -> dict[str, Any]:
-    """What `torch_call.measure` gave, of its texts."""
-    assumed = effective.get("assumed", "nothing")
-    numbers = {name: int(effective[name]) if name in effective else None for name in NUMBERS}
-    return (
-        {name: effective.get(name, "") for name in TEXTS}
-        | numbers
-        | {"assumed": [] if assumed == "nothing" else [assumed]}
-    )
+def result_of(effective: Mapping[str, str]) -> dict[str, Any]:
+    """What `torch_call.measure` gave, of its texts; None for numbers that are none."""
+    texts: dict[str, Any] = {name: effective.get(name, "") for name in TEXTS}
+    numbers = {name: _whole(effective.get(name, "")) for name in NUMBERS}
+    assumed = effective.get("assumed", NOTHING)
+    return {**texts, **numbers, "assumed": [] if assumed == NOTHING else [assumed]}
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
 def read_call(path: Path) -> Call:
