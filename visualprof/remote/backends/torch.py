@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
-from visualprof.remote.operators import alone
+from visualprof.remote.operators import MAGIC, alone
 from visualprof.remote.protocol import Input, Spec, TaskFailure
 
 OPTIONS = {
@@ -359,7 +359,7 @@ def _inputs(path: Path) -> list[Input]:
 
 OPERATOR = FileFormat(
     "operator", "operator calls", (alone.SUFFIX,), fixed_inputs=True, own_inputs=True,
-    sweep_hint="its shapes are those of the run", sniff=alone.is_operator, inputs=_inputs,
+    sniff=lambda head: head.startswith(MAGIC), inputs=_inputs,
 )  # fmt: skip
 TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
 EXPORT = FileFormat(

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from visualprof.remote.protocol import TaskFailure
 
-SCHEMA = "visualprof.operator/1"
+MAGIC = b"visualprof operator 1\n"  # no profile begins like that
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
@@ -52,8 +52,8 @@ class Call:
 
     def encoded(self) -> bytes:
         """A file of it; the same call gives the same bytes."""
-        body = {"schema": SCHEMA, "operator": self.operator, "arguments": self.arguments, "recorded": self.recorded}
-        return json.dumps(body, indent=1).encode()
+        body = {"operator": self.operator, "arguments": self.arguments, "recorded": self.recorded}
+        return MAGIC + json.dumps(body, indent=1).encode()
 
 
 def kineto_call(
@@ -83,9 +83,9 @@ def decoded(data: bytes) -> Call:
     Raises: TaskFailure: it is none, or not one that is run.
     """
     try:
-        body = json.loads(data[: MAX_BYTES + 1])
-        if body["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {str(body['schema'])[:40]!r}, not {SCHEMA}")
+        if not data.startswith(MAGIC) or len(data) > MAX_BYTES:
+            raise ValueError(f"it does not begin with {MAGIC.decode().strip()!r}, or has over {MAX_BYTES >> 10:,} KiB")
+        body = json.loads(data[len(MAGIC) :])
         return checked(Call(body["operator"], body["arguments"], body.get("recorded", {})))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskFailure(

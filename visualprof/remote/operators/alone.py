@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.operators import MAX_BYTES, SCHEMA, Call, decoded
+from visualprof.remote.operators import MAX_BYTES, Call, decoded
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SUFFIX = ".operator"
@@ -53,8 +53,3 @@ def read_call(path: Path) -> Call:
     """The call of a file. Raises: TaskFailure: it is none."""
     with path.open("rb") as file:
         return decoded(file.read(MAX_BYTES + 1))
-
-
-def is_operator(head: bytes) -> bool:
-    """Whether a file is such a call, by its beginning."""
-    return head.lstrip()[:1] == b"{" and f'"{SCHEMA}"'.encode() in head[:200]

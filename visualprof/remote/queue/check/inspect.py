@@ -296,6 +296,8 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
 
 def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
     """What a user should know before filling in a job."""
+    if format.own_inputs:
+        return []
     if any(t.dims is None for t in inputs):
         return ["the file does not say types and shapes of its inputs: fill them in, as dtype and dims"]
     if not any(isinstance(d, str) for t in inputs for d in t.dims or []):
