@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from visualprof.remote.operators import Call
     from visualprof.views.calls import CallsAnswer
 
+WITHOUT = "torch.profiler writes them with record_shapes=True; other profiles lack types or attributes of operators"
 MEMORY_SHARE = 0.9
 TIMEOUT_S = 600.0
 
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _call(args: argparse.Namespace) -> Call:
     """The call of the profile. Raises: VisualprofError: it has none, or it cannot be run alone."""
-    from visualprof.server.operator_call import WITHOUT, call_of
+    from visualprof.server.operator_call import call_of
     from visualprof.views import view as view_of
 
     view.travel_light()

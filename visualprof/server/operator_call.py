@@ -8,8 +8,6 @@ from visualprof.errors import MissingData, NotFound
 from visualprof.remote.operators import RECORDED, Call, kineto_call
 from visualprof.views.calls import CallsAnswer
 
-WITHOUT = "torch.profiler writes them with record_shapes=True; other profiles lack types or attributes of operators"
-
 
 def call_of(answer: CallsAnswer, operator: str, number: int) -> Call:
     """The call of that operator that is its `number`th, the longest first.
@@ -20,8 +18,8 @@ def call_of(answer: CallsAnswer, operator: str, number: int) -> Call:
     columns = answer.columns
     if not 0 <= number < len(columns.name):
         count = len(columns.name)
-        some = f"{operator[:100]!r} has {count} shapes in it: 0 to {count - 1}" if count else "`visualprof view calls`"
-        raise NotFound(f"the profile has no call {number} of {operator[:100]!r}", some)
+        there = f"it has {count} that differ, from 0" if count else "the view calls lists the operators"
+        raise NotFound(f"the profile has no call {number} of {operator[:100]!r}", there)
     texts = columns.input_shapes, columns.input_strides, columns.input_types, columns.input_values
     shapes, strides, types, values = (str(text[number] or "") for text in texts)
     recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED}

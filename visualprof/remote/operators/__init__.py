@@ -64,8 +64,7 @@ def kineto_call(
     Raises: ValueError: it cannot be run alone; the message says why.
     """
     if not NAME.fullmatch(operator):
-        why = "a range, a node of autograd or a kernel; the operators inside it can be run"
-        raise ValueError(f"{operator[:100]!r} is no operator of PyTorch ({why})")
+        raise ValueError(f"{operator[:100]!r} is a range, a node of autograd or a kernel: run an operator inside it")
     if not shapes:
         raise ValueError(f"the profile has no inputs of {operator}: record it with record_shapes=True")
     try:

@@ -26,7 +26,7 @@ def measured(path: Path, spec: Spec) -> tuple[Callable[[], Any], dict[str, str]]
     others = sorted(spec.options.keys() - {REPEATS})
     if spec.precision or others:
         error = f"spec '{spec.id}': an operator alone runs in the types of its inputs"
-        raise TaskFailure("input_error", error, f"leave out {others[0] if others else 'the precision'}")
+        raise TaskFailure("input_error", error, f"leave out the option {others[0] if others else 'precision'}")
     call = read_call(path)
     try:
         operator = torch_call.Operator(call.operator, call.arguments, spec.device)

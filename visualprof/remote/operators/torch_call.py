@@ -84,8 +84,7 @@ class Operator:
             self.prepared()()
             self.wait()
         except NotImplementedError as error:
-            where = f"{self._name} does not run on {self.device.type}"
-            raise Refused(f"{where}: {_first_line(error)}") from error
+            raise Refused(f"{self._name} does not run on {self.device.type}: {_first_line(error)}") from error
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
             raise Refused(f"{self.overload} refuses these inputs: {_first_line(error)}") from error
 
@@ -186,8 +185,9 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
         raise Refused(f"{name!r} is no operator that is run alone")
     schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001 - nothing public lists overloads
     if not schemas:
-        hint = "import the package that registers it at the top of the script"
-        raise Refused(f"PyTorch {torch.__version__} has no operator {name}: {hint}")
+        raise Refused(
+            f"PyTorch {torch.__version__} has no operator {name}: the package that registers it is not imported"
+        )
     schemas = sorted(schemas, key=lambda schema: len(schema.arguments) != len(arguments))
     for schema in schemas:
         missing = schema.arguments[len(arguments) :]
