@@ -29,8 +29,8 @@ FLOAT = "float"
 def operator(name: str, shapes: Any, types: Any, values: Any = (), strides: Any = None) -> Any:
     from visualprof.remote.operators.torch_call import Operator
 
-    texts = [json.dumps(shapes), json.dumps(strides) if strides else "", json.dumps(types), json.dumps(list(values))]
-    call = kineto_call(name, *texts)
+    steps = json.dumps(strides) if strides else ""
+    call = kineto_call(name, json.dumps(shapes), steps, json.dumps(types), json.dumps(list(values)))
     return Operator(call.operator, call.arguments, "cpu")
 
 

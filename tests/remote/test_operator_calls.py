@@ -20,7 +20,7 @@ RESULT = {
 
 
 def call(shapes: object, strides: object, types: object, values: object) -> Call:
-    return kineto_call("aten::op", *(json.dumps(one) for one in (shapes, strides, types, values)))
+    return kineto_call("aten::op", json.dumps(shapes), json.dumps(strides), json.dumps(types), json.dumps(values))
 
 
 def tensor(shape: list[int], strides: list[int] | None, dtype: str | None) -> dict[str, object]:

@@ -186,7 +186,7 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001 - nothing public lists overloads
     if not schemas:
         raise Refused(
-            f"PyTorch {torch.__version__} has no operator {name}: the package that registers it is not imported"
+            f"PyTorch {torch.__version__} has no operator {name}: a package that is not imported registers it"
         )
     schemas = sorted(schemas, key=lambda schema: len(schema.arguments) != len(arguments))
     for schema in schemas:
