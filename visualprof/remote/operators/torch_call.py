@@ -42,7 +42,7 @@ class Operator:
         name: `namespace::name`. arguments: in the order of its schema, of which more may follow that have defaults: a
             tensor as {"shape", "strides", "dtype"}, {"tensors": [...]}, a number, a list of numbers, or None where the
             profile has no value.
-    Attributes: overload: the whole name. assumed: what the profile does not say.
+    Attributes: overload: the whole name. assumed: what the profile does not say. at_once: calls that fit into memory.
     Raises: Refused.
     """
 
@@ -174,6 +174,7 @@ class Operator:
         free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_bytes()
         if needed > free // 3:  # once more as random float32, and for what comes out
             raise Refused(f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+        self.at_once = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
 
 
 def overload_of(name: str, arguments: Sequence[Any]) -> Any:
@@ -212,7 +213,7 @@ def measure(operator: Operator, repeats: int = 0) -> dict[str, Any]:
     timed = _device_times if operator.device.type == "cuda" else _host_times
     times = timed(operator.prepared, count, operator)
     clock = timed(lambda: _nothing, count, operator)
-    profiled = _profiled(operator, min((count + 1) // 2, PROFILED))
+    profiled = _profiled(operator, min((count + 1) // 2, PROFILED, operator.at_once))
     return {
         "overload": operator.overload,
         "device": _device_name(operator.device),
@@ -258,7 +259,7 @@ def _device_times(prepared: Callable[[], Callable[[], Any]], count: int, operato
     """Times by events of CUDA, ns. The device begins when the host has launched a batch: launches are not in them."""
     times = list[float]()
     while len(times) < count:
-        calls = [prepared() for _ in range(min(BATCH, count - len(times)))]
+        calls = [prepared() for _ in range(min(BATCH, count - len(times), operator.at_once))]
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
         operator.wait()
         torch.cuda._sleep(AHEAD_CYCLES)  # noqa: SLF001 - nothing public lets a device wait
