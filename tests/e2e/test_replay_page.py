@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.live import Dashboard, Visits, expect
@@ -17,7 +19,8 @@ RUN = "pytorch-h200/transformer"
 def test_a_call_of_an_operator_has_a_script_and_a_job(
     samples: Dashboard, visit: Visits, language: str, heading: str, script: str, measure: str
 ) -> None:
-    page = visit(samples, "operator", language=language, run=RUN, **{"is.name": "aten::addmm"})
+    only: dict[str, Any] = {"is.name": "aten::addmm"}
+    page = visit(samples, "operator", language=language, run=RUN, **only)
     operators = page.locator("[data-place=operator]")
     operators.locator("button.expander").first.click()
     expect(operators.get_by_role("heading", name=heading)).to_be_visible()
