@@ -22,16 +22,17 @@ TABLES = PACKAGE / "frontend" / "src" / "locales" / "said"
 #: Said to agents, to a terminal or to nobody.
 ELSEWHERE = re.compile(
     r"(reader/native|remote/agent/(link|machine)|remote/queue/store/migrations)/|remote/agent/[a-z_]+\.py|remote/agent/work/followed\.py"
+    r"|remote/operators/(comparison|script)\.py"
     r"|remote/cases/(folder\.py|library/)|remote/child/case/logger\.py"
     r"|accounts/notices/(messages|mail)\.py|server/(serve|remote_service|api/openapi|api/agent_link)\.py"
     r"|views/measure/(collectives|counter_tracks|intervals|work/\w+)\.py|reader/trace/codec\.py"
 )
 #: Calls and names whose texts are no sentences for a page: logs, descriptions of the API, SQL, names of counters.
 UNSAID = re.compile(
-    r"_log(\.\w+)?|logging\b.*|re\.\w+|pattern|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
+    r"_log(\.\w+)?|logging\b.*|argparse\.ArgumentParser|parser\.add_argument|re\.\w+|pattern|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
     r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast|warn|Rule"
     r"|.*\.(encode|sub)"
-    r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|_PAGE|NO_SPACE|_FITS|CAST|PAGEABLE)"
+    r"|=(KINETO|HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|_PAGE|NO_SPACE|_FITS|CAST|PAGEABLE)"
     r"|=(_DERIVED|_NUMBERS|\(_OPERATIONS, _STEPS\)|\(_PROCESS_RANGES, _GRAPH\)|\(_UNKNOWN_CALL, _UNKNOWN_KERNEL\))"
     r"|line\.get|=(_TIME|_RATIOS|_COUNTS|_SHARED|_LAUNCH|_EXTENTS|_ANONYMOUS|\(_NAME, _SECTION.*)"
     r"|=(_Placed|command|token|lines|connects|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"

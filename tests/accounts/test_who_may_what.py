@@ -89,6 +89,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET timeline/export": (VIEWER, "ann"),
     "GET timeline/alignment": (VIEWER, "ann"),
     "GET report": (VIEWER, "ann"),
+    "GET replay": (VIEWER, "ann"),
+    "GET replay/script": (VIEWER, "ann"),
+    "GET replay/call": (VIEWER, "ann"),
     "POST advice/apply": (MEMBER, "ann"),
     "GET registry": (VIEWER, ""),
     "POST registry": (MEMBER, "ann"),
@@ -161,7 +164,7 @@ BY_LINK = {
     "GET timeline/path",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
     "GET timeline/occurrence", "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
-    "GET report",
+    "GET report", "GET replay", "GET replay/script", "GET replay/call",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
@@ -191,6 +194,9 @@ QUERIES = {
     "GET timeline/export": "run=RUN",
     "GET timeline/alignment": "run=RUN",
     "GET report": "run=RUN",
+    "GET replay": "run=RUN&operator=aten::mm",
+    "GET replay/script": "run=RUN&operator=aten::mm",
+    "GET replay/call": "run=RUN&operator=aten::mm",
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",

@@ -110,7 +110,7 @@ def test_in_call_stacks_and_shapes(page: Page) -> None:
     settled(page)
     page.get_by_role("link", name="Operator", exact=True).click()
     operators = table(page, "Operators")
-    operators.get_by_role("button", name="Show call stacks").first.click()
+    operators.get_by_role("button", name="Show details").first.click()
     expect(operators.locator(".expanded")).to_contain_text(IMAGE)
     page.get_by_role("radio", name="Name and shape").click()
     expect(operators.get_by_role("columnheader", name="Input shapes")).to_be_visible()

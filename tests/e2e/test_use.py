@@ -170,11 +170,11 @@ def test_an_operator_shows_its_call_stacks(samples: Dashboard, visit: Visits) ->
     stacks = samples.get("view/operator", run=run, group="stack", operator=columns["name"][0])["columns"]
     page = visit(samples, "operator", run=run, sort="stacks")
     operators = table(page, "Operators")
-    row(operators, 0).get_by_role("button", name="Show call stacks").click()
+    row(operators, 0).get_by_role("button", name="Show details").click()
     opened = operators.locator(".expanded")
     expect(opened.locator(".stack")).to_have_count(min(20, columns["stacks"][0]))
     expect(opened.locator(".stack").first).to_contain_text(expected_text.duration(stacks["host_self_ns"][0]))
-    row(operators, 0).get_by_role("button", name="Show call stacks").click()
+    row(operators, 0).get_by_role("button", name="Show details").click()
     expect(opened).to_have_count(0)
 
 

@@ -33,6 +33,7 @@ from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.registry import Registry
+from visualprof.server.api.replay import Replays
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -80,10 +81,11 @@ def create_app(
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     jobs = Jobs(remote, visible)
     app.extensions[PREPARE] = jobs.prepare
+    views = Views(logdir, visible, models, reports)
     shown = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Live(visible, settings.read_only),
-        Views(logdir, visible, models, reports),
+        views,
         Diffs(logdir, visible, reports),
         Timeline(logdir, visible),
     )
@@ -109,6 +111,7 @@ def create_app(
         Trends(logdir, visible, reports),
         Cases(logdir, visible, reports),
         CaseSubmissions(remote, visible),
+        Replays(views, reports),
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),

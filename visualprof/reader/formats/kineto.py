@@ -42,6 +42,7 @@ class Args(KernelArgs, gc=False):
     occupancy: float | None = msgspec.field(name="est. achieved occupancy %", default=NAN)
     input_shapes: Text = msgspec.field(name="Input Dims", default=NO_TEXT)
     input_shapes_old: Text = msgspec.field(name="Input dims", default=NO_TEXT)
+    input_strides: Text = msgspec.field(name="Input Strides", default=NO_TEXT)
     input_types: Text = msgspec.field(name="Input type", default=NO_TEXT)
     input_values: Text = msgspec.field(name="Concrete Inputs", default=NO_TEXT)
     call_stack: Text = msgspec.field(name="Call stack", default=NO_TEXT)
@@ -62,7 +63,7 @@ class Args(KernelArgs, gc=False):
 
 
 _COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
-_OP = ("external", "input_shapes", "input_types", "input_values", "sequence", "call_stack")
+_OP = ("external", "input_shapes", "input_strides", "input_types", "input_values", "sequence", "call_stack")
 _CALL = ("correlation", "external", "external_old", "kernel")
 _KERNEL = (
     "correlation", "external", "external_old", "device", "stream", "grid", "block", "registers",
@@ -82,8 +83,8 @@ FIELDS = {
 
 _SHOWN = (
     "grid", "block", "input_types", "input_values", "call_stack", "collective", "dtype", "group", "input_shapes",
-    "input_shapes_old", "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes",
-    "elements_in", "elements_out", "group_size", "size", "kernel",
+    "input_strides", "input_shapes_old", "external", "external_old", "sequence", "registers", "shared_memory",
+    "blocks_per_sm", "bytes", "elements_in", "elements_out", "group_size", "size", "kernel",
 )  # fmt: skip
 _CALLED = {
     "size": "bytes",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 _ROOT = f'"""The part of visualprof that measures."""\n\n__version__ = {__version__!r}\n'
-_OFFERS = ("visualprof.remote.backends", "visualprof.remote.converters")
+_OFFERS = ("visualprof.remote.backends", "visualprof.remote.converters", "visualprof.remote.operators")
 _WORKS = (*_OFFERS, "visualprof.remote.cases", "visualprof.remote.child")
 _LEFT_OUT = ("library",)  # cases that ship travel as bundles of their own
 

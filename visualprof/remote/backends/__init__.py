@@ -96,6 +96,7 @@ class FileFormat:
         leads_batch: it cannot name dimensions: one without a size that comes first is the batch.
         sweep_hint: how to save a model whose sizes can be swept.
         near: what to do with a file that is no model, by its suffix.
+        own_inputs: the file says what it is run on, so that nothing is fed.
         runs_code: to open a file may run what its maker wished: that is done in a sandbox alone.
         sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
         inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
@@ -111,6 +112,7 @@ class FileFormat:
     leads_batch: bool = False
     sweep_hint: str = "sizes are as saved"
     near: dict[str, str] = field(default_factory=dict[str, str])
+    own_inputs: bool = False
     runs_code: bool = False
     sniff: Callable[[bytes], bool] | None = None
     inputs: Callable[[Path], list[Input]] | None = None

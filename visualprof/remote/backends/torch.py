@@ -1,4 +1,4 @@
-"""PyTorch: TorchScript and torch.export, on CPU and CUDA. What would have to be unpickled is refused."""
+"""PyTorch: TorchScript, torch.export, single operators, on CPU and CUDA. What had to be unpickled is refused."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import re
 import zipfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec, TaskFailure
+from visualprof.remote.operators import MAGIC, alone
+from visualprof.remote.protocol import Input, Spec, TaskFailure
 
 OPTIONS = {
     "mode": ("eager", "compile"),  # of a .pt2: operator by operator, or torch.compile
@@ -104,6 +106,22 @@ class TorchSession(Session):
         return [TorchLane(self, self._torch.cuda if self._cuda else None) for _ in range(count)]
 
 
+class OperatorSession(TorchSession):
+    """One call of an operator in the place of a module. It gives nothing back: its values are random."""
+
+    def __init__(self, path: Path, spec: Spec) -> None:
+        call, self._measured = alone.measured(path, spec)
+        super().__init__(call, _by_order, spec, {"form": "operator", **choose(replace(spec, options={}), OPTIONS)})
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def effective(self) -> dict[str, str]:
+        """What it takes alone, too."""
+        return {"precision": "as in the run", "form": "operator", **self._measured}
+
+
 class TorchLane(Session):
     """A session in a thread of its own. cuda: `torch.cuda`, where it has a stream."""
 
@@ -164,8 +182,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
-    """Loads either format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
-    options = choose(spec, OPTIONS)
+    """Loads each format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise TaskFailure(
@@ -173,6 +190,9 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
+    if path.suffix == alone.SUFFIX:
+        return OperatorSession(path, spec)
+    options = choose(spec, OPTIONS)
     if spec.device != "cpu":
         torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
     if _is_export(path):
@@ -332,6 +352,15 @@ def _start_ns(file: Path) -> int:
     return int(base[1]) if base else 0
 
 
+def _inputs(path: Path) -> list[Input]:
+    alone.read_call(path)
+    return []
+
+
+OPERATOR = FileFormat(
+    "operator", "operator calls", (alone.SUFFIX,), fixed_inputs=True, own_inputs=True,
+    sniff=lambda head: head.startswith(MAGIC), inputs=_inputs,
+)  # fmt: skip
 TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
 EXPORT = FileFormat(
     "torch_export",
@@ -343,7 +372,7 @@ BACKEND = Backend(
     name="torch",
     package="torch",
     module="torch",
-    files=(TORCHSCRIPT, EXPORT),
+    files=(TORCHSCRIPT, EXPORT, OPERATOR),
     devices=devices,
     load=load,
     passes={"timeline": timeline},

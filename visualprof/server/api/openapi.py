@@ -37,6 +37,7 @@ from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.registry import Registry
+from visualprof.server.api.replay import Replays
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -68,7 +69,7 @@ class OpenApi(Resource):
 RESOURCES: tuple[type[Resource], ...] = (
     Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Advices, Jobs, Agents, Session, People,
     QuotaRoutes,
-    Teams, Links, NoticesOf, Evaluation, Trends, Cases, CaseSubmissions, Retention, Health, ReportFile,
+    Teams, Links, NoticesOf, Evaluation, Trends, Cases, CaseSubmissions, Replays, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 

@@ -174,6 +174,10 @@ class Views(Resource):
         top = 10 if query.top is None or hasattr(params, "top") else within("top", query.top, _MAX_TOP, 1)
         return ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {})
 
+    def answer(self, name: str, query: SubjectQuery) -> Answer:
+        """What a view shows, whole."""
+        return self._compute(view(name), query)[1]
+
     def _compute(self, chosen: View, query: SubjectQuery) -> tuple[Any, Answer]:
         """The view's parameters and its answer, which is kept."""
         texts = {name: text for name, text in query.others.items() if text and not name.startswith(ROW_FILTERS)}

@@ -40,6 +40,13 @@ class Groups(msgspec.Struct, frozen=True):
         squares = np.bincount(self.of, (values - mean[self.of]) ** 2, len(self.first))
         return np.where(self.count > 1, np.sqrt(squares / np.maximum(self.count - 1, 1)), np.nan)
 
+    def median(self, values: Ints) -> Floats:
+        """Median in each group."""
+        order = np.lexsort((values, self.of))
+        first = np.cumsum(self.count) - self.count
+        low, high = order[first + (self.count - 1) // 2], order[first + self.count // 2]
+        return (values[low] + values[high]) / 2
+
     def max(self, values: Ints) -> Ints:
         """Largest value in each group."""
         out = np.full(len(self.first), np.iinfo(np.int64).min)

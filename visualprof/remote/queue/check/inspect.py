@@ -127,7 +127,8 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     except RecursionError as error:
         raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
-    _refuse_unusable(inputs, name, format.typed_inputs)
+    if not format.own_inputs:
+        _refuse_unusable(inputs, name, format.typed_inputs)
     external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
     dims = _sizes(inputs) | batch
     model = _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external)
@@ -295,6 +296,8 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
 
 def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
     """What a user should know before filling in a job."""
+    if format.own_inputs:
+        return []
     if any(t.dims is None for t in inputs):
         return ["the file does not say types and shapes of its inputs: fill them in, as dtype and dims"]
     if not any(isinstance(d, str) for t in inputs for d in t.dims or []):

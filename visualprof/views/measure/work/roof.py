@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator, launches
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
-from visualprof.views.measure.work.formulas import MODEL, UNKNOWN, Family
+from visualprof.views.measure.work.formulas import MODEL, UNKNOWN, Family, Work
 from visualprof.views.measure.work.operators import operator_work, recording
 
 Bound = Literal["compute", "memory", "latency", "unknown"]
@@ -129,6 +130,16 @@ def roof_of(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Peak | 
     if flops:
         return Peak({"fp32": flops}, flops, bandwidth or None, 0, 0, "measured")
     return peak_of(device.name, device.memory_bytes, device.multiprocessors) if device else None
+
+
+def at_roof(trace: Trace, works: Sequence[Work], core: Sequence[bool]) -> Floats:
+    """How many ns a call takes at the roof of the trace's device, (n,); NaN where its work or the roof is unknown.
+
+    Args: works: of each call. core: does it use tensor cores?
+    """
+    precision = [_precision(work.type, on) for work, on in zip(works, core, strict=True)]
+    flops, moved = (np.array([getattr(work, key) for work in works], np.float64) for key in ("flops", "bytes"))
+    return np.maximum(*_ideal(roof_of(trace), [work.family for work in works], precision, flops, moved))
 
 
 def reached(trace: Trace, calls: Calls, keep: Mask, peak: Peak | None) -> Reached:

@@ -1,0 +1,151 @@
+"""Runs one operator of a profile alone: a script that needs PyTorch only, a measurement here, or a job on a machine.
+
+visualprof replay trace.json --operator aten::addmm                     the script
+visualprof replay trace.json --operator aten::addmm --shape 2 --run     measured here, beside the run and the peak
+visualprof replay trace.json --operator aten::addmm --agent gpu7        measured there
+`visualprof view calls trace.json --param operator=aten::addmm` lists the shapes. See docs/replay.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from visualprof.cli import _server, view
+from visualprof.errors import BadParameter, MissingData, VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.remote.operators import Call
+    from visualprof.views.calls import CallsAnswer
+
+WITHOUT = "torch.profiler writes them with record_shapes=True; other profiles lack types or attributes of operators"
+MEMORY_SHARE = 0.9
+TIMEOUT_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    add("path", metavar="PATH", help="a profile of torch.profiler, or the folder of a run")
+    add("--operator", required=True, metavar="NAME", help="aten::addmm")
+    add("--shape", type=int, default=0, metavar="I", help="which of its calls that differ, the longest first (0)")
+    add("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
+    add("--span", default="", metavar="S", help="of a worker with several (default: the first)")
+    add("--out", type=Path, metavar="FILE", help="gets the script; as .operator a file that `visualprof submit` takes")
+    add("--run", action="store_true", help="measure it on this machine, in a child")
+    add("--device", default="", metavar="D", help="cpu, cuda:1 (default: cpu)")
+    add("--threads", type=int, default=0, metavar="N", help="of the CPU")
+    add("--repeats", type=int, default=0, metavar="N", help="timed calls of --run (default: about a second of them)")
+    add("--sandbox", choices=("auto", "off", "require"), default="auto", help="bubblewrap around it (%(default)s)")
+    add("--agent", default="", metavar="A", help="measure it on that machine of a server, as a job")
+    add("--wait", action="store_true", help="with --agent: until it is over")
+    add("--format", choices=("table", "json"), default="table", help="of what --run prints")
+    _server.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the script, or measures."""
+    from visualprof.remote.operators.alone import SUFFIX
+    from visualprof.remote.operators.script import script
+
+    call = _call(args)
+    if args.out:
+        try:
+            args.out.write_bytes(call.encoded() if args.out.suffix == SUFFIX else script(call).encode())
+        except OSError as error:
+            raise BadParameter(f"--out {args.out} cannot be written: {error.strerror}") from error
+        print(f"visualprof: {args.out}", file=sys.stderr)
+    if args.agent:
+        return _on_agent(args, call)
+    if args.run:
+        return _here(args, call)
+    if not args.out:
+        print(script(call), end="")
+    return 0
+
+
+def _call(args: argparse.Namespace) -> Call:
+    """The call of the profile. Raises: VisualprofError: it has none, or it cannot be run alone."""
+    from visualprof.server.operator_call import call_of
+    from visualprof.views import view as view_of
+
+    view.travel_light()
+    chosen = view_of("calls")
+    file = view.file_of(view.files_of(args.path), args.worker, args.span, args.path)
+    answer = view.answer_of(chosen, chosen.parse({"operator": args.operator}), file)
+    if answer is None:
+        raise MissingData(f"{file.path.name} does not hold what operators take", WITHOUT)
+    return call_of(cast("CallsAnswer", answer), args.operator, args.shape)
+
+
+def _here(args: argparse.Namespace, call: Call) -> int:
+    """Measures it in a child like those of an agent."""
+    from visualprof.remote.operators.alone import result_of
+    from visualprof.remote.operators.comparison import compared
+
+    with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
+        result = result_of(_effective(args, call, Path(folder)))
+    if args.format == "json":
+        print(json.dumps({"operator": call.operator, **result, "recorded": call.recorded}))
+    else:
+        print("\n".join(compared(result, call.recorded)))
+    return 0
+
+
+def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, str]:
+    """What the backend says of the call that it measured."""
+    import psutil
+
+    from visualprof.remote.agent import bundle
+    from visualprof.remote.agent.machine.nvml import Nvml
+    from visualprof.remote.agent.machine.probe import Interpreter
+    from visualprof.remote.agent.machine.runtimes import probe_all
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
+    from visualprof.remote.agent.work.local_task import Files, work_alone
+    from visualprof.remote.operators.alone import REPEATS, SUFFIX
+    from visualprof.remote.operators.script import file_name
+    from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, no_agent_here
+
+    if why := no_agent_here():
+        raise VisualprofError(why, "run the script: visualprof replay ... --out FILE.py")
+    file = folder / file_name(call, SUFFIX)
+    file.write_bytes(call.encoded())
+    machine = probe_all([Interpreter(backend="torch")], [], sandbox_level(args.sandbox, _say), Nvml(), _say)
+    options = {REPEATS: str(args.repeats)} if args.repeats > 0 else {}
+    spec = Spec("torch", "torch", device=args.device or "cpu", threads=max(args.threads, 0), options=options)
+    brief = Measure(warmup_s=0, min_s=0, max_s=1, min_n=1)  # it is measured when it is loaded
+    request = Request("", ModelRef("", file.name), [spec], measure=brief, timeout_s=TIMEOUT_S)
+    memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
+    code, work = bundle.child_archive(), folder / "work"
+    try:
+        out = work_alone(request, Files(file), ("measure:0",), machine, memory, code, work, _say)
+    except TaskFailure as failure:
+        raise VisualprofError(failure.error, failure.hint) from None
+    environment: dict[str, Any] = json.loads((out / "env.json").read_text("utf-8"))
+    return environment["effective"]
+
+
+def _on_agent(args: argparse.Namespace, call: Call) -> int:
+    """Submits a job of it."""
+    from visualprof.cli import submit
+    from visualprof.remote.operators.alone import SUFFIX
+    from visualprof.remote.operators.script import file_name
+
+    parser = argparse.ArgumentParser()
+    submit.add_arguments(parser)
+    with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
+        file = Path(folder, file_name(call, SUFFIX))
+        file.write_bytes(call.encoded())
+        name = f"{call.operator}, shape {args.shape}"
+        words = [str(file), "--backend", "torch", "--agent", args.agent, "--server", args.server, "--name", name]
+        words += ["--token", args.token, "--device", args.device, *(["--wait"] if args.wait else [])]
+        words += ["--threads", str(args.threads)] if args.threads > 0 else []
+        return submit.run(parser.parse_args(words))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

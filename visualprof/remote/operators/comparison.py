@@ -1,0 +1,31 @@
+"""What an operator took alone beside what it took in the run and what its device could do at best."""
+
+from typing import Any
+
+
+def compared(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
+    """The lines that say what it took alone, in the run, and what the device could do at best."""
+    where = "device" if result["profiled_device_ns"] else "host"
+    profiled, before, peak = result[f"profiled_{where}_ns"], recorded.get(f"{where}_ns"), recorded.get("peak_ns")
+    spread = f"{result['min_ns'] / 1e3:,.2f} to {result['max_ns'] / 1e3:,.2f} us"
+    nothing = f"a call of nothing {result['clock_ns'] / 1e3:,.2f} us"
+    lines = [
+        f"{result['overload']} on {result['device']}, PyTorch {result['pytorch']}, {result['threads']} threads",
+        _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {nothing}"),
+    ]
+    if profiled:
+        lines.append(_line("in a profiler", profiled, f"{where} time, as the run was recorded"))
+    if before:
+        on = f" on {recorded['device']}" if recorded.get("device") else ""
+        ratio = f", {before / profiled:.2f} times as long" if profiled else ""
+        lines.append(_line("in the run", before, f"{where} time, median of {recorded['calls']} calls{on}{ratio}"))
+    if peak:
+        share = f", {peak / profiled:.0%} of it reached" if profiled else ""
+        lines.append(_line("at the peak", peak, f"of the device of the run{share}"))
+    if result["assumed"]:
+        lines.append(f"not in the profile, assumed: {', '.join(result['assumed'])}")
+    return [*lines, "alone: inputs lie in caches, clocks may be higher, nothing else runs; values are random"]
+
+
+def _line(what: str, ns: float, more: str) -> str:
+    return f"{what:13} {ns / 1e3:12,.2f} us   {more}"

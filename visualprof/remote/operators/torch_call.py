@@ -1,0 +1,398 @@
+"""Runs one operator of PyTorch alone: inputs like those of the run, overload by PyTorch's own schemas, clock.
+
+Of PyTorch and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+"""
+
+import argparse
+import contextlib
+import importlib
+import json
+import math
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
+
+from visualprof.remote.operators.comparison import compared
+
+torch: Any = importlib.import_module("torch")
+
+NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
+NOT_FINITE = ("inf", "-inf", "nan")
+UNSAFE = ("from_file", "save", "load")  # operators that read or write files
+INDEX = ("ind", "target", "offset")  # parts of the names of arguments that point into others
+BETWEEN_0_AND_1 = ("bernoulli", "multinomial", "binary_cross_entropy", "log", "sqrt", "rsqrt", "pow")
+POSITIVE = ("running_var", "rstd", "save_invstd", "save_var", "invstd", "variance")  # arguments
+WARM_UP_S, LEAST, MOST, FOR_S = 0.2, 10, 1000, 1.0  # runs before the clock, and with it
+PROFILED = 200  # calls at most, in about half a second
+AHEAD_CYCLES = 2_000_000  # a device waits about a millisecond, in which the host can launch what is timed
+BATCH = 20  # calls that it launches meanwhile
+
+
+class Refused(Exception):
+    """The operator cannot be run here; the message says why."""
+
+
+class Operator:
+    """An operator with its inputs on a device.
+
+    Args:
+        name: `namespace::name`. arguments: in the order of its schema, of which more may follow that have defaults: a
+            tensor as {"shape", "strides", "dtype"}, {"tensors": [...]}, a number, a list of numbers, or None where the
+            profile has no value.
+    Attributes: overload: the whole name. assumed: what the profile does not say. at_once: calls that fit into memory.
+    Raises: Refused.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[Any], device: str) -> None:
+        self.assumed: list[str] = []
+        self.device = torch.device(device)
+        self._name, self._schema = name, overload_of(name, arguments)
+        self.overload = f"{name}.{self._schema.overload_name or 'default'}"
+        namespace, _, base = name.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), base)
+        self._call = getattr(packet, self._schema.overload_name or "default")
+        self.writes = any(one.alias_info is not None and one.alias_info.is_write for one in self._schema.arguments)
+        self._check_memory(arguments)
+        torch.manual_seed(0)
+        self._recorded = {one.name: value for one, value in zip(self._schema.arguments, arguments, strict=False)}
+        self._values = {one.name: self._value(one) for one in self._schema.arguments}
+
+    def prepared(self) -> Callable[[], Any]:
+        """One call. What changes its inputs gets new ones, with the same values."""
+        again: Callable[[Any], Any] = _copied if self.writes else lambda value: value
+        values = {name: again(value) for name, value in self._values.items()}
+        places = [values[one.name] for one in self._schema.arguments if not one.kwarg_only]
+        names = {one.name: values[one.name] for one in self._schema.arguments if one.kwarg_only}
+        call = self._call
+
+        def run() -> Any:
+            return call(*places, **names)
+
+        return run
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def first_run(self) -> None:
+        """Runs it once. Raises: Refused: PyTorch does not run it here."""
+        try:
+            self.prepared()()
+            self.wait()
+        except NotImplementedError as error:
+            raise Refused(f"{self._name} does not run on {self.device.type}: {_first_line(error)}") from error
+        except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
+            raise Refused(f"{self.overload} refuses these inputs: {_first_line(error)}") from error
+
+    def _value(self, argument: Any) -> Any:
+        recorded, kind = self._recorded.get(argument.name), _bare(argument)
+        if recorded is None:
+            if argument.has_default_value():
+                if argument.default_value is not None:
+                    self.assumed.append(f"{argument.name}={argument.default_value!r}")
+                return argument.default_value
+            return None
+        if _has_tensors(recorded):
+            tensors = [self._tensor(one, argument.name) for one in _tensors(recorded)]
+            return tensors if "tensors" in recorded else tensors[0]
+        if kind in ("float", "number") and recorded in NOT_FINITE:
+            return float(recorded)
+        return recorded
+
+    def _tensor(self, described: dict[str, Any], name: str) -> Any:
+        """A tensor of random values, in memory as it was in the run."""
+        shape, strides, dtype = described["shape"], described.get("strides"), described.get("dtype")
+        if strides is None:
+            self.assumed.append(f"{name}: contiguous")
+            strides = _contiguous(shape)
+        if not dtype:
+            dtype = self._other_type()
+            self.assumed.append(f"{name}: {dtype}")
+        flat = self._random(_extent(shape, strides), getattr(torch, dtype), name)
+        return torch.as_strided(flat, shape, strides)
+
+    def _other_type(self) -> str:
+        """The type of the first tensor of which it is known."""
+        types = (one.get("dtype") for value in self._recorded.values() for one in _tensors(value))
+        return next(filter(None, types), "float32")
+
+    def _random(self, count: int, dtype: Any, name: str) -> Any:
+        if dtype == torch.bool:
+            return torch.randint(0, 2, (count,), device=self.device).bool()
+        if not (dtype.is_floating_point or dtype.is_complex):
+            return self._whole(count, name).to(dtype)
+        base = self._name.partition("::")[2].strip("_")
+        positive = name in POSITIVE or base.startswith(BETWEEN_0_AND_1)
+        kind = torch.complex64 if dtype.is_complex else torch.float32
+        values = (torch.rand if positive else torch.randn)(count, dtype=kind, device=self.device)
+        return values.to(dtype)
+
+    def _whole(self, count: int, name: str) -> Any:
+        """Whole numbers: places in another tensor where they are that, else small ones."""
+        if name.startswith("cum_seq") and count > 1:  # where the sequences of a batch begin, and its end
+            total = self._size("key" if name.endswith("_k") else "query", 0) or 0
+            return (torch.arange(count, device=self.device) * total) // (count - 1)
+        if not any(part in name for part in INDEX):
+            return torch.randint(1, 8, (count,), device=self.device)
+        bound = self._bound(name)
+        return torch.randint(0, max(bound, 1), (count,), device=self.device)
+
+    def _bound(self, name: str) -> int:
+        """What such places stay below; 1 where that is unknown, so that all are 0."""
+        base = self._name.partition("::")[2].strip("_")
+        if "offset" in name:
+            return 1
+        if name.startswith("target"):
+            return self._size("self", 1) or self._size("self", 0) or 1
+        if base.startswith("embedding"):
+            rows = self._recorded.get("num_weights")
+            return rows if isinstance(rows, int) else self._size("weight", 0) or 1
+        dim = self._recorded.get("dim")
+        if isinstance(dim, int):
+            return self._size("self", dim) or 1
+        return math.prod(self._shape("self")) if base in ("take", "put") else 1
+
+    def _shape(self, name: str) -> list[int]:
+        """Sides of an input; none of what is no tensor."""
+        value = self._recorded.get(name)
+        return value.get("shape", []) if _has_tensors(value) else []
+
+    def _size(self, name: str, dim: int) -> int | None:
+        shape = self._shape(name)
+        return shape[dim] if -len(shape) <= dim < len(shape) else None
+
+    def _check_memory(self, arguments: Sequence[Any]) -> None:
+        """Raises: Refused: the inputs do not fit into the memory that is free."""
+        needed = 0
+        for one in (one for value in arguments for one in _tensors(value)):
+            size = torch.empty(0, dtype=getattr(torch, one.get("dtype") or "float32")).element_size()
+            needed += size * _extent(one["shape"], one.get("strides") or _contiguous(one["shape"]))
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_bytes()
+        if needed > free // 3:  # once more as random float32, and for what comes out
+            raise Refused(f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+        self.at_once = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
+
+
+def overload_of(name: str, arguments: Sequence[Any]) -> Any:
+    """The first schema that the arguments fit, one with as many of them before others.
+
+    Raises: Refused: there is none.
+    """
+    if not NAME.fullmatch(name) or name.partition("::")[2].strip("_").startswith(UNSAFE):
+        raise Refused(f"{name!r} is no operator that is run alone")
+    schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001 - nothing public lists overloads
+    if not schemas:
+        raise Refused(
+            f"PyTorch {torch.__version__} has no operator {name}: a package that is not imported registers it"
+        )
+    schemas = sorted(schemas, key=lambda schema: len(schema.arguments) != len(arguments))
+    for schema in schemas:
+        missing = schema.arguments[len(arguments) :]
+        fitting = all(_fits(value, one) for value, one in zip(arguments, schema.arguments, strict=False))
+        if len(schema.arguments) >= len(arguments) and fitting and all(one.has_default_value() for one in missing):
+            return schema
+    nearest = schemas[0]
+    for value, one in zip(arguments, nearest.arguments, strict=False):
+        if value is None and not _fits(None, one):
+            raise Refused(f"{name}: the profile has no value of '{one.name}', of type {one.type}")
+    raise Refused(f"{name}: no overload of PyTorch {torch.__version__} takes these {len(arguments)} arguments")
+
+
+def measure(operator: Operator, repeats: int = 0) -> dict[str, Any]:
+    """What a call takes, in ns: medians and extremes. repeats: 0 as many as take about a second, 10 to 1000.
+
+    clock_ns: what the clock says of a call that does nothing, which is in `median_ns`, too. profiled: of the same call
+    under PyTorch's profiler, as the run was.
+    """
+    operator.first_run()
+    count = repeats or min(max(int(FOR_S / max(_warm_up(operator), 1e-9)), LEAST), MOST)
+    timed = _device_times if operator.device.type == "cuda" else _host_times
+    times = timed(operator.prepared, count, operator)
+    clock = timed(lambda: _nothing, count, operator)
+    profiled = _profiled(operator, min((count + 1) // 2, PROFILED, operator.at_once))
+    return {
+        "overload": operator.overload,
+        "device": _device_name(operator.device),
+        "pytorch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "repeats": count,
+        "median_ns": round(statistics.median(times)),
+        "min_ns": round(min(times)),
+        "max_ns": round(max(times)),
+        "clock_ns": round(statistics.median(clock)),
+        **profiled,
+        "assumed": operator.assumed,
+    }
+
+
+def _warm_up(operator: Operator) -> float:
+    """Seconds of the fastest of some calls."""
+    end, best, count = time.perf_counter() + WARM_UP_S, math.inf, 0
+    while count < LEAST // 2 or time.perf_counter() < end:
+        call = operator.prepared()
+        begin = time.perf_counter()
+        call()
+        operator.wait()
+        best, count = min(best, time.perf_counter() - begin), count + 1
+        if best > FOR_S:
+            break
+    return best
+
+
+def _host_times(prepared: Callable[[], Callable[[], Any]], count: int, operator: Operator) -> list[float]:
+    """Times by the host's clock, ns."""
+    times = list[float]()
+    for _ in range(count):
+        call = prepared()
+        begin = time.perf_counter_ns()
+        call()
+        operator.wait()
+        times.append(time.perf_counter_ns() - begin)
+    return times
+
+
+def _device_times(prepared: Callable[[], Callable[[], Any]], count: int, operator: Operator) -> list[float]:
+    """Times by events of CUDA, ns. The device begins when the host has launched a batch: launches are not in them."""
+    times = list[float]()
+    while len(times) < count:
+        calls = [prepared() for _ in range(min(BATCH, count - len(times), operator.at_once))]
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
+        operator.wait()
+        torch.cuda._sleep(AHEAD_CYCLES)  # noqa: SLF001 - nothing public lets a device wait
+        for call, (begin, end) in zip(calls, events, strict=True):
+            begin.record()
+            call()
+            end.record()
+        operator.wait()
+        times += [begin.elapsed_time(end) * 1e6 for begin, end in events]
+    return times
+
+
+def _profiled(operator: Operator, count: int) -> dict[str, Any]:
+    """Medians of PyTorch's profiler, ns: on the host, and of the work on the device."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if operator.device.type == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    calls = [operator.prepared() for _ in range(count)]
+    with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
+        for call in calls:
+            call()
+        operator.wait()
+    events = [one for one in profile.events() if one.name == operator.overload.partition(".")[0]]
+    host = [one.cpu_time_total * 1e3 for one in events]
+    device_time = (
+        "device_time_total"
+        if hasattr(torch.autograd.profiler_util.FunctionEvent, "device_time_total")
+        else "cuda_time_total"
+    )
+    device = [getattr(one, device_time) * 1e3 for one in events]
+    return {
+        "profiled_host_ns": round(statistics.median(host)) if host else None,
+        "profiled_device_ns": round(statistics.median(device)) if any(device) else None,
+    }
+
+
+def _nothing() -> None:
+    return
+
+
+def _fits(value: Any, argument: Any) -> bool:
+    kind = _bare(argument)
+    if value is None:
+        return argument.has_default_value() or str(argument.type).startswith("Optional[")
+    if _has_tensors(value):
+        return kind in ("List[Tensor]", "List[Optional[Tensor]]") if "tensors" in value else kind == "Tensor"
+    if _is_list(value):
+        each = kind.removeprefix("List[").removesuffix("]") if kind.startswith("List[") else ""
+        return each in ("int", "float", "bool", "number") and all(_is(one, each) for one in value)
+    return _is(value, kind)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind in ("bool", "number")
+    if isinstance(value, int):
+        return kind in ("int", "float", "number")
+    return kind in ("float", "number")
+
+
+def _bare(argument: Any) -> str:
+    kind = str(argument.type)
+    return kind[len("Optional[") : -1] if kind.startswith("Optional[") else kind
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _has_tensors(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _tensors(value: Any) -> list[dict[str, Any]]:
+    """The tensors of an argument."""
+    if not _has_tensors(value):
+        return []
+    tensors: list[dict[str, Any]] = value.get("tensors", [value])
+    return tensors
+
+
+def _contiguous(shape: list[int]) -> list[int]:
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * max(shape[i + 1], 1)
+    return strides
+
+
+def _extent(shape: list[int], strides: list[int]) -> int:
+    """Elements of the memory in which a tensor lies."""
+    return 0 if 0 in shape else 1 + sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
+
+
+def _copied(value: Any) -> Any:
+    """Tensors with memory of their own, laid out alike."""
+    if _is_list(value):
+        return [_copied(one) for one in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape, strides = list(value.shape), list(value.stride())
+    whole = torch.as_strided(value, [_extent(shape, strides)], [1])
+    return torch.as_strided(whole.clone(), shape, strides)
+
+
+def _free_bytes() -> int:
+    """Memory of the host that is free; where that is unknown, what this process may address."""
+    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    return sys.maxsize
+
+
+def _device_name(device: Any) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0][:300]
+
+
+def main(name: str, arguments: Sequence[Any], recorded: dict[str, Any]) -> int:
+    """Runs the script; the last line is the result as JSON."""
+    parser = argparse.ArgumentParser(description=f"Measures {name} alone.")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    parser.add_argument("--repeats", type=int, default=0, help="timed calls (default: about a second of them)")
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU (default: PyTorch's own choice)")
+    chosen = parser.parse_args()
+    if chosen.threads > 0:
+        torch.set_num_threads(chosen.threads)
+    try:
+        result = measure(Operator(name, arguments, chosen.device), max(chosen.repeats, 0))
+    except Refused as refusal:
+        print(json.dumps({"operator": name, "error": str(refusal)}), flush=True)
+        return 1
+    print("\n".join(compared(result, recorded)))
+    print(json.dumps({"operator": name, **result, "recorded": recorded}), flush=True)
+    return 0

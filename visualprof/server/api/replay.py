@@ -1,0 +1,111 @@
+"""One call of an operator of a profile, to run it alone: a script, a file for a job, and what jobs measured of it."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import Annotated, cast
+
+from flask import Response
+from msgspec import Meta
+
+from visualprof.errors import MissingData
+from visualprof.reader.results.report import Report
+from visualprof.remote.operators import Call
+from visualprof.remote.operators.alone import SUFFIX, result_of
+from visualprof.remote.operators.script import file_name, script
+from visualprof.server.answers import raw
+from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.views import SubjectQuery, Views
+from visualprof.server.operator_call import call_of
+from visualprof.server.routes import SPAN, Resource, SpanQuery, get
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Columns, Table, from_rows
+from visualprof.views.calls import CallsAnswer
+
+PYTHON, FILE = "text/x-python", "application/octet-stream"
+
+
+class ReplaysQuery(SpanQuery, kw_only=True):
+    """The operator."""
+
+    operator: Annotated[str, Meta(description="name of the operator, e.g. aten::addmm")]
+
+
+class ReplayQuery(ReplaysQuery, kw_only=True):
+    """One call of it."""
+
+    shape: Annotated[int, Meta(ge=0, le=2**31, description="which of its calls: `number` of the view calls")] = 0
+
+
+class ReplayColumns(Columns):
+    """Reports of calls run alone, the newest first. number: of the call, as in the view `calls`.
+
+    alone_ns: median by the clock. profiled_ns: median in a profiler, of the device where it worked there. run_ratio:
+    what it took in the run over that. peak_ratio: time at the peak of the run's device over that.
+    """
+
+    number: kinds.Identifiers
+    report: kinds.Names
+    agent: kinds.Words
+    device: kinds.Words
+    version: kinds.Words
+    started_ns: kinds.Moments
+    alone_ns: kinds.Durations
+    profiled_ns: kinds.Durations
+    run_ratio: kinds.Ratios
+    peak_ratio: kinds.Ratios
+
+
+class Replays(Resource):
+    """The routes over the profiles of a log directory and the results below it."""
+
+    def __init__(self, views: Views, reports: Reports) -> None:
+        self._views, self._reports = views, reports
+
+    @get("/replay", refuses=SPAN, needs="link")
+    def replay(self, query: ReplaysQuery) -> Table[ReplayColumns]:
+        """What jobs measured of the calls of an operator, alone."""
+        answer = self._answer(query)
+        calls = dict[str, tuple[int, Call]]()
+        for number in range(len(answer.columns.name)):
+            with suppress(MissingData):  # one that cannot be run alone
+                call = call_of(answer, query.operator, number)
+                calls[hashlib.sha256(call.encoded()).hexdigest()] = number, call
+        reports = reversed(self._reports.current()[1])
+        measured = [one for one in reports if one.model_sha256 in calls and one.state == "succeeded"]
+        return Table(columns=from_rows(ReplayColumns, [_row(one, *calls[one.model_sha256]) for one in measured]))
+
+    @get("/replay/script", media=(PYTHON,), refuses=SPAN, needs="link")
+    def script(self, query: ReplayQuery) -> Response:
+        """A script that runs a call alone, and needs PyTorch only."""
+        call = self._call(query)
+        return _file(script(call).encode(), PYTHON, file_name(call, ".py"))
+
+    @get("/replay/call", media=(FILE,), refuses=SPAN, needs="link")
+    def call(self, query: ReplayQuery) -> Response:
+        """A call as a file that a job takes in the place of a model."""
+        call = self._call(query)
+        return _file(call.encoded(), FILE, file_name(call, SUFFIX))
+
+    def _answer(self, query: ReplaysQuery) -> CallsAnswer:
+        subject = SubjectQuery(query.run, query.worker, query.span, others={"operator": query.operator})
+        return cast("CallsAnswer", self._views.answer("calls", subject))
+
+    def _call(self, query: ReplayQuery) -> Call:
+        return call_of(self._answer(query), query.operator, query.shape)
+
+
+def _row(report: Report, number: int, call: Call) -> tuple[object, ...]:
+    result = result_of(report.effective)
+    where = "device_ns" if result["profiled_device_ns"] else "host_ns"
+    profiled = result[f"profiled_{where}"]
+    ratios = [(call.recorded.get(name) or 0) / profiled if profiled else 0 for name in (where, "peak_ns")]
+    place = number, report.id, report.agent, result["device"] or report.device, report.version, report.started_ns
+    return (*place, result["median_ns"], profiled, *(ratio or None for ratio in ratios))
+
+
+def _file(data: bytes, media: str, name: str) -> Response:
+    response = raw(data, media)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
