@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,8 @@ def test_recordings_of_one_process_are_no_ranks() -> None:
     params = DISTRIBUTED.parse({})
 
     def workers(recordings: list[tuple[str, Trace]]) -> set[str]:
-        return set(DISTRIBUTED.of_run(recordings, params).columns.worker)
+        answer: Any = DISTRIBUTED.of_run(recordings, params)
+        return set(answer.columns.worker)
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
     assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

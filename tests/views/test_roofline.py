@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.peaks import peak_of
-from visualprof.views.measure.work.calls import onnx_call, torch_call
+from visualprof.views.measure.operator_call import onnx_call, torch_call
 from visualprof.views.measure.work.catalog import work_of
 from visualprof.views.measure.work.formulas import Work
 from visualprof.views.measure.work.operators import operator_work

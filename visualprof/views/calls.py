@@ -15,11 +15,12 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_device_work, is_operator, launches, operator_times
+from visualprof.views.measure.operator_call import torch_call
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
-from visualprof.views.measure.work.calls import torch_call
-from visualprof.views.measure.work.formulas import UNKNOWN, Work, work_of
+from visualprof.views.measure.work.catalog import work_of
+from visualprof.views.measure.work.formulas import UNKNOWN, Work
 from visualprof.views.measure.work.roof import at_roof, device_of
 
 TEXTS = ("input_shapes", "input_strides", "input_types", "input_values")

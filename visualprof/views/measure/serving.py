@@ -15,9 +15,9 @@ from visualprof.reader.trace.serving import NOTHING, UNKNOWN, Engine, Load, Phas
 from visualprof.reader.trace.step_attribution import steps_of
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.operator_call import Unknown, torch_call
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.work.calls import Unknown, torch_call
 
 Source = Literal["annotations", "token_lookups", "denoiser_calls"]
 MARKS = (Category.STEP, Category.ANNOTATION)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from visualprof.views.measure.operator_call import Call, Unknown
 from visualprof.views.measure.work import formulas, serving
-from visualprof.views.measure.work.calls import Call, Unknown
 from visualprof.views.measure.work.formulas import Formula, Work
 
 _FORMULAS = {**formulas.FORMULAS, **serving.FORMULAS}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from visualprof.views.measure.work.calls import Call, Tensor, Unknown
+from visualprof.views.measure.operator_call import Call, Tensor, Unknown
 
 Family = Literal[
     "product", "convolution", "attention", "recurrent", "normalization", "softmax", "elementwise", "reduction",

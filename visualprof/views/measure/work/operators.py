@@ -13,10 +13,10 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import serving_step
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator
+from visualprof.views.measure.operator_call import Call, Tensor, onnx_call, torch_call
 from visualprof.views.measure.serving import step_annotations
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.work.calls import Call, Tensor, onnx_call, torch_call
 from visualprof.views.measure.work.catalog import formula_of, work_of
 from visualprof.views.measure.work.formulas import Work
 from visualprof.views.measure.work.serving import ATTENTION, WRAPPERS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from visualprof.reader.trace.serving import Load
-from visualprof.views.measure.work.calls import Call, Unknown
+from visualprof.views.measure.operator_call import Call, Unknown
 from visualprof.views.measure.work.formulas import Family, Formula, Work, bytes_of
 
 NO_LOAD = Load(0, 0, 0, 0, 0)
