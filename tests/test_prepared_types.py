@@ -23,7 +23,7 @@ def unprepared(code: str) -> Iterator[str]:
     made = [
         node for statement in tree.body if isinstance(statement, (ast.Expr, ast.Assign)) for node in calls(statement)
     ]
-    prepared = {name for node in made if ast.unparse(node.func).endswith(".Decoder") for name in classes(node.args[0])}
+    prepared = {name for node in made if is_typed_decoder(node) for name in classes(node.args[0])}
     for node in calls(tree):
         function = ast.unparse(node.func)
         if function in ("msgspec.json.decode", "msgspec.msgpack.decode"):
@@ -32,6 +32,10 @@ def unprepared(code: str) -> Iterator[str]:
             kinds = node.args[1:2] if function == "msgspec.convert" else []
         if any(classes(kind) - prepared for kind in kinds):
             yield ast.unparse(node)
+
+
+def is_typed_decoder(node: ast.Call) -> bool:
+    return ast.unparse(node.func).endswith(".Decoder") and bool(node.args)
 
 
 def calls(tree: ast.AST) -> list[ast.Call]:

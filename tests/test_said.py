@@ -25,7 +25,7 @@ ELSEWHERE = re.compile(
     r"|remote/operators/(comparison|script)\.py"
     r"|remote/cases/(folder\.py|library/)|remote/child/case/logger\.py"
     r"|accounts/notices/(messages|mail)\.py|server/(serve|remote_service|api/openapi|api/agent_link)\.py"
-    r"|views/measure/(collectives|counter_tracks|intervals|work/\w+)\.py|reader/trace/codec\.py"
+    r"|views/measure/(collectives|counter_tracks|intervals|operator_call|work/\w+)\.py|reader/trace/codec\.py"
 )
 #: Calls and names whose texts are no sentences for a page: logs, descriptions of the API, SQL, names of counters.
 UNSAID = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,11 @@ def test_a_kept_answer_shows_the_same(name: str, cache: Cache) -> None:
     trace = trace_of(SAMPLES / name)
     for one in all_views():
         if one.subject in ("trace", "run") and one.needs(trace):
-            subject = trace if one.subject == "trace" else [("a", trace), ("b", trace)]
+            subject = [("a", trace), ("b", trace)]
+            work_out = partial(one.compute, trace) if one.subject == "trace" else partial(one.of_run, subject)
             place = KeptAnswer(cache, one, one.parse({}), (name,))
             assert place.load() is None
-            answer = place.worked_out(lambda one=one, subject=subject: one.compute(subject, one.parse({})))
+            answer = place.worked_out(partial(work_out, one.parse({})))
             again = place.load()
             # Addresses and sequences are made into text when they are shown.
             assert (again is None) == (one.name in ("memory", "sequences"))

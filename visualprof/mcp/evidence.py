@@ -17,6 +17,7 @@ Query = Mapping[str, str]
 PAGES = {
     "findings": "overview", "roofline": "operator", "runtime": "kernel", "sequences": "kernel", "modules": "flame",
     "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed",
+    "serving": "overview", "captured": "kernel", "counters": "kernel", "compiled": "flame", "calls": "operator",
 }  # fmt: skip
 _SPAN = ("run", "worker", "span")
 _RENAMED = {  # parameters that a page, or a comparison on it, calls otherwise

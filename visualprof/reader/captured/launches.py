@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import numpy as np
 
 from visualprof.reader.captured.graphs import kernel_token
-from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.reader.trace.serving import serving_step
 
 WORK = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.MEMSET)
 GRAPH_LAUNCH = "GraphLaunch"
-_BATCH = pattern(r"^execute_(\d+)_|^step\[.*?\bbs=(\d+)", re.IGNORECASE)
 
 
 class GraphLaunches(msgspec.Struct, frozen=True):
@@ -68,10 +65,10 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
     events = trace.events
     sizes = np.full(len(trace.strings), -1, np.int64)
     for i, name in enumerate(trace.strings):
-        found = _BATCH.match(name)
-        if found:
-            sizes[i] = min(int((found[1] or found[2])[:9]), 10**9)
-    says = (sizes[events.name] >= 0) & (events.category == Category.ANNOTATION)
+        if found := serving_step(name):
+            size = found.tokens if found.engine == "vllm" else found.batch  # what graphs are captured for
+            sizes[i] = -1 if size is None else min(size, 10**9)
+    says = (sizes[events.name] >= 0) & events.of(Category.ANNOTATION, Category.STEP)
     step = nearest_ancestor(events.parent, says, calls)
     return np.where(step >= 0, sizes[events.name[step]], -1)
 
