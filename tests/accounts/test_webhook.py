@@ -84,7 +84,7 @@ def test_a_name_with_one_private_address_is_not_reached(monkeypatch: pytest.Monk
 
 def test_an_allowed_network_holds_for_mapped_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "::ffff:10.1.2.3")
-    monkeypatch.setattr(module, "_asked", lambda *_: 200)
+    monkeypatch.setattr(module, "_post", lambda *_: 200)
     post("http://chat.example.org/", "s", b"{}", 1, ["10.1.0.0/16"])
     with pytest.raises(Unsent, match="no public address"):
         post("http://chat.example.org/", "s", b"{}", 1, ["10.2.0.0/16"])

@@ -19,7 +19,7 @@ from visualprof.reader.trace.allocs import next_of_address
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
 from visualprof.reader.trace.order import ascending, grouped, order_of_events
 from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
-from visualprof.reader.trace.step_attribution import _held  # pyright: ignore[reportPrivateUsage]
+from visualprof.reader.trace.step_attribution import _step_at  # pyright: ignore[reportPrivateUsage]
 
 TRACKS = 3
 Result = TypeVar("Result")
@@ -176,7 +176,7 @@ def test_a_time_is_held_by_the_last_step_that_has_begun_until_it_ends(
     times: list[int], steps: list[tuple[int, int]]
 ) -> None:
     start, dur = np.array(sorted(steps), np.int64).T
-    (held,) = both(lambda: (_held(np.array(times, np.int64), start, start + dur),))
+    (held,) = both(lambda: (_step_at(np.array(times, np.int64), start, start + dur),))
     for time, step in zip(times, held.tolist(), strict=True):
         last = sum(int(s) <= time for s in start) - 1
         assert step == (last if last >= 0 and time < start[last] + dur[last] else -1)

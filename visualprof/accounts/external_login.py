@@ -31,11 +31,11 @@ class Vouched:
 
     def row(self, name: str, address: str, title: str = "") -> AnyRow | None:
         """Of whom has that address or name. Whoever is seen for the first time gets one, where they may."""
-        row = self._known(name)
+        row = self._user_named(name)
         if row is None and self._registration != "off":
             with contextlib.suppress(Conflict):  # another request was faster
                 self._first_seen(name, address, title)
-            row = self._known(name)
+            row = self._user_named(name)
         return row
 
     def note_log_in(self, row: AnyRow, address: str) -> None:
@@ -45,7 +45,7 @@ class Vouched:
             actor = Actor(Principal(row.id, row.email), address)
             note(connection, actor, "log in", f"{row.email} by {self._by}")
 
-    def _known(self, name: str) -> AnyRow | None:
+    def _user_named(self, name: str) -> AnyRow | None:
         with self._database.read() as connection:
             return connection.execute(select(users).where(users.c.email == name)).first()
 
@@ -101,7 +101,7 @@ class Issued:
 
     def session(self, said: Identity) -> str:
         """What is kept of how the issuer calls a session."""
-        return self._kept(said.session)
+        return self._session_digest(said.session)
 
     def log_out(self, token: str, address: str) -> None:
         """The issuer says whose sessions are over.
@@ -112,7 +112,7 @@ class Issued:
         said, issuer = self.issuer.log_out(token), self.issuer.url
         over = [sessions.c.user == users.c.id, sessions.c.issued.is_not(None)]
         over += [users.c.subject == said.subject] if said.subject else []
-        over += [sessions.c.issued == self._kept(said.session)] if said.session else []
+        over += [sessions.c.issued == self._session_digest(said.session)] if said.session else []
         with self._database.write() as connection:
             if codes.used(connection, f"{issuer} {said.name}", said.until_ns):
                 raise BadParameter("logout_token: it was used before")
@@ -124,7 +124,7 @@ class Issued:
             for row in ended:
                 note(connection, Actor(Principal(row.user, row.email), address), "log out", f"{row.id} by {issuer}")
 
-    def _kept(self, session: str) -> str:
+    def _session_digest(self, session: str) -> str:
         return secret.hashed(f"{self.issuer.url} {session}")
 
     def _refusal(self, row: AnyRow | None, said: Identity) -> str:

@@ -169,7 +169,7 @@ class Issuer:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         prove = _authlib("oauth2.auth").ClientAuth(self._client, self._secret, method if self._secret else "none")
         url, headers, text = prove.prepare("POST", self._endpoint("token"), form, urlencode(body))
-        return self._asked(url, headers, text.encode())
+        return self._request(url, headers, text.encode())
 
     def _claims(self, tokens: Mapping[str, Any], nonce: str) -> dict[str, Any]:
         """What the ID token says, and of what it leaves out what the issuer says of the user.
@@ -202,7 +202,7 @@ class Issuer:
         from joserfc import jwt
         from joserfc.jwk import KeySet
 
-        keys = self._asked(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
+        keys = self._request(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
         signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
         known = cast("Any", KeySet).import_key_set({"keys": signing})
         return jwt.decode(text, known, algorithms=_SIGNED_BY)
@@ -211,7 +211,7 @@ class Issuer:
         """What the issuer says of the user beside the token; nothing where it does not say it of the same one."""
         if not (self._said().get("userinfo_endpoint") and tokens.get("access_token")):
             return {}
-        told = self._asked(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
+        told = self._request(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
         return told if told.get("sub") == subject else {}
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
@@ -242,14 +242,14 @@ class Issuer:
         """
         at, said = self._metadata
         if time.monotonic() - at > METADATA_S:
-            said = self._asked(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+            said = self._request(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
             if said.get("issuer") != self.url:
                 hint = "--oidc is exactly as the issuer calls itself"
                 raise IssuerTrouble(f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}", hint)
             self._metadata = time.monotonic(), said
         return said
 
-    def _asked(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
+    def _request(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
         """The object that the issuer answers with.
 
         Raises: IssuerTrouble. Untrusted: it refuses what it is sent.

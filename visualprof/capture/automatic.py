@@ -85,9 +85,9 @@ class Automatic:
     def _imported(self, framework: str) -> None:
         if self._whole and framework in TRAINING and not self._framework:
             self._enter(framework)
-        self._undo.append(hooks.watch(framework, lambda subject: self._ended(framework, subject)))
+        self._undo.append(hooks.watch(framework, lambda subject: self._step_ended(framework, subject)))
 
-    def _ended(self, framework: str, subject: Any) -> None:
+    def _step_ended(self, framework: str, subject: Any) -> None:
         if not self._framework:
             self._enter(framework, subject if framework in INFERENCE else None)
             if self._whole:  # which begins with what follows

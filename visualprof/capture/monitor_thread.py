@@ -169,13 +169,13 @@ class Beside:
         while marks and marks[0][0] <= count:
             step, mark = marks.popleft()
             before = max(0, step - self._seen)
-            self._told(durations[:before], mark)
+            self._report(durations[:before], mark)
             del durations[:before]
             self._seen += before
-        self._told(durations)
+        self._report(durations)
         self._seen, self._last_ns = count, ends[-1]
 
-    def _told(self, durations: list[int], mark: int = 0) -> None:
+    def _report(self, durations: list[int], mark: int = 0) -> None:
         if self._watcher:
             self._watcher.take(durations)
             if mark:

@@ -170,9 +170,9 @@ class Profile:
             self._recording.start(self._step)
             self._next = self._step + 1
         elif not self._recording.step():
-            self._again()
+            self._schedule_next()
 
-    def _again(self) -> None:
+    def _schedule_next(self) -> None:
         """After a recording: the next one, or nothing more."""
         if len(self._made) == self._repeat:
             self._recording, self._next, self._over = None, NEVER, True

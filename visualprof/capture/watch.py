@@ -147,7 +147,7 @@ class Series:
     def wish(self, beat: Beat) -> Wish | None:
         """What to record: slow steps, or those whose turn it is; the first rank sees to the latter."""
         left, self._left = self._left, False
-        first = self._due(beat) if beat.rank <= 0 else None
+        first = self._due_step(beat) if beat.rank <= 0 else None
         if beat.problem or self._recording or (first is None and not left):
             return None
         if self._rested_ns and time.monotonic_ns() - self._rested_ns < self._least_ns:
@@ -155,7 +155,7 @@ class Series:
         self._rested_ns = time.monotonic_ns()
         return self._wish.beginning(first or 0)
 
-    def _due(self, beat: Beat) -> int | None:
+    def _due_step(self, beat: Beat) -> int | None:
         """A step to record that is close; the ranks need some steps to agree on it."""
         near = beat.step + (2 * live.margin(beat.fastest_ns) if beat.fastest_ns else 0)
         due = [self._at.popleft() for _ in range(sum(step <= near for step in self._at))]

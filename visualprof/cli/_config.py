@@ -48,7 +48,7 @@ def _options(path: Path) -> dict[str, Any]:
     key = ""
     try:
         for key, value in values.items():
-            given |= _given(parser, key, value)
+            given |= _option(parser, key, value)
     except BadParameter as wrong:
         raise BadParameter(f"{path}:{_line(text, key)}: {wrong.error}", wrong.hint) from wrong
     secret = bool(given.keys() & SECRETS.keys() or urlsplit(str(given.get("database", ""))).password)
@@ -68,7 +68,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise BadParameter(f"{path}: {error}", "docs/team.md shows one") from error
 
 
-def _given(parser: _Parser, key: str, value: object) -> dict[str, Any]:
+def _option(parser: _Parser, key: str, value: object) -> dict[str, Any]:
     """One key as the parser reads its option.
 
     Raises: BadParameter.

@@ -97,7 +97,7 @@ class Server:
         try:
             with path.open("rb") as file:
                 digest = _sha256(file)
-            known = self._known(path, digest, "part" in query)
+            known = self._known_upload(path, digest, "part" in query)
             if known:
                 return known
             size = path.stat().st_size
@@ -186,7 +186,7 @@ class Server:
                     f"the store at {host} takes no file ({error})", "try again: it goes on there"
                 ) from None
 
-    def _known(self, path: Path, digest: str, part: bool) -> Json | None:
+    def _known_upload(self, path: Path, digest: str, part: bool) -> Json | None:
         """The answer to the upload of a file that the server has."""
         files = self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})["files"]
         return files[0] if files else None

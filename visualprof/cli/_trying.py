@@ -69,10 +69,10 @@ def _at_server(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Js
         raise VisualprofError("the job ended without a result", "the Run page has its log")
     found = server.get(f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}")[NOUN[stage]]
     warning = next((text for task in answer["job"]["tasks"] for text in task["warnings"]), "")
-    return _told(found, stage, warning), runs[0]
+    return _with_report(found, stage, warning), runs[0]
 
 
-def _told(columns: Json, stage: Stage, otherwise: str = "") -> Json:
+def _with_report(columns: Json, stage: Stage, otherwise: str = "") -> Json:
     if not columns["report"]:
         what = f"there is no {NOUN[stage]}"
         raise VisualprofError(f"{what}: {otherwise}" if otherwise else what, "see the log")
@@ -126,7 +126,7 @@ def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, s
     reports = reports_below(str(folder))
     print(f"{folder}: visualprof {folder} shows it", file=sys.stderr)
     columns = getattr(compute(reports, EvaluationParams()), NOUN[stage]).columns
-    return _told({name: list(getattr(columns, name)) for name in columns.__struct_fields__}, stage), ""
+    return _with_report({name: list(getattr(columns, name)) for name in columns.__struct_fields__}, stage), ""
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _remove(server: Server, args: argparse.Namespace, jobs: list[Json]) -> int:
         path = f"jobs/{urllib.parse.quote(name, safe='')}"
         answers[name] = server.get(f"{path}/space") if args.dry_run else server.send("DELETE", path)
         if not args.json:
-            print(_told(name, answers[name], "would free" if args.dry_run else "removed, which frees"))
+            print(_removal_text(name, answers[name], "would free" if args.dry_run else "removed, which frees"))
     if args.json:
         print(json.dumps(answers))
     elif len(answers) > 1:
@@ -113,6 +113,6 @@ def _remove(server: Server, args: argparse.Namespace, jobs: list[Json]) -> int:
     return 0
 
 
-def _told(name: str, freed: Json, how: str) -> str:
+def _removal_text(name: str, freed: Json, how: str) -> str:
     runs = f" with {len(freed['runs'])} results" if len(freed["runs"]) != 1 else " with its result"
     return f"{plain(name)}{runs}: {how} {freed['size_bytes'] / 1e6:,.1f} MB"

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         answer = server.get("agents")
         if args.action:
-            answer = _changed(server, _named(answer["agents"], args.machine, "machine"), args)
+            answer = _changed(server, _row_named(answer["agents"], args.machine, "machine"), args)
     if args.json:
         print(json.dumps(answer))
     elif args.action in commands:
@@ -106,22 +106,22 @@ def _changed(server: Server, agent: Json, args: argparse.Namespace) -> Json:
         return server.post(f"{path}/grants", {"email": args.email, "project": project})
     if action == "revoke":
         holders = [{**grant, "id": grant["holder"]} for grant in agent["grants"]]
-        return server.send("DELETE", f"{path}/grants/{_named(holders, args.email or args.project, 'grant')['id']}")
+        return server.send("DELETE", f"{path}/grants/{_row_named(holders, args.email or args.project, 'grant')['id']}")
     if action in ("reserve", "maintain"):
         begin = args.begin or datetime.now().astimezone()
         times = {"from_ns": _ns(begin), "until_ns": _ns(args.until)}
         return server.post(f"{path}/bookings", {**times, "email": args.email if action == "reserve" else ""})
     if action == "free":
         bookings = [{**one, "name": one["id"] if args.booking else ""} for one in agent["bookings"]]
-        return server.send("DELETE", f"{path}/bookings/{_named(bookings, args.booking, 'booking')['id']}")
+        return server.send("DELETE", f"{path}/bookings/{_row_named(bookings, args.booking, 'booking')['id']}")
     return server.send("DELETE", path)
 
 
 def _project(server: Server, name: str) -> Json:
-    return _named(server.get("projects")["projects"], name, "project")
+    return _row_named(server.get("projects")["projects"], name, "project")
 
 
-def _named(rows: list[Json], name: str, what: str) -> Json:
+def _row_named(rows: list[Json], name: str, what: str) -> Json:
     """The row of that id or name. Raises: NotFound: none, or several have that name."""
     found = [row for row in rows if name in (row["id"], row["name"])]
     if len(found) != 1:

@@ -106,7 +106,7 @@ def _run_add(server: Server, args: argparse.Namespace) -> int:
         body |= {"blob": model["blob"], "file": model["name"], "parts": parts, "path": str(Path(args.path).absolute())}
     answer = server.post("registry", body)
     said = "added" if answer["new"] else "has this content already"
-    return _told(args, answer, f"{plain(answer['version']['address'])} {said}")
+    return _print_answer(args, answer, f"{plain(answer['version']['address'])} {said}")
 
 
 def _run_list(server: Server, args: argparse.Namespace) -> int:
@@ -135,7 +135,7 @@ def _run_show(server: Server, args: argparse.Namespace) -> int:
         "evaluations": ", ".join(one["id"] for one in version["evaluations"]),
     }  # fmt: skip
     lines = [f"{name:12} {plain(str(value))}" for name, value in shown.items() if value not in (None, "", [])]
-    return _told(args, found, "\n".join(lines))
+    return _print_answer(args, found, "\n".join(lines))
 
 
 def _run_tag(server: Server, args: argparse.Namespace) -> int:
@@ -144,14 +144,14 @@ def _run_tag(server: Server, args: argparse.Namespace) -> int:
     if at:
         where = f"{place}/aliases/{urllib.parse.quote(alias, safe='')}"
         if args.remove:
-            return _told(args, server.send("DELETE", where), f"{plain(args.address)} is no more")
+            return _print_answer(args, server.send("DELETE", where), f"{plain(args.address)} is no more")
         if len(args.values) != 1 or not args.values[0].isdecimal():
             raise BadParameter("which version?", f"visualprof model tag {args.address} 3")
         answer = server.send("PUT", where, {"number": int(args.values[0])})
-        return _told(args, answer, f"{plain(args.address)} is {plain(name)}/{args.values[0]}")
+        return _print_answer(args, answer, f"{plain(args.address)} is {plain(name)}/{args.values[0]}")
     tags = [tag for tag in model["tags"] if tag not in args.values] if args.remove else [*model["tags"], *args.values]
     answer = server.send("PATCH", place, {"tags": tags})
-    return _told(args, answer, f"{plain(name)}: {plain(', '.join(answer['model']['tags'])) or 'no tags'}")
+    return _print_answer(args, answer, f"{plain(name)}: {plain(', '.join(answer['model']['tags'])) or 'no tags'}")
 
 
 def _run_get(server: Server, args: argparse.Namespace) -> int:
@@ -167,7 +167,7 @@ def _run_get(server: Server, args: argparse.Namespace) -> int:
         server.download(f"{place}?{urllib.parse.urlencode({'path': file['path']})}", target, file["sha256"])
         if args.format == "table":
             print(plain(str(target)))
-    return _told(args, found, "") if args.format == "json" else 0
+    return _print_answer(args, found, "") if args.format == "json" else 0
 
 
 def _run_delete(server: Server, args: argparse.Namespace) -> int:
@@ -184,7 +184,7 @@ def _run_delete(server: Server, args: argparse.Namespace) -> int:
     ]
     texts = {"jobs": "jobs that use it", "children": "made of it", "aliases": "aliases", "evaluations": "evaluations"}
     lines += [f"  {text}: {plain(', '.join(losses[name]))}" for name, text in texts.items() if losses[name]]
-    _told(args, losses, "\n".join(lines))
+    _print_answer(args, losses, "\n".join(lines))
     if not (args.yes or args.force):
         print("nothing is removed without --yes", file=sys.stderr)
     return 0
@@ -203,7 +203,7 @@ def _place(server: Server, name: str) -> tuple[str, Json]:
     return f"registry/{mine[0]['id']}", mine[0]
 
 
-def _told(args: argparse.Namespace, answer: Json, text: str) -> int:
+def _print_answer(args: argparse.Namespace, answer: Json, text: str) -> int:
     print(json.dumps(answer) if args.format == "json" else text)
     return 0
 

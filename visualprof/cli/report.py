@@ -108,12 +108,12 @@ def page_of(
         listing = logdir.listing()
         query = {"run": _run_at(listing, path, newest), "worker": worker, "span": span}
         compared = {"base": _run_at(listing, base), "base_worker": base_worker} if base else {}
-        return _asked(logdir, query | compared)
+        return _answer(logdir, query | compared)
     finally:
         logdir.close()
 
 
-def _asked(logdir: LogDirectory, query: dict[str, str]) -> bytes:
+def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
     """From an application that nobody else can reach."""
     from visualprof.server.app import create_app
     from visualprof.server.settings import Settings

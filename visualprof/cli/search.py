@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tries settings and prints what became of them."""
     out = _watch.stream(args.format == "json")
-    columns, _ = _trying.tried(args, "search", lambda data: _asked(args, data))
+    columns, _ = _trying.tried(args, "search", lambda data: _search_fields(args, data))
     if args.format == "json":
         print(json.dumps({"search": columns}))
     else:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(args: argparse.Namespace, data: dict[str, str]) -> Json:
+def _search_fields(args: argparse.Namespace, data: dict[str, str]) -> Json:
     """The parts of a draft that say what is searched."""
     over = _request.pairs(args.over, "--over", "threads=1:4")
     texts = {"trials": args.trials, "trial_s": args.trial_s, "budget_s": args.budget, "seed": args.seed}

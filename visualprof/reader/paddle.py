@@ -91,7 +91,7 @@ class _Walk:
                 self._builder.node(Node(name, "Input", around, "input", outputs=(self._row(name, block, names),)))
             return
         inputs = tuple(self._row(name, block, names) for name in operator.inputs)
-        outputs = {name: self._builder.value(self._known(name, block, names)) for name in operator.outputs}
+        outputs = {name: self._builder.value(self._value_of(name, block, names)) for name in operator.outputs}
         scope = (*around, *scopes_of(f"{operator.namescope}/x", "/")[0])
         label = f"{operator.type}_{self._names[operator.type]}"
         self._names[operator.type] += 1
@@ -121,10 +121,10 @@ class _Walk:
     def _row(self, name: str, block: Block, names: Names) -> int:
         row = names.get(name)
         if row is None:
-            names.set(name, row := self._builder.value(self._known(name, block, names)))
+            names.set(name, row := self._builder.value(self._value_of(name, block, names)))
         return row
 
-    def _known(self, name: str, block: Block, names: Names) -> Value:
+    def _value_of(self, name: str, block: Block, names: Names) -> Value:
         """What is known of a variable: by its block, or by a value that it had before."""
         variable, row = block.variables.get(name), names.get(name)
         return variable.value if variable else Value(name) if row is None else self._builder.known(row)

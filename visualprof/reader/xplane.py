@@ -71,7 +71,7 @@ class Statistics:
 
     def numbers(self, name: str, owners: int, missing: int) -> Ints:
         """A whole number of each owner, or `missing`: (owners,)."""
-        known = self._named(name) & (self._size < 0) & (self._kind != _REFERENCE)
+        known = self._rows_named(name) & (self._size < 0) & (self._kind != _REFERENCE)
         column = np.full(owners, missing, np.int64)
         column[self._owner[known]] = self._value[known]
         real = known & (self._kind == _DOUBLE)
@@ -83,15 +83,15 @@ class Statistics:
     def texts(self, name: str, owners: int) -> Ints:
         """The string id of a text of each owner, 0 without one: (owners,)."""
         column = np.zeros(owners, np.int64)
-        refers = self._named(name) & (self._kind == _REFERENCE)
+        refers = self._rows_named(name) & (self._kind == _REFERENCE)
         numbers, place = np.unique(self._value[refers], return_inverse=True)
         ids = np.array([self._names.get(number, 0) for number in numbers.tolist()] or [0], np.int64)
         column[self._owner[refers]] = ids[place] if len(numbers) else 0
-        for i in np.flatnonzero(self._named(name) & (self._kind == _TEXT) & (self._size >= 0)).tolist():
+        for i in np.flatnonzero(self._rows_named(name) & (self._kind == _TEXT) & (self._size >= 0)).tolist():
             column[self._owner[i]] = self._texts.id(self._texts.read(int(self._value[i]), int(self._size[i])))
         return column
 
-    def _named(self, name: str) -> Mask:
+    def _rows_named(self, name: str) -> Mask:
         mask = np.zeros(len(self._name), bool)
         for number, text in self._names.items():
             if self._texts.text(text) == name:

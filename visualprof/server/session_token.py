@@ -31,7 +31,7 @@ def chosen() -> str:
 @contextlib.contextmanager
 def published(token: str, addresses: Iterable[str], port: int) -> Generator[None]:
     """Where commands of this user find it, until the block ends. addresses: that the server listens on."""
-    files = [_file(_named(address), port) for address in addresses] if token else []
+    files = [_file(_connectable(address), port) for address in addresses] if token else []
     try:
         for path in files:
             _write(path, token)
@@ -49,12 +49,12 @@ def published(token: str, addresses: Iterable[str], port: int) -> Generator[None
 def found(address: str, port: int) -> str:
     """The token of this user's server at an address (no name) of this machine; "" where there is none."""
     try:
-        return _file(_named(address), port).read_text()
+        return _file(_connectable(address), port).read_text()
     except OSError:
         return ""
 
 
-def _named(address: str) -> str:
+def _connectable(address: str) -> str:
     """A server on every address is called by its loopback."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 

@@ -254,10 +254,10 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
         calls_total=joined.calls_total,
         rule=joined.rule,
         columns=MeasuredColumns(
-            time_ns=_whole(joined.time_ns[shown]),
-            calls=_whole(joined.calls[shown]),
-            flops=_whole(joined.flops[shown]),
-            memory_bytes=_whole(joined.memory_bytes[shown]),
+            time_ns=_integers(joined.time_ns[shown]),
+            calls=_integers(joined.calls[shown]),
+            flops=_integers(joined.flops[shown]),
+            memory_bytes=_integers(joined.memory_bytes[shown]),
             event=[row if row >= 0 else None for row in event.tolist()],
             operator=[listed.get(i) for i in label],
         ),
@@ -341,7 +341,7 @@ def _tensor(value: Value, constant: bool) -> GraphTensor:
     return GraphTensor(value.name, value.dtype, shape_text(value), constant, known)
 
 
-def _whole(column: Floats) -> Column:
+def _integers(column: Floats) -> Column:
     """Whole numbers, None for NaN."""
     return [None if value != value else int(value) for value in column.tolist()]
 

@@ -154,8 +154,8 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
         "user_range": [bool(ranged[i]) if owner[i] >= 0 else None for i in first.tolist()],
         "grid": _texts(trace, keys[0][first]),
         "block": _texts(trace, keys[1][first]),
-        "registers_per_thread": _known(keys[2][first]),
-        "shared_memory_bytes": _known(keys[3][first]),
+        "registers_per_thread": _nonnegative(keys[2][first]),
+        "shared_memory_bytes": _nonnegative(keys[3][first]),
         **_durations(trace, rows, groups),
         **_load(trace, rows, groups),
         "launch_delay_ns": groups.mean(delay, np.ones(len(rows))),
@@ -196,7 +196,7 @@ def _texts(trace: Trace, ids: Rows) -> list[str | None]:
     return [trace.strings[i] if i >= 0 else None for i in ids]
 
 
-def _known(values: Ints) -> Floats:
+def _nonnegative(values: Ints) -> Floats:
     return np.where(values >= 0, values, np.nan)
 
 

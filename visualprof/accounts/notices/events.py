@@ -27,7 +27,7 @@ def tell_of_jobs(database: Database, compare: Compare | None = None) -> None:
     """
     with database.read() as connection:
         before, now = revision(connection, "told"), revision(connection)
-        rows = _ended(connection, before, now) if before != now else []
+        rows = _ended_jobs(connection, before, now) if before != now else []
         slower = {row.id: regression_of(connection, row, compare) for row in rows} if compare else {}
     if before == now:
         return
@@ -58,7 +58,7 @@ def tell_of_machines(database: Database, lease_s: float) -> None:
             tell(connection, _who_cares(connection, row), "machine_lost", row.id, row.name, row.seen_ns)
 
 
-def _ended(connection: Connection, after: int, upto: int) -> list[AnyRow]:
+def _ended_jobs(connection: Connection, after: int, upto: int) -> list[AnyRow]:
     """Jobs of people that changed between two revisions and of which nothing is to be done; cancelled ones are none."""
     ended_ns = func.max(tasks.c.updated_ns)
     open_, failed, cancelled = (

@@ -84,7 +84,7 @@ class Post:
         if time.monotonic() - self._removed > _REMOVE_EVERY_S:
             self._removed = time.monotonic()
             remove_old(self._database)
-        for row in self._due():
+        for row in self._due_deliveries():
             key = (row.user, row.channel)
             if key not in self._busy and len(self._busy) < _AT_ONCE and self._claimed(row):
                 self._busy.add(key)
@@ -101,7 +101,7 @@ class Post:
             if not self._stop.is_set():
                 _log.exception("telling people what happened failed")
 
-    def _due(self) -> Sequence[AnyRow]:
+    def _due_deliveries(self) -> Sequence[AnyRow]:
         """What is to be sent now, the longest due first."""
         query = (
             select(deliveries)

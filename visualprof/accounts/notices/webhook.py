@@ -94,7 +94,7 @@ def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[s
         "Connection: close",
     ]
     try:
-        status = _asked(target, _addresses(target, networks), "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        status = _post(target, _addresses(target, networks), "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     except (OSError, ValueError) as error:  # refused, too slow, a wrong certificate; a name that is none
         raise Unsent(f"{target.host}: {error}") from error
     if 300 <= status < 400:
@@ -125,7 +125,7 @@ def _may_reach(address: Address, networks: Sequence[str]) -> bool:
     return address.is_global and not special
 
 
-def _asked(target: Target, addresses: Sequence[str], request: bytes) -> int:
+def _post(target: Target, addresses: Sequence[str], request: bytes) -> int:
     """The status of the answer. Raises: OSError."""
     deadline = time.monotonic() + TIMEOUT_S
     plain = _connected(addresses, target.port, deadline)

@@ -355,7 +355,7 @@ def _kind(key: tuple[str, str | None, str | int | float | None]) -> Kind:
     return Kind(ph, cat or "", label(name))
 
 
-def _held(value: int) -> int:
+def _clamped(value: int) -> int:
     return value if -(2**63) <= value < 2**63 else times.MOST_NS if value > 0 else NO_INT
 
 
@@ -364,5 +364,5 @@ def _integers(values: list[Any]) -> Ints:
     try:
         return np.array(values, np.int64)
     except (OverflowError, TypeError):
-        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _held(v) for v in values)
+        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _clamped(v) for v in values)
         return np.fromiter(wrapped, np.int64, len(values))

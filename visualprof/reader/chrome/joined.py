@@ -35,7 +35,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         len(shared),
         known=1,
     )
-    texts = ["", *_shown(shared, order[1:])]
+    texts = ["", *_value_texts(shared, order[1:])]
     if len(set(texts)) < len(texts):
         ids, texts = named(ids, [None, *texts[1:]], known=1)
     next_ids = iter(ids)
@@ -162,7 +162,7 @@ def _labels(text: bytes) -> list[str]:
     return [value if type(value) is str else label(value) for value in msgspec.json.decode(text)]
 
 
-def _shown(shared: Shared, words: Ids) -> list[str]:
+def _value_texts(shared: Shared, words: Ids) -> list[str]:
     """As `shown`, all strings among them at once."""
     text, ends = shared.words(words)
     values: list[Any]

@@ -126,14 +126,14 @@ class _Report:
         for table, category in _CALLS:
             columns = self._columns(table, ("start", "end", "globalTid", "nameId", "correlationId"))
             if len(columns["start"]):
-                names = self._named(columns["nameId"])
+                names = self._text_ids(columns["nameId"])
                 self._add_calls(columns, names, np.full(len(names), category))
         self._read_ranges()
         self._describe()
 
     def _columns(self, table: str, names: Sequence[str], where: str = "") -> dict[str, Ints]:
         """Whole numbers of a table; 0 for a column that it lacks and for no value. Nothing without the table."""
-        known = self._known(table)
+        known = self._columns_of(table)
         chosen = [name for name in names if all(part in known for part in name.split(" + "))]
         columns = {name: np.zeros(0, np.int64) for name in names}
         if not chosen:
@@ -147,7 +147,7 @@ class _Report:
         columns = {name: np.zeros(len(values), np.int64) for name in names}
         return columns | {name: values[:, i].copy() for i, name in enumerate(chosen)}
 
-    def _known(self, table: str) -> set[str]:
+    def _columns_of(self, table: str) -> set[str]:
         """Columns of a table; none where it is not there."""
         if table not in self._tables:
             return set()
@@ -169,7 +169,7 @@ class _Report:
         self._texts[number] = text[:MAX_TEXT]
         return number
 
-    def _named(self, ids: Ints) -> Ints:
+    def _text_ids(self, ids: Ints) -> Ints:
         """String ids of texts of the dictionary; "" for those that it lacks."""
         inside = (ids >= 0) & (ids < len(self._strings))
         return np.where(inside, self._strings[np.where(inside, ids, 0)] if len(self._strings) else 0, 0)
@@ -184,7 +184,7 @@ class _Report:
             return
         row, builder = self._next_rows(len(columns["start"])), self._builder
         if name:
-            names = self._named(columns[name])
+            names = self._text_ids(columns[name])
             categories = np.where(_each(names, self._is_collective), Category.COMM, category)
         else:
             key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]
@@ -221,11 +221,11 @@ class _Report:
 
     def _read_ranges(self) -> None:
         """NVTX: ranges of threads, of which PyTorch's emit_nvtx makes operators, and ranges of the process."""
-        known, names = self._known("NVTX_EVENTS"), ("start", "end", "globalTid", "eventType", "textId", "rowid")
+        known, names = self._columns_of("NVTX_EVENTS"), ("start", "end", "globalTid", "eventType", "textId", "rowid")
         if not {"start", "eventType"} <= known:
             return
         columns = self._columns("NVTX_EVENTS", names[:-1], f"WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid")
-        texts = self._named(columns["textId"])
+        texts = self._text_ids(columns["textId"])
         if "text" in known:
             own = self._database.execute(
                 f"SELECT text FROM NVTX_EVENTS WHERE eventType IN ({_PUSHED}, {_STARTED}) ORDER BY rowid"
@@ -293,7 +293,7 @@ class _Report:
         columns = self._columns("ThreadNames", ("nameId", "globalTid"))
         return {
             n: self._texts.get(i, "")
-            for n, i in zip(columns["globalTid"].tolist(), self._named(columns["nameId"]).tolist(), strict=True)
+            for n, i in zip(columns["globalTid"].tolist(), self._text_ids(columns["nameId"]).tolist(), strict=True)
         }
 
     def _describe(self) -> None:
@@ -305,7 +305,7 @@ class _Report:
         )  # fmt: skip
 
     def _host(self) -> str:
-        known = self._known("TARGET_INFO_SYSTEM_ENV")
+        known = self._columns_of("TARGET_INFO_SYSTEM_ENV")
         if not {"name", "value"} <= known:
             return ""
         row = self._database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
@@ -313,7 +313,7 @@ class _Report:
 
     def _devices(self) -> Generator[Device]:
         """The GPUs by the numbers that CUDA has for them."""
-        if not {"id", "name"} <= self._known("TARGET_INFO_GPU"):
+        if not {"id", "name"} <= self._columns_of("TARGET_INFO_GPU"):
             return
         facts = self._columns("TARGET_INFO_GPU", ("id", "totalMemory", "smCount", "computeMajor", "computeMinor"))
         names = [str(name)[:MAX_TEXT] for (name,) in self._database.execute("SELECT name FROM TARGET_INFO_GPU")]

@@ -206,8 +206,8 @@ class _Space:
         for key in ("grid", "block"):
             sizes = _each(details, self._texts, lambda text, key=key: self._texts.id(_detail(text, key)))
             self._add_texts(key, row, sizes)
-        self._add_numbers("registers", row, _each(details, self._texts, lambda text: _whole(_detail(text, "regs"))))
-        copied = _each(plane.text("memcpy_details"), self._texts, lambda text: _whole(_detail(text, "size")))
+        self._add_numbers("registers", row, _each(details, self._texts, lambda text: _integer(_detail(text, "regs"))))
+        copied = _each(plane.text("memcpy_details"), self._texts, lambda text: _integer(_detail(text, "size")))
         self._add_numbers("bytes", row, np.where(copied == 0, -1, copied))
         self._add_texts("graph_name", row, plane.text("hlo_op"))
 
@@ -270,7 +270,7 @@ def _detail(text: str, key: str) -> str:
     return dict(_DETAIL.findall(text)).get(key, "")
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 

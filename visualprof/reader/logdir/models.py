@@ -91,7 +91,7 @@ class ModelReader:
         Raises: BeingRead. Failed.
         """
         key = f"{version}:{name}:{path}"
-        outcome = self._known(key, name, path)
+        outcome = self._cached(key, name, path)
         if outcome is None:
             with self._lock:
                 reading = self._readings.get(key) or self._read(key, _Reading(path, name, version[1]))
@@ -105,7 +105,7 @@ class ModelReader:
             raise Failed(outcome)
         return outcome
 
-    def _known(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
+    def _cached(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
         """What is in memory or, one at a time, comes from disk."""
         with self._lock:
             known = self._kept.get(key) or self._failed.get(key)

@@ -138,13 +138,15 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             seen.add((own.st_dev, own.st_ino))
             children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
-            yield Problem(_shown(root, folder) or str(root.path), f"cannot read this folder: {error.strerror}", "")
+            yield Problem(
+                _listed_name(root, folder) or str(root.path), f"cannot read this folder: {error.strerror}", ""
+            )
             continue
         entries += len(children)
         captures = stamp(path)
         if entries > MAX_ENTRIES:
             hint = "name a folder further down"
-            yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", hint)
+            yield Problem(_listed_name(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", hint)
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
@@ -153,7 +155,7 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             below = f"{folder}/{child.name}" if folder else child.name
             if not outside and child.is_symlink() and not _is_below(root, child.path):
                 hint = "copy what it leads to, or name that as a log directory"
-                yield Problem(_shown(root, below), "this link leads out of the log directory", hint)
+                yield Problem(_listed_name(root, below), "this link leads out of the log directory", hint)
                 continue
             try:
                 status = child.stat()
@@ -183,10 +185,10 @@ def _is_below(root: Root, path: str) -> bool:
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:
     version = Version(status.st_size, status.st_mtime_ns, status.st_ino, captures)
-    return LogFile(path, _shown(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
+    return LogFile(path, _listed_name(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
 
 
-def _shown(root: Root, below: str) -> str:
+def _listed_name(root: Root, below: str) -> str:
     return "/".join(part for part in (root.prefix, below) if part)
 
 

@@ -34,11 +34,11 @@ class Summary(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Thousands of files have data for the same views, which are kept once."""
-        force_setattr(self, "views", _kept(self.views))
+        force_setattr(self, "views", _interned(self.views))
 
 
 @lru_cache(1000)
-def _kept(views: tuple[str, ...]) -> tuple[str, ...]:
+def _interned(views: tuple[str, ...]) -> tuple[str, ...]:
     return views
 
 

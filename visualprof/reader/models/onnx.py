@@ -197,8 +197,8 @@ class _Reader:
 
     def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
         own, label, placed = self._place(node, index)
-        inputs = [self._named(n, names) if n else None for n in node.input]
-        outputs = [self._named(n, names, own=True) if n else None for n in node.output]
+        inputs = [self._row_of(n, names) if n else None for n in node.input]
+        outputs = [self._row_of(n, names, own=True) if n else None for n in node.output]
         given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
         constant = node.op_type == "Constant" and not inputs
         attributes = {a.name: self._attribute(a) for a in node.attribute if not _bodies(a)}
@@ -233,7 +233,7 @@ class _Reader:
             self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (own,)))
         self._body(body, inner, scope)
         for info, row in zip(body.output, given, strict=True):
-            made = self._named(info.name, inner)
+            made = self._row_of(info.name, inner)
             self.builder.node(Node(info.name, "Output", scope, "output", (made,), () if row is None else (row,)))
 
     def _function(self, function: Any, inputs: Rows, outputs: Rows, scope: tuple[Scope, ...]) -> None:
@@ -259,7 +259,7 @@ class _Reader:
         scopes = shared_scopes([scopes_of(name, "/")[0] for name in parts])
         return scopes, node.name or f"{node.op_type}_{index}", any("/" in name for name in parts)
 
-    def _named(self, name: str, names: Names, own: bool = False) -> int:
+    def _row_of(self, name: str, names: Names, own: bool = False) -> int:
         row = names.own(name) if own else names.get(name)
         if row is None:
             row = self.builder.value(Value(name))

@@ -115,14 +115,14 @@ class _Walk:
         inputs = tuple(self._row(i.number) for i in operator.inputs if i.number)  # 0: an argument that is not given
         if kind in ("p", "parameter"):
             name = str(operator.attributes[-1]) if operator.attributes else ""
-            made = self._made(outputs, name)
+            made = self._output_rows(outputs, name)
             if not name.endswith("__non_persistable"):  # the state of an operator
                 self._builder.node(Node(name, "Parameter", around, "constant", outputs=made))
             return
         attributes = dict(map(_attribute, operator.attributes))
         if kind in ("data", "feed"):
             name = attributes.get("name", kind)
-            self._builder.node(Node(name, "Input", around, "input", outputs=self._made(outputs, name)))
+            self._builder.node(Node(name, "Input", around, "input", outputs=self._output_rows(outputs, name)))
         elif kind in ("fetch", "shadow_output"):
             name = attributes.get("name") or attributes.get("output_name") or kind
             self._builder.node(Node(name, "Output", around, "output", inputs))
@@ -137,7 +137,7 @@ class _Walk:
         self._names[kind] += 1
         scope = (*around, *scopes_of(f"{attributes.get('struct_name', '')}/x", "/")[0])
         name = "/".join((*(s.name for s in scope), label))
-        made = self._made(outputs, name)
+        made = self._output_rows(outputs, name)
         shown = {n: text for n, text in attributes.items() if n not in HIDDEN}
         body = self._builder.body(scope, label, "control") if operator.regions else None
         node = Node(name, kind, scope, "operator", inputs, made, shown, body=body, placed="struct_name" in attributes)
@@ -167,7 +167,7 @@ class _Walk:
                 name = f"result {number - first}" if target else "condition"
                 self._builder.node(Node(name, "Output", place, "output", (self._row(given.number),), target))
 
-    def _made(self, outputs: list[_Output], name: str) -> tuple[int, ...]:
+    def _output_rows(self, outputs: list[_Output], name: str) -> tuple[int, ...]:
         rows: list[int] = []
         for number, output in enumerate(outputs):
             rows.append(self._builder.value(_value(name if number == 0 else f"{name}:{number}", output.type)))

@@ -189,7 +189,7 @@ class _Walk:
         for place in rows.used(name):
             made[_flat(place, len(made))] = row = rows.row(f"{name}:{place}")
             self._builder.describe(row, _value(called_so, place, kind, attributes))
-        shown = _shown(message, attributes, references)
+        shown = _attribute_texts(message, attributes, references)
         scope = (*around, *scopes_of(name, "/")[0])
         role = "input" if kind in INPUTS else "constant" if kind in WEIGHTS else "operator"
         held: GroupKind = "function" if "f" in called else "control"
@@ -322,7 +322,7 @@ def _shape(message: Message) -> tuple[int | str, ...] | None:
     return tuple("?" if (size := m.number(1)) < 0 else size for m in message.messages(2))
 
 
-def _shown(message: Message, attributes: Mapping[str, Message], references: Sequence[str]) -> dict[str, str]:
+def _attribute_texts(message: Message, attributes: Mapping[str, Message], references: Sequence[str]) -> dict[str, str]:
     """Attributes that are no marks of the framework, the device, and what has to come before."""
     shown = {name: _text(attribute)[:SHOWN] for name, attribute in attributes.items() if not name.startswith("_")}
     after = ", ".join(r[1:] for r in references if r.startswith("^"))

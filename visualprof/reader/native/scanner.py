@@ -79,7 +79,7 @@ class Reader:
         self.fields = fields
         self._names = _strings(fields.keys), _strings([*fields.kept])  # the reader refers to them
         types, masks = fields.types, fields.kept
-        self.at = _made(
+        self.at = _allocated(
             _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
                 self._names[0], (c_int32 * len(types))(*types.values()), len(types),
                 self._names[1], (c_uint64 * len(masks))(*masks.values()), len(masks),
@@ -109,7 +109,7 @@ class Shared:
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = readers  # it refers to their texts
-        self.at = _made(_call("vp_shared_new", c_void_p)())
+        self.at = _allocated(_call("vp_shared_new", c_void_p)())
         if not all(_call("vp_share", c_int32, c_void_p, c_void_p)(self.at, reader.at) for reader in readers):
             raise MemoryError
 
@@ -192,7 +192,7 @@ def _call(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     return call
 
 
-def _made(at: int | None) -> int:
+def _allocated(at: int | None) -> int:
     if not at:
         raise MemoryError
     return at

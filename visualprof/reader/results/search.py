@@ -89,7 +89,7 @@ def search_of(body: Json) -> Search | None:
     beside = {"ratio": default.get("same"), "margin": default.get("margin"), "figures": default.get("figures")}
     rows = [_tried("default", None, {**beside, "why": "; ".join(texts(default.get("missed")))})] if default else []
     rows += [_tried("trial", i + 1, one) for i, one in enumerate(trials)]
-    rows += [_again(numbers.get(whole(one.get("at")) or 0), one) for one in again]
+    rows += [_confirmation(numbers.get(whole(one.get("at")) or 0), one) for one in again]
     best = whole(json_object(body.get("best")).get("at"))
     return Search(
         objective=text(body.get("objective")),
@@ -113,7 +113,7 @@ def _bound(one: Json) -> Bound | None:
     )
 
 
-def _again(trial: int | None, one: Json) -> Tried:
+def _confirmation(trial: int | None, one: Json) -> Tried:
     return _tried("again", trial, {**one, "why": "; ".join(texts(one.get("missed")))})
 
 

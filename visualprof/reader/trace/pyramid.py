@@ -77,7 +77,7 @@ def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tra
     order, first = grouped(np.repeat(lane_of_track[:-1].astype(np.int32), np.diff(tracks)) + depth, lanes)
     origin, until = (int(ts.min()), int(end.max())) if len(ts) else (0, 0)
     rows = _Rows(ts, end, dur, order.astype(np.int32), first, origin)
-    apart, counts = _apart(rows)
+    apart, counts = _bucket_exponents(rows)
     exponents, sizes = _worthwhile(counts, max(0, until - origin).bit_length(), lanes)
     lane_track = np.repeat(np.arange(len(deepest)), deepest)
     return Pyramid(
@@ -91,7 +91,7 @@ def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tra
     )
 
 
-def _apart(rows: _Rows) -> tuple[Bytes, Ints]:
+def _bucket_exponents(rows: _Rows) -> tuple[Bytes, Ints]:
     """From which exponent on each row shares the bucket of the one before it on its lane, and how many rows have each.
 
     Of the first row of a lane it is 65, which is none.

@@ -24,14 +24,14 @@ def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) ->
     if len(steps) == 0 or len(ts) == 0:
         return np.full(len(ts), -1, np.int32)
     end = steps.ts + steps.dur
-    step = _held(ts, steps.ts, end)
+    step = _step_at(ts, steps.ts, end)
     marking: list[int] = np.flatnonzero(np.bincount(steps.track + 1)).tolist()
     if len(marking) > 1:  # threads that run steps side by side
         order, bounds = grouped(steps.track + 1, len(tracks) + 1)
         for number in filter(None, marking):
             own = order[bounds[number] : bounds[number + 1]]
             rows = _slice(tracks[number - 1])
-            step[rows] = np.append(own, -1)[_held(ts[rows], steps.ts[own], end[own])]
+            step[rows] = np.append(own, -1)[_step_at(ts[rows], steps.ts[own], end[own])]
     kinds = np.repeat(np.array([t.kind for t in tracks], np.int8), [t.count for t in tracks])
     queued, from_queue = _marked(links, LinkKind.ASYNC, None, step)
     following: list[int] = np.flatnonzero(np.bincount(events.track[queued & (kinds == TrackKind.THREAD)])).tolist()
@@ -51,7 +51,7 @@ def _slice(track: Track) -> slice:
     return slice(track.first, track.first + track.count)
 
 
-def _held(ts: Ints, start: Ints, end: Ints) -> Ids:
+def _step_at(ts: Ints, start: Ints, end: Ints) -> Ids:
     """Of each time the last of the steps that has begun, if it has not ended, else -1. start: ascending."""
     native = function("vp_held", None, INT64, c_int64, INT64, INT64, c_int64, INT32)
     if native:

@@ -61,15 +61,15 @@ class TensorRtSession(Session):
         self._trt: Any = importlib.import_module("tensorrt")
         self._cuda: Any = importlib.import_module("cuda.bindings.runtime")
         self._plan, self._spec, self._settings = plan, spec, settings
-        self._told(self._cuda.cudaSetDevice(spec.device_number))
-        self._stream = self._told(self._cuda.cudaStreamCreate())
+        self._checked(self._cuda.cudaSetDevice(spec.device_number))
+        self._stream = self._checked(self._cuda.cudaStreamCreate())
         self._engines: dict[str, Any] = {}
         self._memory: list[Any] = []
         self.context: Any = None
         self.engine: Any = None
         self._outputs: dict[str, tuple[Any, Any]] = {}  # place on the device, array
 
-    def _told(self, answer: Any) -> Any:
+    def _checked(self, answer: Any) -> Any:
         """What a call of CUDA gives. Raises: RuntimeError: it failed."""
         error, *values = answer
         if int(error):
@@ -77,7 +77,7 @@ class TensorRtSession(Session):
         return values[0] if values else None
 
     def _place(self, array: Any) -> Any:
-        place = self._told(self._cuda.cudaMalloc(max(array.nbytes, 1)))
+        place = self._checked(self._cuda.cudaMalloc(max(array.nbytes, 1)))
         self._memory.append(place)
         return place
 
@@ -101,7 +101,7 @@ class TensorRtSession(Session):
         for name, values in feeds.items():
             array = np.ascontiguousarray(values)
             place = self._place(array)
-            self._told(self._cuda.cudaMemcpy(place, array.ctypes.data, array.nbytes, host_to_device))
+            self._checked(self._cuda.cudaMemcpy(place, array.ctypes.data, array.nbytes, host_to_device))
             if not self.context.set_input_shape(name, array.shape):
                 error = f"the engine does not take {list(array.shape)} for input '{name}'"
                 raise TaskFailure("input_error", error, "it was built for other sizes")
@@ -119,13 +119,13 @@ class TensorRtSession(Session):
         """One run; waits for the device."""
         if not self.context.execute_async_v3(int(self._stream)):
             raise RuntimeError("TensorRT did not run the engine")
-        self._told(self._cuda.cudaStreamSynchronize(self._stream))
+        self._checked(self._cuda.cudaStreamSynchronize(self._stream))
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
         device_to_host = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         for place, array in self._outputs.values():
-            self._told(self._cuda.cudaMemcpy(array.ctypes.data, place, array.nbytes, device_to_host))
+            self._checked(self._cuda.cudaMemcpy(array.ctypes.data, place, array.nbytes, device_to_host))
         return [array.copy() for _, array in self._outputs.values()]
 
     def effective(self) -> dict[str, str]:
@@ -138,7 +138,7 @@ class TensorRtSession(Session):
 
     def _free(self) -> None:
         while self._memory:
-            self._told(self._cuda.cudaFree(self._memory.pop()))
+            self._checked(self._cuda.cudaFree(self._memory.pop()))
 
     def close(self) -> None:
         """Frees the memory."""

@@ -33,7 +33,7 @@ def convert(work: Path, tell: Tell) -> None:
     Raises: TaskFailure, and whatever the converter or the runtime raises.
     """
     order = read_conversion(work)
-    kind = _known(order.converter)
+    kind = _converter(order.converter)
     options, model = kind.chosen(order.options), Path(order.model)
     options |= {name: text for name, text in order.known().items() if options.get(name) == ""}
     tell("phase", phase="converting")
@@ -89,7 +89,7 @@ def applies(work: Path, tell: Tell) -> None:
 STAGES: dict[str, Callable[[Path, Tell], None]] = {"convert": convert, "applies": applies}
 
 
-def _known(name: str) -> Converter:
+def _converter(name: str) -> Converter:
     try:
         return converter(name)
     except KeyError:

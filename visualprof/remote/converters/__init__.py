@@ -84,7 +84,7 @@ class Rows:
         if missing := [name for name in shapes if name not in self.arrays]:
             hint = f"the model's inputs are {', '.join(shapes)}"
             raise TaskFailure("input_error", f"the data have no '{missing[0]}'", hint)
-        whole = {name: self._whole(name, shape) for name, shape in shapes.items()}
+        whole = {name: self._has_all_dimensions(name, shape) for name, shape in shapes.items()}
         fixed = {shape[0] for name, shape in shapes.items() if not whole[name] and shape}
         sizes = {size for size in fixed if isinstance(size, int) and size > 0}
         step = (
@@ -98,7 +98,7 @@ class Rows:
         for start in range(0, self.count - step + 1, step):
             yield {name: self._cut(self.arrays[name], start, step, whole[name]) for name in shapes}
 
-    def _whole(self, name: str, shape: Sequence[int | str | None]) -> bool:
+    def _has_all_dimensions(self, name: str, shape: Sequence[int | str | None]) -> bool:
         more = self.arrays[name].ndim - len(shape)
         if more not in (0, 1):
             error = f"the data of '{name}' have {self.arrays[name].ndim} dimensions, the model wants {len(shape)}"

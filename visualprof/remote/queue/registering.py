@@ -85,10 +85,10 @@ def register(
 
 def said_by(model: InspectedModel) -> Configuration:
     """What a model's file says of its inputs."""
-    return Configuration([ConfiguredInput(t.name, t.dtype, _known(t.dims)) for t in model.inputs])
+    return Configuration([ConfiguredInput(t.name, t.dtype, _all_known(t.dims)) for t in model.inputs])
 
 
-def _known(dims: list[int | str | None] | None) -> list[int | str] | None:
+def _all_known(dims: list[int | str | None] | None) -> list[int | str] | None:
     """Dimensions that are all known, else none."""
     return None if dims is None or None in dims else [dim for dim in dims if dim is not None]
 

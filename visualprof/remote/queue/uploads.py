@@ -72,7 +72,7 @@ def take(
     queue = remote.opened()
     if queue.store.direct:
         raise Conflict("files do not come through this server", "announce them: POST /api/v1/uploads/direct")
-    return _found(queue, *queue.keep(safe_name(name), read), name, part, known)
+    return _uploads_of(queue, *queue.keep(safe_name(name), read), name, part, known)
 
 
 def announce(
@@ -111,7 +111,7 @@ def arrived(
     blob = bucket.adopt(arrival.key, arrival.size_bytes, arrival.sha256)
     queue.add(blob, arrival.name, arrival.size_bytes)
     _end(queue, arrival)
-    return _found(queue, blob, arrival.size_bytes, arrival.name, arrival.part, known)
+    return _uploads_of(queue, blob, arrival.size_bytes, arrival.name, arrival.part, known)
 
 
 def give_up(remote: Remote, owner: str | None, upload: str) -> None:
@@ -136,7 +136,9 @@ def _direct(remote: Remote) -> tuple[Queue, Bucket]:
     return queue, queue.store
 
 
-def _found(queue: Queue, blob: str, size: int, name: str, part: bool, known: Callable[[str], bool]) -> list[Upload]:
+def _uploads_of(
+    queue: Queue, blob: str, size: int, name: str, part: bool, known: Callable[[str], bool]
+) -> list[Upload]:
     """What is in a file that is kept; it is not, if that is of no use."""
     try:
         if part:
@@ -235,7 +237,7 @@ def take_local(remote: Remote, files: Mapping[str, Path], part: bool = False) ->
     for name, path in files.items():
         with path.open("rb") as file:
             kept = queue.keep(safe_name(name), file.read)
-        uploads += _found(queue, *kept, name, part=part or bool(uploads), known=lambda _: True)
+        uploads += _uploads_of(queue, *kept, name, part=part or bool(uploads), known=lambda _: True)
     return uploads
 
 

@@ -128,7 +128,7 @@ class AgentLink(Resource):
     @change("POST", "/agent/register", needs="agent")
     def register(self, body: RegistrationBody) -> Registered:
         """Register an agent."""
-        asked = self._asked(body)
+        asked = self._registration(body)
         if asked.protocol != PROTOCOL:
             error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
@@ -138,7 +138,7 @@ class AgentLink(Resource):
         agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known, join)
         return Registered(agent, token, self._remote.intervals)
 
-    def _asked(self, body: bytes) -> Registration:
+    def _registration(self, body: bytes) -> Registration:
         """The body, of somebody who may register.
 
         That is with the registration token, with a code where people have accounts, or as one that was there before.

@@ -142,14 +142,14 @@ class Health(Resource):
         folders.append(("cache", logdir.cache.folder))
         self._places: list[tuple[Place, Path]] = folders
         self._sizes = Lately(_sizes, _SIZES_S)
-        self._lately = Lately(Health._found, _FRESH_S)
+        self._lately = Lately(Health._health, _FRESH_S)
 
     @get("/health", needs="admin")
     def health(self) -> HealthAnswer:
         """Whether the server is well."""
         return self._lately.of(self)
 
-    def _found(self) -> HealthAnswer:
+    def _health(self) -> HealthAnswer:
         queue = self._remote.existing()
         found = HealthAnswer(
             __version__, self._started_ns, time.time_ns(), _database(queue) if queue else None, self._disks(),

@@ -237,8 +237,8 @@ class JobList:
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
-        shown = self._shown(queue, [job], counts)[0]
-        waits = {} if job.state in FINAL else self._told(queue, name)
+        shown = self._job_rows(queue, [job], counts)[0]
+        waits = {} if job.state in FINAL else self._waiting_reasons(queue, name)
         removed_ns = queue.retention.due(name).get(name)
         return JobAnswer(shown, job.request, rows, unserved, results, verdicts, waits, job.kept, removed_ns)
 
@@ -252,7 +252,7 @@ class JobList:
         self._leaving.forget()
         return self.one(name)
 
-    def _told(self, queue: Queue, job: str = "") -> dict[str, Wait]:
+    def _waiting_reasons(self, queue: Queue, job: str = "") -> dict[str, Wait]:
         """Why tasks wait, of a job or of all."""
         from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
 
@@ -261,13 +261,13 @@ class JobList:
     def _all_waits(self, queue: Queue) -> dict[str, Wait]:
         """Why jobs wait: that which is the first of its tasks to be taken."""
         by_job: dict[str, Wait] = {}
-        for task, wait in self._told(queue).items():
+        for task, wait in self._waiting_reasons(queue).items():
             by_job.setdefault(task.rpartition("-")[0], wait)
         return by_job
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, shared, jobs, count = queue.jobs.since(self._revision)
-        for job, shown in zip(jobs, self._shown(queue, jobs, queue.jobs.counts(jobs)), strict=True):
+        for job, shown in zip(jobs, self._job_rows(queue, jobs, queue.jobs.counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
             kept = _Kept(
                 self._revision,
@@ -283,7 +283,7 @@ class JobList:
             self._rows = {name: kept for name, kept in self._rows.items() if name in there}
             self._oldest, self._shared = self._revision, shared
 
-    def _shown(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
+    def _job_rows(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
         names = queue.agents.names({task.agent for job in jobs for task in job.tasks if task.agent})
         return [self._row(job, files, names, counts) for job in jobs]

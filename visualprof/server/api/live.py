@@ -140,7 +140,7 @@ class Live(Resource):
 
     def __init__(self, visible: Visible, read_only: bool) -> None:
         self._visible, self._read_only = visible, read_only
-        self._known: dict[str, tuple[float, LiveRun | None]] = {}  # by path: until when it is fresh
+        self._or_none: dict[str, tuple[float, LiveRun | None]] = {}  # by path: until when it is fresh
         self._lock = threading.Lock()
 
     @get("/live", needs="link")
@@ -173,7 +173,7 @@ class Live(Resource):
         except CaptureError as error:
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
-            self._known.pop(run.beside.live, None)
+            self._or_none.pop(run.beside.live, None)
         return _recording(run.id, folder, asked, time.time_ns())
 
     @get("/live/steps", refuses={404: "there is no such run, or it has no times of steps"}, needs="link")
@@ -206,7 +206,7 @@ class Live(Resource):
         """What goes on in a run; None where nothing did within the last hour."""
         begun = time.monotonic()
         with self._lock:
-            until, row = self._known.get(beside.live, (0.0, None))
+            until, row = self._or_none.get(beside.live, (0.0, None))
             if begun < until:
                 return row
         fresh = _beats(beside.live) and is_own_folder(beside.root, beside.live)
@@ -214,7 +214,7 @@ class Live(Resource):
         lives = row is not None and any(one.state != "ended" for one in row.processes)
         end = time.monotonic()
         with self._lock:
-            self._known[beside.live] = end + max(_FRESH_S if lives else _OVER_S, _SHARE * (end - begun)), row
+            self._or_none[beside.live] = end + max(_FRESH_S if lives else _OVER_S, _SHARE * (end - begun)), row
         return row
 
 
@@ -241,8 +241,8 @@ def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
         return None
     return LiveProcess(
         worker=beat.worker,
-        rank=_known(beat.rank),
-        world_size=_known(beat.world_size),
+        rank=_or_none(beat.rank),
+        world_size=_or_none(beat.world_size),
         host=beat.host,
         pid=beat.pid,
         framework=beat.framework or None,
@@ -264,7 +264,7 @@ def _recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> Liv
     workers = [
         LiveTurn(
             worker=turn.worker,
-            rank=_known(ranks.get(turn.worker, -1)),
+            rank=_or_none(ranks.get(turn.worker, -1)),
             state=cast("Turn", turn.state),
             why=turn.why or None,
             file=_file(run, turn.file),
@@ -279,7 +279,7 @@ def _file(run: str, name: str) -> str | None:
     return (name if run == "." else f"{run}/{name}") if name else None
 
 
-def _known(number: int) -> int | None:
+def _or_none(number: int) -> int | None:
     return number if number >= 0 else None
 
 

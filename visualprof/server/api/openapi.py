@@ -100,7 +100,7 @@ def components() -> Json:
     for resource in RESOURCES:
         for route, handler in resource.routes():
             _, body, made = route.declared(handler)
-            kinds += [kind for kind in (*_answers(made), _body(body)) if _named(kind)]
+            kinds += [kind for kind in (*_answers(made), _body(body)) if _is_struct(kind)]
     schemas = _components(dict.fromkeys(kinds))[1]
     for schema in schemas.values():
         schema["description"] = cleandoc(schema.get("description", ""))  # Python 3.13 has done so already
@@ -143,7 +143,7 @@ def _content(route: Route, made: Any) -> Json:
 
 
 def _schema(kinds: list[Any]) -> Json:
-    return _ref(kinds[0]) if kinds and _named(kinds[0]) else {"type": "object"}
+    return _ref(kinds[0]) if kinds and _is_struct(kinds[0]) else {"type": "object"}
 
 
 def _query(query: type[Query] | None) -> Iterator[Json]:
@@ -201,7 +201,7 @@ def _body(body: Any) -> Any:
     return get_args(body)[1] if get_origin(body) is Annotated else body
 
 
-def _named(kind: Any) -> bool:
+def _is_struct(kind: Any) -> bool:
     kind = get_origin(kind) or kind
     return hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")
 

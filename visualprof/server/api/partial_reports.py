@@ -49,7 +49,7 @@ class Making:
             except NotFound:  # removed meanwhile
                 continue
             if task.run and self._is_there(queue, task.run):
-                place = self._shown(task.run)
+                place = self._listed_name(task.run)
                 made[name] = replace(self._made[name], id=place, folder=place, state=task.state)
         return made
 
@@ -68,7 +68,7 @@ class Making:
         # Of the last point, and not of the last sign of life: a report changes with its points alone.
         ends = [end for point in points if isinstance(end := point.get("end_ns"), int)]
         told["status"]["finished_ns"] = max(ends, default=task.started_ns or job.submitted_ns)
-        return report_of(self._shown(run), told["job"], told["env"], told["status"], points)
+        return report_of(self._listed_name(run), told["job"], told["env"], told["status"], points)
 
-    def _shown(self, run: str) -> str:
+    def _listed_name(self, run: str) -> str:
         return f"{self._remote.root.prefix}/{run}".lstrip("/")

@@ -138,7 +138,9 @@ class Uploads(Resource):
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
         self._visible.refuse_bytes(request.content_length or 0)
-        return self._kept(take(self._remote, query.name, request.stream.read, query.part, self._visible.holds))
+        return self._combined_answer(
+            take(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
+        )
 
     @change("POST", "/uploads/direct", status=201, refuses={**_DIRECT, 413: "too large", 429: "a quota is used up"})
     def announce(self, body: AnnouncedFile) -> Way:
@@ -158,7 +160,7 @@ class Uploads(Resource):
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
         """Keep an announced file, once all of it was sent."""
-        return self._kept(arrived(self._remote, who().user, upload, self._visible.holds))
+        return self._combined_answer(arrived(self._remote, who().user, upload, self._visible.holds))
 
     @change("DELETE", "/uploads/direct/<upload>", status=204, refuses=_DIRECT)
     def give_up(self, upload: str) -> None:
@@ -175,7 +177,7 @@ class Uploads(Resource):
         except NotFound:
             return FilesAnswer([])
         self._hold([file])
-        return FilesAnswer([_shown(file)])
+        return FilesAnswer([_upload_answer(file)])
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
@@ -185,9 +187,9 @@ class Uploads(Resource):
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
         return files_of(self._remote, submitted.model, others, found.owner)
 
-    def _kept(self, uploads: Sequence[Upload]) -> UploadAnswer:
+    def _combined_answer(self, uploads: Sequence[Upload]) -> UploadAnswer:
         self._hold(uploads)
-        answer, *others = map(_shown, uploads)
+        answer, *others = map(_upload_answer, uploads)
         answer.others = others
         return answer
 
@@ -199,7 +201,7 @@ class Uploads(Resource):
 
 def files_of(remote: Remote, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
     """A model and other files as their owner calls them."""
-    files = [_shown(upload) for upload in kept(remote, [model.blob, *others], owner)]
+    files = [_upload_answer(upload) for upload in kept(remote, [model.blob, *others], owner)]
     for file in files:
         if file.blob == model.blob:
             file.name = model.name  # others may have uploaded it under another
@@ -216,7 +218,7 @@ def _entries(remote: Remote, id: str) -> list[Entry]:
     return [(uploaded(m.id, m.name, m.format, m.size, m.kept_ns), m.path) for m in models]
 
 
-def _shown(upload: Upload) -> UploadAnswer:
+def _upload_answer(upload: Upload) -> UploadAnswer:
     content, blob = upload.content, upload.blob
     if isinstance(content, InspectedArray):
         return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)

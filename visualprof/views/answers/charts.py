@@ -64,7 +64,7 @@ def lines(
     """
     drawn: list[Option] = [
         {
-            "type": "line", "name": name, "data": [[_number(a), _known(b)] for a, b in zip(x, y, strict=True)],
+            "type": "line", "name": name, "data": [[_number(a), _finite(b)] for a, b in zip(x, y, strict=True)],
             "showSymbol": False, **_color(name),
             **({"step": "end"} if steps else {}), **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
         }
@@ -111,7 +111,7 @@ def _color(name: str) -> Option:
     return {"itemStyle": {"color": f"@c:{name.rpartition('.')[2]}"}} if name.startswith("@t:") else {}
 
 
-def _known(value: Any) -> float | None:
+def _finite(value: Any) -> float | None:
     number = _number(value)
     return None if isinstance(number, float) and not np.isfinite(number) else number
 

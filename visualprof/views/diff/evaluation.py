@@ -63,11 +63,11 @@ def _figures(base: Report, new: Report) -> Iterator[tuple[Any, ...]]:
             if a is None and b is None:
                 continue
             ratio = b / a - 1 if a and b is not None else None
-            sure = _sure(then[key], now[key], figure) if key in then and key in now else None
+            sure = _significant(then[key], now[key], figure) if key in then and key in now else None
             yield new.spec, *key, figure.removesuffix("_ns"), a, b, ratio, sure
 
 
-def _sure(base: Point, new: Point, figure: str) -> bool | None:
+def _significant(base: Point, new: Point, figure: str) -> bool | None:
     """By the repeats; None where one of them has fewer than two."""
     values = ([v for repeat in point.repeats if (v := getattr(repeat, figure)) is not None] for point in (base, new))
     likely = chance(*values)

@@ -161,7 +161,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
         steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
-        memory=_held(trace, windows, params.step) if params.view == "memory" else None,
+        memory=_memory_table(trace, windows, params.step) if params.view == "memory" else None,
     )
 
 
@@ -305,7 +305,7 @@ def _nothing(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
 
 
-def _held(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
+def _memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
     """Peaks of each device; of the one with most, what operators hold at its peak and allocate in a step."""
     memory = view("memory")
     if not memory.needs(trace):

@@ -204,7 +204,7 @@ def _worst(
         yield Verdict(name, severity, report.id, worst.batch, tuple(p.batch for _, p in hit), numbers)
 
 
-def _whole(report: Report, name: str, severity: Severity, **evidence: str | None) -> Iterator[Verdict]:
+def _report_verdict(report: Report, name: str, severity: Severity, **evidence: str | None) -> Iterator[Verdict]:
     """One verdict for all points."""
     yield Verdict(name, severity, report.id, None, tuple(p.batch for p in report.points), evidence)
 
@@ -255,7 +255,9 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
     asked = precision_name(report.precision)
     if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
         severity = "high" if asked else "low"
-        yield from _whole(report, "precision_changed", severity, asked=report.precision or None, effective=really)
+        yield from _report_verdict(
+            report, "precision_changed", severity, asked=report.precision or None, effective=really
+        )
 
 
 def ran_in(report: Report) -> str:
@@ -297,7 +299,7 @@ def _fallback(report: Report) -> Iterator[Verdict]:
     effective = report.effective.get("providers") or report.effective.get("device") or ""
     first = effective.partition(",")[0].strip()
     if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
-        yield from _whole(report, "fallback_provider", "high", asked=report.device, effective=first)
+        yield from _report_verdict(report, "fallback_provider", "high", asked=report.device, effective=first)
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
@@ -334,7 +336,7 @@ def _sample(report: Report) -> Iterator[Verdict]:
     """Numbers of a machine and a day that are not those of who looks at them."""
     if report.sample:
         day = time.strftime("%Y-%m-%d", time.gmtime(report.finished_ns // 10**9))
-        yield from _whole(report, "sample", "low", cpu=report.environment.get("cpu"), day=day)
+        yield from _report_verdict(report, "sample", "low", cpu=report.environment.get("cpu"), day=day)
 
 
 RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (

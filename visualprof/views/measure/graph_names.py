@@ -70,7 +70,7 @@ class NodeNames:
         return rows[0] if len(rows) == 1 else AMBIGUOUS
 
     def _narrowed(self, holder: int, name: str, type: str) -> list[int]:
-        rows = self._named(name)
+        rows = self._rows_of(name)
         if len(rows) > 1:
             rows = [row for row in rows if holder in (UNKNOWN, self._running[row])] or rows
         if len(rows) > 1:
@@ -109,7 +109,7 @@ class NodeNames:
         size = next((i for i in range(len(scope), 0, -1) if scope[i - 1].kind in ("control", "subgraph")), 0)
         return scope[:size]
 
-    def _named(self, name: str) -> list[int]:
+    def _rows_of(self, name: str) -> list[int]:
         for form in _forms(name):
             rows = self._own.get(form) or self._values.get(form) or self._inlined(form)
             if rows:

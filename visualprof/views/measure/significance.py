@@ -63,14 +63,14 @@ def quantile(freedom: float, beyond: float = 1 - CONFIDENCE) -> float:
 
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of the incomplete beta function, by Lentz's method."""
-    c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     value, last = d, inf
     for m in range(1, _TERMS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            c, d = _apart(1 + term / c), 1 / _apart(1 + term * d)
+            c, d = _nonzero(1 + term / c), 1 / _nonzero(1 + term * d)
             value *= c * d
         if abs(value - last) < 1e-12 * abs(value):
             break
@@ -78,6 +78,6 @@ def _fraction(a: float, b: float, x: float) -> float:
     return value
 
 
-def _apart(value: float) -> float:
+def _nonzero(value: float) -> float:
     """A value that can be divided by."""
     return value if abs(value) > _LEAST else _LEAST

@@ -139,7 +139,7 @@ def step_windows(trace: Trace) -> Windows:
     Source: torch-tb-profiler, docs/views.md#steps.
     """
     if len(trace.steps) == 0:
-        return _whole(trace)
+        return _single_step(trace)
     marks = np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1)
     start, end = _extents(trace, marks)
     names = tuple(trace.strings[int(i)] for i in trace.steps.name)
@@ -250,7 +250,7 @@ def kernels(trace: Trace) -> dict[int, Kernels]:
     return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 
-def _whole(trace: Trace) -> Windows:
+def _single_step(trace: Trace) -> Windows:
     """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
     events = trace.events
     rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.of(*HOST_WORK))

@@ -53,7 +53,7 @@ def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threadin
         try:
             _fetch_rest(client, replace(file, url=url), part)
         except Answered as error:
-            if error.status != 403 or (new := _again(client, lease, file)) == url:
+            if error.status != 403 or (new := _renewed_url(client, lease, file)) == url:
                 raise
             url = new
             raise Unreachable(f"the address of {file.name!r} is too old") from None
@@ -72,7 +72,7 @@ def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threadin
     raise TaskFailure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
 
 
-def _again(client: Client, lease: Lease, file: File) -> str:
+def _renewed_url(client: Client, lease: Lease, file: File) -> str:
     """A new address of a file of a lease."""
     files: list[dict[str, Any]] = client.post(lease.path("files"), {})["files"]
     return next((str(each["url"]) for each in files if each["sha256"] == file.sha256), "")

@@ -28,7 +28,7 @@ def turn(device: str, check: Callable[[], None], folder: Path | None = None) -> 
     handle = _opened(path)
     began = time.monotonic()
     try:
-        while handle is not None and not _taken(handle):
+        while handle is not None and not _try_lock(handle):
             check()
             time.sleep(WAIT_S)
         yield time.monotonic() - began
@@ -48,7 +48,7 @@ def _opened(path: Path) -> int | None:
     return None
 
 
-def _taken(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -89,7 +89,7 @@ class Nvml:
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         if listed is None:
             return self._handles
-        handles = (self._named(name.strip()) for name in listed.split(","))
+        handles = (self._handle_of(name.strip()) for name in listed.split(","))
         return list(takewhile(lambda handle: handle is not None, handles))
 
     def _part(self, handle: Any) -> Any:
@@ -100,7 +100,7 @@ class Nvml:
         parts = (self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(most))
         return next((part for part in parts if part is not None), handle)
 
-    def _named(self, name: str) -> Any:
+    def _handle_of(self, name: str) -> Any:
         if name.startswith("MIG-"):
             return self._ask("nvmlDeviceGetHandleByUUID", name)
         if name.isdecimal():

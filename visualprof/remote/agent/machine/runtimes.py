@@ -123,7 +123,7 @@ def install(
     runtimes.mkdir(parents=True, exist_ok=True)
     part = runtimes / f".{kit.name}-{os.getpid()}"
     try:
-        _made(kit, version, base, part, index)
+        _make(kit, version, base, part, index)
         actual = _verified(kit, part)
         target = runtimes / "-".join((kit.name, actual, *([more.absolute().parent.name] if more else [])))
         _move_scripts(part, target)
@@ -226,7 +226,7 @@ def _python(path: str) -> Python | None:
     return Python(path, f"{major}.{minor}") if major == 3 and minor >= 8 else None
 
 
-def _made(kit: Kit, version: str, base: Python, part: Path, index: str) -> None:
+def _make(kit: Kit, version: str, base: Python, part: Path, index: str) -> None:
     wanted = f"{kit.package}=={version}" if version else kit.package
     requires = [*kit.requires, *(() if any(r.startswith("numpy") for r in kit.requires) else ("numpy",))]
     hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"

@@ -32,7 +32,7 @@ MEANS = (("utilization", "util", "child_cpu"), ("power_w", "power_w", "cpu_power
 
 def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env: Mapping[str, Any]) -> None:
     """Writes `case.json` anew. env: of `result_folder.environment`. Raises: OSError."""
-    case = _told(out / FILE) or _nothing(lease)
+    case = _read(out / FILE) or _nothing(lease)
     seen = [*(env.get("gpus") or ()), *header_of(monitor).get("gpus", ())]
     gpu = next((gpu for gpu in seen if gpu["id"] == lease.spec.device), None)
     case |= {
@@ -49,7 +49,7 @@ def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env:
         told = cast("object", case.get("warnings"))
         before = cast("list[str]", told) if isinstance(told, list) else []
         case["warnings"] = [*before, "other processes computed on the GPU meanwhile"]
-    case["steps"] = [_ended(row, outcome) for row in _objects(case.get("steps"))]
+    case["steps"] = [_interrupted(row, outcome) for row in _objects(case.get("steps"))]
     clear(out / FILE)
     (out / FILE).write_text(json.dumps(case, indent=1), "utf-8")
 
@@ -109,7 +109,7 @@ def _window(case: dict[str, Any]) -> tuple[int, int, int] | None:
     return None
 
 
-def _told(file: Path) -> dict[str, Any] | None:
+def _read(file: Path) -> dict[str, Any] | None:
     """What the child wrote, which may be anything."""
     try:
         content = json.loads(file.read_bytes()) if is_plain(file) and file.stat().st_size < LARGEST else None
@@ -132,7 +132,7 @@ def _objects(rows: object) -> list[dict[str, Any]]:
     return [row for row in cast("list[object]", rows) if is_object(row)] if isinstance(rows, list) else []
 
 
-def _ended(row: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _interrupted(row: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
     """A step that ran when the child was ended."""
     if row.get("state") != "running":
         return row

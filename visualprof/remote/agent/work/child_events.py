@@ -86,7 +86,7 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 def text(event: Event, key: str, most: int = 2000) -> str:
     """A text of an event, "" for anything else."""
     value = event.get(key)
-    return _shown(value, most) if isinstance(value, str) else ""
+    return _cut(value, most) if isinstance(value, str) else ""
 
 
 def whole(event: Event, key: str) -> int | None:
@@ -98,14 +98,14 @@ def whole(event: Event, key: str) -> int | None:
 def plain(value: object, depth: int = 3) -> Any:
     """A value of an event, cut to what any reader of JSON takes; None for numbers and depths beyond that."""
     if isinstance(value, str):
-        return _shown(value, LONGEST)
+        return _cut(value, LONGEST)
     if isinstance(value, (bool, int, float)):
         return value if _fits(value) else None
     if depth and isinstance(value, list):
         items = cast("list[object]", value)
         return [plain(item, depth - 1) for item in items[:MOST]]
     if depth and is_object(value):
-        return {_shown(name, LONGEST): plain(item, depth - 1) for name, item in islice(value.items(), MOST)}
+        return {_cut(name, LONGEST): plain(item, depth - 1) for name, item in islice(value.items(), MOST)}
     return None
 
 
@@ -113,6 +113,6 @@ def _fits(value: float) -> bool:
     return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 63
 
 
-def _shown(value: str, most: int) -> str:
+def _cut(value: str, most: int) -> str:
     """A text cut to `most`, without lone surrogates, which JSON can hold and UTF-8 cannot."""
     return value[:most].encode("utf-8", "replace").decode()

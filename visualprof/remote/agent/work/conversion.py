@@ -73,7 +73,7 @@ def convert(
     Raises: TaskFailure: why there is no model. StopRequested.
     """
     work, told = _run("convert", order, parts, folder, shop, timeout_s)
-    return _made(work.out / "made", told)
+    return _validated(work.out / "made", told)
 
 
 def applying(
@@ -137,7 +137,7 @@ def _lay_out(work: WorkFolder, order: Conversion, parts: Mapping[str, Path], cod
     work.task.write_text(json.dumps({"conversion": asdict(task)}), "utf-8")
 
 
-def _made(folder: Path, told: Mapping[str, Any]) -> Made:
+def _validated(folder: Path, told: Mapping[str, Any]) -> Made:
     """What a child made, which may be anything.
 
     Raises: TaskFailure: rejected.

@@ -138,7 +138,7 @@ class LeasedTask:
         try:
             self._check()
             if self._outcome:
-                warnings[:] = self._told() or warnings
+                warnings[:] = self._earlier_warnings() or warnings
             outcome = self._outcome or self._worked()
             journal.ended(lease, outcome)
             self._uploading = True
@@ -160,7 +160,7 @@ class LeasedTask:
         remove(self._work.folder)
         return ending
 
-    def _told(self) -> list[str]:
+    def _earlier_warnings(self) -> list[str]:
         """What the result of an earlier start warns of."""
         try:
             return warnings_told(self._work)

@@ -84,7 +84,7 @@ class Process:
         self._until(lambda: self._process.poll() is not None, "convert", timeout_s)
         status = self._process.returncode
         if status < 0:
-            raise self._ended()
+            raise self._failure()
         return status
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Process:
                 data = os.read(handle, 1 << 16)
                 self._rest += data
                 if not data:
-                    raise self._ended()
+                    raise self._failure()
             if len(self._rest) > ANSWER_MAX:
                 raise TaskFailure("crashed", f"it answered {do} with over 1 MiB")
             return b"\n" in self._rest
@@ -140,7 +140,7 @@ class Process:
             error = f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} are allowed ({do})"
             raise TaskFailure("disk_full", error)
 
-    def _ended(self) -> TaskFailure:
+    def _failure(self) -> TaskFailure:
         status = self._process.wait()
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         return TaskFailure("crashed", f"its process ended by {how}", "the log says more")

@@ -145,7 +145,7 @@ class Advice:
         """The candidate's model, and whether any step changed it."""
         model, changed, took_ns = self.task.model, None if not candidate.steps else False, 0
         for i, step in enumerate(candidate.steps):
-            made = self._made(step, model, folder / f"step{i}")
+            made = self._convert(step, model, folder / f"step{i}")
             model = folder / f"step{i}" / "out" / "made" / Path(str(made["file"])).name
             took_ns += int(made["took_ns"])
             row.tools |= made["tools"]
@@ -154,7 +154,7 @@ class Advice:
         row.convert_ns = took_ns if candidate.steps else None
         return model, changed
 
-    def _made(self, step: Step, model: Path, folder: Path) -> Json:
+    def _convert(self, step: Step, model: Path, folder: Path) -> Json:
         limit_s, data = self.asked.candidate_s, self.sets.data
         return converted(self.task.converters[step.converter][0], step, model, data, folder, self.bounds, limit_s)
 

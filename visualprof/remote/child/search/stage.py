@@ -68,16 +68,16 @@ class SearchStage:
             self.beside = self.bench.load("default", {})
             try:
                 self._itself()
-                while self._left() and time.monotonic() < self.end:
+                while self._has_trials_left() and time.monotonic() < self.end:
                     self._try(self._next())
-                self._again()
-                self._write(complete=not self._left())
+                self._confirm()
+                self._write(complete=not self._has_trials_left())
             finally:
                 self.beside.process.close()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _left(self) -> bool:
+    def _has_trials_left(self) -> bool:
         """Whether a trial is to be begun, or once more."""
         return len(self.trials) < self.total or any(one.state == "running" for one in self.trials)
 
@@ -87,12 +87,12 @@ class SearchStage:
             begun.starts += 1
             return begun
         axes = [len(values) for values in self.space.axes.values()]
-        tried = [self._told(one) for one in self.trials]
+        tried = [self._observation(one) for one in self.trials]
         at = next_setting(axes, self.space.ordinal(), self.asked.seed, tried)
         self.trials.append(Trial(at, self.space.setting(at)))
         return self.trials[-1]
 
-    def _told(self, trial: Trial) -> Json:
+    def _observation(self, trial: Trial) -> Json:
         excess = [one.excess(trial.figures) for one in self.constraints]
         return {"at": trial.at, "cost": trial.ratio["value"] if trial.ratio else None, "excess": excess}
 
@@ -175,7 +175,7 @@ class SearchStage:
             self.bench.close(twin)
         return same, known | figures
 
-    def _again(self) -> None:
+    def _confirm(self) -> None:
         """The best trials once more, in new processes: what was chosen for its figures had luck with them, too.
 
         One that lies above the whole interval of the first is measured only where none before it keeps the constraints

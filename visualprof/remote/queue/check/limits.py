@@ -78,7 +78,7 @@ def limit_errors(request: Request) -> list[FieldError]:
 def _texts(request: Request) -> Iterator[FieldError]:
     if not KEY.fullmatch(request.key):
         yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
-    yield from _named("name", request.name, empty=True)
+    yield from _check_name("name", request.name, empty=True)
     yield from model_errors(request.model)
 
 
@@ -112,7 +112,7 @@ def _is_json(text: str) -> bool:
 
 def model_errors(model: ModelRef) -> Iterator[FieldError]:
     """What no files of a model may be called, and what is no file."""
-    yield from _named("model.name", model.name)
+    yield from _check_name("model.name", model.name)
     if model.name.strip(" .") == "" or re.search(r"[/\\]", model.name):
         yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
     yield from _parts(model)
@@ -201,7 +201,7 @@ def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
 
 def _sweep(request: Request) -> Iterator[FieldError]:
     values = request.sweep.values
-    yield from _named("sweep.dim", request.sweep.dim, empty=True)
+    yield from _check_name("sweep.dim", request.sweep.dim, empty=True)
     if not 1 <= len(values) <= MAX_VALUES:
         yield FieldError("sweep.values", f"has {len(values)} sizes", f"allowed: 1 to {MAX_VALUES}")
     for i, value in enumerate(values):
@@ -230,7 +230,7 @@ def _input(path: str, row: Input) -> Iterator[FieldError]:
         if isinstance(dim, int):
             yield from _within(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
         else:
-            yield from _named(f"{path}.dims[{i}]", dim)
+            yield from _check_name(f"{path}.dims[{i}]", dim)
     if row.fill == "file" and not SHA256.fullmatch(row.blob):
         yield FieldError(f"{path}.blob", "is no sha256 of a file", "upload the .npy first")
     if row.fill != "file" and row.blob:
@@ -269,7 +269,7 @@ def _within(field: str, value: float, low: float, high: float) -> Iterator[Field
         yield FieldError(field, f"is {shown}", f"allowed: {low:,} to {high:,}")
 
 
-def _named(field: str, text: str, empty: bool = False) -> Iterator[FieldError]:
+def _check_name(field: str, text: str, empty: bool = False) -> Iterator[FieldError]:
     if not text and not empty:
         yield FieldError(field, "is empty")
     elif len(text) > MAX_NAME or not all(c.isprintable() for c in text):

@@ -44,7 +44,7 @@ def hashed(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def _known(known: tuple[str, str]) -> ColumnElement[bool]:
+def _credentials(known: tuple[str, str]) -> ColumnElement[bool]:
     return (agents.c.id == known[0]) & (agents.c.token_sha256 == hashed(known[1]))
 
 
@@ -104,7 +104,7 @@ class Agents:
             "seen_ns": now,
         }
         with self._database.write() as connection:
-            earlier = connection.execute(select(agents).where(_known(known))).first() if known[0] else None
+            earlier = connection.execute(select(agents).where(_credentials(known))).first() if known[0] else None
             if earlier is None:
                 joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
                 return self._new(connection, {**values, **joined})
@@ -126,7 +126,7 @@ class Agents:
     def known(self, known: tuple[str, str]) -> bool:
         """Are these the id and the token of an agent?"""
         with self._database.look() as connection:
-            return connection.execute(select(agents.c.id).where(_known(known))).first() is not None
+            return connection.execute(select(agents.c.id).where(_credentials(known))).first() is not None
 
     @staticmethod
     def _new(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:

@@ -78,7 +78,7 @@ class Database:
 
         Raises: Damaged.
         """
-        with self._named(), self._reader.connect() as connection:
+        with self._named_errors(), self._reader.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -87,7 +87,7 @@ class Database:
 
         Raises: Damaged.
         """
-        with self._named(), self._looker.connect() as connection:
+        with self._named_errors(), self._looker.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ class Database:
 
         Raises: DiskFull, Damaged.
         """
-        with self._named(), self._turn, self._writer.begin() as connection:
+        with self._named_errors(), self._turn, self._writer.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -128,7 +128,7 @@ class Database:
         self.engine.dispose()
 
     @contextlib.contextmanager
-    def _named(self) -> Generator[None]:
+    def _named_errors(self) -> Generator[None]:
         """Says what is wrong with the database, instead of calling it unexpected.
 
         Raises: DiskFull, Crowded, Damaged.

@@ -86,7 +86,7 @@ class PostgreSQL(Database):
 
         Raises: DiskFull, Crowded, Damaged.
         """
-        with self._named(), self._turn, self._writer.begin() as connection:
+        with self._named_errors(), self._turn, self._writer.begin() as connection:
             driver: Any = connection.connection.driver_connection
             with driver.pipeline() as pipeline:
                 driver.execute("BEGIN")

@@ -86,7 +86,7 @@ class Registry:
         """
         name, mark, which = _split(address)
         with self._database.read() as connection:
-            model = _named(connection, name, by)
+            model = _model_named(connection, name, by)
         if model is None:
             raise NotFound(f"there is no registered model {name[:60]!r}", _ASK)
         return model, _version_at(model, mark, which)
@@ -100,9 +100,9 @@ class Registry:
         """
         name, now = _name(name), self._database.now_ns()
         with self._database.write() as connection:
-            model = _named(connection, name, by)
+            model = _model_named(connection, name, by)
             if model is None:
-                model = _one(connection, _made(connection, name, by, now), None)
+                model = _one(connection, _insert_model(connection, name, by, now), None)
             _refuse_foreign(model, by)
             sha256 = whole_sha256(new.model)
             same = [version for version in model.versions if version.sha256 == sha256]
@@ -124,7 +124,7 @@ class Registry:
         _refuse_long(values.get("notes", ""))
         with self._database.write() as connection:
             before = _own(connection, model, by)
-            other = _named(connection, values.get("name", before.name), by, besides=model)
+            other = _model_named(connection, values.get("name", before.name), by, besides=model)
             if other is not None and "name" in values:
                 raise Conflict(f"name: there is a model {other.name!r} already")
             if values:
@@ -229,7 +229,7 @@ def _losses(connection: Connection, model: RegisteredModel, gone: Sequence[Model
     return Losses(using, children, sorted(name for name, number in model.aliases.items() if number in numbers))
 
 
-def _made(connection: Connection, name: str, by: Asker, now: int) -> str:
+def _insert_model(connection: Connection, name: str, by: Asker, now: int) -> str:
     model = short_id()
     seen = "public" if by.user is None else "private"  # without accounts everybody sees it, also once there are some
     row = {"id": model, "owner": by.user, "name": name, "visibility": seen, "project": None, "last": 0}
@@ -272,7 +272,7 @@ def _one(connection: Connection, model: str, viewer: str | None) -> RegisteredMo
     return found[0]
 
 
-def _named(connection: Connection, name: str, by: Asker, besides: str = "") -> RegisteredModel | None:
+def _model_named(connection: Connection, name: str, by: Asker, besides: str = "") -> RegisteredModel | None:
     """The model that somebody means by a name: their own, or the only one that they see."""
     called = func.lower(models.c.name) == name.lower()
     found = _models(connection, visible_models(by.viewer).where(called, models.c.id != besides))

@@ -58,7 +58,7 @@ class Bucket(Store):
         self._filling = [threading.Lock() for _ in range(64)]
         self._again = 0.0  # not asked before: requests that all wait for a service would leave none for pages
         try:
-            with self._asked():
+            with self._named_errors():
                 self._s3.head_bucket(Bucket=place.bucket)
         except StoreDown as error:
             if error.refused:
@@ -88,7 +88,7 @@ class Bucket(Store):
         Raises: Oversize, DiskFull, StoreDown.
         """
         digest, size = super().put(read, limit)
-        with super().path(f"blobs/{digest}").open("rb") as file, self._asked():
+        with super().path(f"blobs/{digest}").open("rb") as file, self._named_errors():
             self._s3.upload_fileobj(file, self.place.bucket, self._full(f"blobs/{digest}"))
         self.trim()
         return digest, size
@@ -145,7 +145,7 @@ class Bucket(Store):
         have = sum(part["Size"] for part in parts.values())
         if have == size:
             named = [{"PartNumber": number, "ETag": parts[number]["ETag"]} for number in sorted(parts)]
-            with self._asked():
+            with self._named_errors():
                 self._s3.complete_multipart_upload(**self._at(key), UploadId=upload, MultipartUpload={"Parts": named})
         return have
 
@@ -165,7 +165,7 @@ class Bucket(Store):
 
         Raises: StoreDown.
         """
-        with path.open("rb") as file, self._asked():
+        with path.open("rb") as file, self._named_errors():
             self._s3.upload_fileobj(file, self.place.bucket, self._full(key))
 
     def delete(self, prefix: str) -> None:
@@ -178,10 +178,10 @@ class Bucket(Store):
             return
         below = self._full(prefix) + ("" if prefix.count("/") == 2 else "/")
         for key in self._keys("list_objects_v2", "Contents", below):
-            with self._asked():
+            with self._named_errors():
                 self._s3.delete_object(Bucket=self.place.bucket, Key=key["Key"])
         for upload in self._keys("list_multipart_uploads", "Uploads", below):
-            with self._asked(), contextlib.suppress(NotFound):
+            with self._named_errors(), contextlib.suppress(NotFound):
                 self._s3.abort_multipart_upload(
                     Bucket=self.place.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                 )
@@ -189,7 +189,7 @@ class Bucket(Store):
     def purge(self, blob: str) -> None:
         """Removes a blob that no row names, and its copy."""
         super().delete(f"blobs/{blob}")
-        with self._asked():
+        with self._named_errors():
             self._s3.delete_object(**self._at(f"blobs/{blob}"))
 
     def listed(self, room: Room) -> list[str]:
@@ -210,7 +210,7 @@ class Bucket(Store):
 
     def remove_run_file(self, key: str) -> None:
         """Removes a file of a run that no row names."""
-        with self._asked():
+        with self._named_errors():
             self._s3.delete_object(**self._at(key))
 
     def age_s(self, blob: str) -> float:
@@ -229,7 +229,7 @@ class Bucket(Store):
         return self._signed("get_object", super().path(key).relative_to(self._folder).as_posix())
 
     def _signed(self, operation: str, key: str, **facts: Any) -> str:
-        with self._asked():
+        with self._named_errors():
             return self._signing.generate_presigned_url(operation, {**self._at(key), **facts}, ExpiresIn=PUT_S)
 
     def _full(self, key: str) -> str:
@@ -239,7 +239,7 @@ class Bucket(Store):
         return {"Bucket": self.place.bucket, "Key": self._full(key)}
 
     def _head(self, key: str) -> dict[str, Any] | None:
-        with contextlib.suppress(NotFound), self._asked():
+        with contextlib.suppress(NotFound), self._named_errors():
             return self._s3.head_object(**self._at(key))
         return None
 
@@ -248,7 +248,7 @@ class Bucket(Store):
         return None if head is None else int(head["ContentLength"])
 
     def _begun(self, key: str) -> str:
-        with self._asked():
+        with self._named_errors():
             return self._s3.create_multipart_upload(**self._at(key))["UploadId"]
 
     def _multipart(self, key: str) -> str | None:
@@ -257,12 +257,12 @@ class Bucket(Store):
         return min((row["UploadId"] for row in rows), default=None)
 
     def _parts(self, key: str, upload: str) -> dict[int, dict[str, Any]]:
-        with self._asked():
+        with self._named_errors():
             pages = self._s3.get_paginator("list_parts").paginate(**self._at(key), UploadId=upload)
             return {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
 
     def _keys(self, operation: str, rows: str, below: str) -> list[dict[str, Any]]:
-        with self._asked():
+        with self._named_errors():
             pages = self._s3.get_paginator(operation).paginate(Bucket=self.place.bucket, Prefix=below)
             return [row for page in pages for row in page.get(rows, [])]
 
@@ -271,13 +271,13 @@ class Bucket(Store):
         transfer: Any = import_module("boto3.s3.transfer")
         pieces = transfer.TransferConfig(multipart_threshold=_LARGE, multipart_chunksize=_LARGE // 4)
         same = {"CopySourceIfMatch": tag}
-        with self._asked():
+        with self._named_errors():
             self._s3.copy(self._at(key), self.place.bucket, self._full(to), ExtraArgs=same, Config=pieces)
 
     def _download(self, key: str, target: Path, most: int = 1 << 62) -> tuple[str, str]:
         """Writes a file, not much more than `most` bytes of it; its tag and sha256."""
         digest, left = hashlib.sha256(), most
-        with self._asked(), target.open("wb") as file:
+        with self._named_errors(), target.open("wb") as file:
             answer = self._s3.get_object(**self._at(key))
             end = time.monotonic() + _PATIENCE_S + answer["ContentLength"] / _SLOWEST
             while left >= 0 and (piece := answer["Body"].read(CHUNK)):
@@ -330,7 +330,7 @@ class Bucket(Store):
         return over > 0
 
     @contextlib.contextmanager
-    def _asked(self) -> Generator[None]:
+    def _named_errors(self) -> Generator[None]:
         """Names the service's troubles.
 
         Raises: NotFound: it has no such thing. StoreDown: it does not answer, or not as it should.

@@ -99,11 +99,11 @@ def runs_of(rows: Sequence[AnyRow]) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for rows_of in of_attempt.values():
         key: str = next(row.key for row in rows_of if row.key.startswith("runs/"))
-        runs[run_of(key)] = Run(run_of(key), key.rpartition("/")[0], {row.name: _kept(row) for row in rows_of})
+        runs[run_of(key)] = Run(run_of(key), key.rpartition("/")[0], {row.name: _bucket_file(row) for row in rows_of})
     return runs
 
 
-def _kept(row: AnyRow) -> Kept:
+def _bucket_file(row: AnyRow) -> Kept:
     format = row.key.rpartition("/")[2].partition(".")[2]
     if row.key.startswith("blobs/") and row.inspected:
         format = _INSPECTED.decode(row.inspected).format

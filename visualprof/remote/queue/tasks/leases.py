@@ -134,7 +134,7 @@ class Leases:
         """
         with self._database.look() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
-        return self._held(agent, row, task, token)
+        return self._leased_task(agent, row, task, token)
 
     def hold(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
         """The row of a task under a lease; one that was given back, but not out again, is taken back.
@@ -174,7 +174,7 @@ class Leases:
         with self._database.look() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
         if row is None or row.state not in FINAL or not _same(row, agent.id, token):
-            return self._held(agent, row, task, token)
+            return self._leased_task(agent, row, task, token)
         if row.state != state:
             raise Stale(task)
         return None
@@ -220,7 +220,7 @@ class Leases:
                 late = update(tasks).where(tasks.c.state == "running", column < later)
                 connection.execute(late.values({column: later}))
 
-    def _held(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
+    def _leased_task(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
         """The task of a row that was read: one that runs needs no lock of the writers."""
         if row is not None and row.state == "running" and _same(row, agent.id, token):
             return task_of(row)
@@ -237,9 +237,9 @@ class Leases:
                     if found is None:
                         return None
                     row, job, request = found
-                    again = _again(connection, row)
+                    again = _retry_warnings(connection, row)
                     files = self._files(connection, request)
-                taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
+                taken = self._lease_answer(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
                     claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
                     if connection.execute(_CLAIM, claim).rowcount:
@@ -273,7 +273,7 @@ class Leases:
         began = agent_of(row, self._database.ahead_ns) if row else None
         return began if began and began.online(self._lease_ns / 1e9) else None
 
-    def _taken(
+    def _lease_answer(
         self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
     ) -> dict[str, Any]:
         now = self._database.now_ns()
@@ -341,7 +341,7 @@ def _lease(
     return Lease(row.id, job.id, run, taken["attempt"], taken["lease"], spec, request, files, again)
 
 
-def _again(connection: Connection, row: AnyRow) -> list[str]:
+def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:
     """Why a task begins once more, as a warning of its result; nothing for one that nobody lost."""
     if not row.tries:
         return []

@@ -65,7 +65,7 @@ class Removal:
         """
         job = self._jobs.one(name)
         with self._database.read() as connection:
-            own, kept = _own_blobs(connection, job), _kept(connection, [job])
+            own, kept = _own_blobs(connection, job), _bucket_bytes(connection, [job])
         runs, others = self._runs(job), set(job.request.blobs) - set(own)
         paths = [*(self._root / run for run in runs if run not in kept), *self._files(job, own)]
         size = _size(paths, list(map(self._store.local, others)) if job.owner else None)
@@ -78,7 +78,7 @@ class Removal:
         """
         of = [self._jobs.one(name) for name in names]
         with self._database.read() as connection:
-            unneeded, kept = _unneeded_without(connection, of), _kept(connection, of)
+            unneeded, kept = _unneeded_without(connection, of), _bucket_bytes(connection, of)
         runs = [self._root / run for job in of for run in self._runs(job) if run not in kept]
         return sum(kept.values()) + _size(
             [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local, unneeded)], None
@@ -135,7 +135,7 @@ def _own_blobs(connection: Connection, job: Job) -> list[str]:
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others, ~version)).scalars())
 
 
-def _kept(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
+def _bucket_bytes(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
     """The results of jobs that are in the bucket, with their bytes there."""
     mine = artefacts.c.task.in_([task.id for job in of for task in job.tasks])
     rows = connection.execute(select(artefacts).where(mine, artefacts.c.key.startswith("runs/")))

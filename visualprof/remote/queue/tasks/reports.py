@@ -33,10 +33,10 @@ class Reports:
             self.waiting.append((act, mine))
             leads = len(self.waiting) == 1
         if leads:  # whoever comes before this one has its turn joins it
-            self._commit(self._taken)
+            self._commit(self._take)
         return mine.result()
 
-    def _taken(self) -> list[tuple[Act[Any], Future[Any]]]:
+    def _take(self) -> list[tuple[Act[Any], Future[Any]]]:
         with self._lock:
             taken, self.waiting = self.waiting, []
         return taken

@@ -68,7 +68,7 @@ class Results:
         check_all([file.name for file in files], [file.size_bytes for file in files])
         if any(len(file.sha256) != _OF_SHA256 for file in files):
             raise Unfit("sha256 has 64 hexadecimal digits")
-        known = self._known(task)
+        known = self._artefacts(task)
         rows = {file.name: self._row(task, file, known.get(file.name)) for file in files}
         kept = {row.key for row in known.values()}
         ways = {n: self._store.announce(r["key"], r["size_bytes"], r["key"] not in kept) for n, r in rows.items()}
@@ -83,7 +83,7 @@ class Results:
 
         Raises: Unfit: a file is missing, differs, or is not what it should be. DiskFull.
         """
-        known = self._known(task)
+        known = self._artefacts(task)
         missing = [name for name in names if name not in known]
         if missing:
             raise Unfit(f"{missing[0][:100]} was not announced", "announce it and upload it")
@@ -175,7 +175,7 @@ class Results:
         """The files that arrived of an attempt that has ended."""
         self._store.delete(f"incoming/{task.place}")
 
-    def _known(self, task: Task) -> dict[str, Any]:
+    def _artefacts(self, task: Task) -> dict[str, Any]:
         with self._database.read() as connection:
             return {row.name: row for row in connection.execute(_KNOWN, _of(task))}
 
