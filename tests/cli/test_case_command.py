@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from visualprof.cli import main
 from visualprof.cli._case_run import _folder, _step_timeouts
 from visualprof.errors import BadParameter
 from visualprof.reader.results.case import CaseResult, read_case
+from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.folder import read_case as case_of
+from visualprof.remote.child.case.task import CaseTask, require
+from visualprof.remote.protocol import TaskFailure
 
 RESULT = {
     "schema": "visualprof.case/1", "case": "resnet50", "framework": "pytorch", "vendor": "nvidia",
@@ -122,3 +127,14 @@ def test_limits_of_steps_are_for_one_or_for_each() -> None:
     for wrong in ("lunch=5", "compile=", "compile=0", "soon", "nan"):
         with pytest.raises(BadParameter, match="no step, or no seconds"):
             _step_timeouts(argparse.Namespace(step_timeout=[wrong]))
+
+
+@pytest.mark.parametrize(("device", "problem"), [("", "missing: device: PyTorch in"), ("H200", "")])
+def test_a_device_that_pytorch_does_not_see_is_missing(tmp_path: Path, device: str, problem: str) -> None:
+    if not find_spec("torch"):
+        pytest.skip("needs PyTorch")
+    task = CaseTask(str(tmp_path), "nvidia", "pytorch", "cuda:0", description={"name": "net", "requirements": {}})
+    (tmp_path / "benchmarks" / "net" / "pytorch").mkdir(parents=True)
+    vendor = Vendor("nvidia", "NVIDIA GPU", "cuda", device_name=lambda: device)
+    with pytest.raises(TaskFailure, match=problem) if problem else nullcontext():
+        require(task, vendor, ())

@@ -229,8 +229,8 @@ class CaseSteps:
         return engine
 
     def require(self) -> None:
-        """Raises: TaskFailure: packages or data are missing."""
-        require(self.task, self._engine.requires if self.result["compiler"] is not None else ())
+        """Raises: TaskFailure: packages, data or the device are missing."""
+        require(self.task, self.vendor, self._engine.requires if self.result["compiler"] is not None else ())
 
     def _init(self) -> None:
         self._see_one_device()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.folder import needed
 from visualprof.remote.cases.requirements import TRTEXEC, imports_of, missing, name_of
 from visualprof.remote.protocol import TaskFailure, build
@@ -43,10 +44,10 @@ def read_case_task(work: Path) -> CaseTask:
     return build(CaseTask, json.loads((work / "task.json").read_text("utf-8"))["case"])
 
 
-def require(task: CaseTask, engine: Sequence[str]) -> None:
+def require(task: CaseTask, vendor: Vendor, engine: Sequence[str]) -> None:
     """Looks for what a case needs before anything of it runs. engine: packages of the engine that compiles.
 
-    Raises: TaskFailure: packages or data are missing, all of which it names.
+    Raises: TaskFailure: packages, data or the vendor's device are missing, all of which it names.
     """
     packages = [*needed(task.description["requirements"], task.vendor), *FRAMEWORKS.get(task.framework, ()), *engine]
     named = {name_of(one).lower() for one in packages}
@@ -56,6 +57,8 @@ def require(task: CaseTask, engine: Sequence[str]) -> None:
     data_dir, where = Path(task.data_dir or "/nowhere"), task.data_dir or "any folder: name one by --data"
     absent = [one for one in task.description.get("data", ()) if not (data_dir / one).exists()]
     problems = [f"package: {one}" for one in lacking] + [f"data: {one} is not in {where}" for one in absent]
+    if not lacking and task.framework == "pytorch" and vendor.device != "cpu" and not vendor.device_name():
+        problems.append(f"device: PyTorch in {sys.executable} sees no {vendor.title}")
     if problems:
         packages = [repr(one.partition(" (")[0]) for one in lacking if one != TRTEXEC]
         hint = f"{sys.executable} -m pip install {' '.join(packages)}" if packages else ""
