@@ -54,6 +54,21 @@ def test_overlap_of_the_hand_made_ranks() -> None:
     assert exclusive == [(30, 75, 75, 55), (121, 40, 74, 0)]
 
 
+def test_ranks_are_the_means_of_their_steps() -> None:
+    paths = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
+    answer = distributed(*paths)
+    steps, ranks = answer["columns"], answer["ranks"]["columns"]
+    assert ranks["rank"] == [0, 1, 2, 3]
+    assert len(set(ranks["worker"])) == 4
+    for place, rank in enumerate(ranks["rank"]):
+        rows = [row for row, of in enumerate(steps["rank"]) if of == rank]
+        assert ranks["steps"][place] == len(rows) > 1
+        for name in ("total_ns", "computation_ns", "communication_ns"):
+            assert ranks[name][place] == pytest.approx(sum(steps[name][row] for row in rows) / len(rows))
+        exposed = [steps["communication_ns"][row] - steps["overlap_ns"][row] for row in rows]
+        assert ranks["exposed_ns"][place] == pytest.approx(sum(exposed) / len(rows))
+
+
 def test_collectives_of_the_hand_made_ranks() -> None:
     table = distributed(*micro())["collectives"]["columns"]
     keys = ("rank", "name", "calls", "bytes", "mean_bytes", "total_ns", "transfer_ns")

@@ -38,6 +38,18 @@ class RankColumns(Columns):
     other_ns: kinds.Durations
 
 
+class RankMeanColumns(Columns):
+    """Means of each rank over its steps. exposed_ns: communication that no computation hides."""
+
+    rank: kinds.Identifiers
+    worker: kinds.Words
+    steps: kinds.Counts
+    total_ns: kinds.Durations
+    computation_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    exposed_ns: kinds.Durations
+
+
 class CollectiveColumns(Columns):
     """Collectives of each rank by name. Times are sums over the calls. event: the longest call's row."""
 
@@ -94,6 +106,7 @@ class Straggler(msgspec.Struct):
 class DistributedAnswer(Table[RankColumns]):
     """All ranks of a run. notes: ids of oddities that the page explains."""
 
+    ranks: Table[RankMeanColumns]
     collectives: Table[CollectiveColumns]
     waits: Table[WaitColumns]
     devices: list[RankDevice]
@@ -116,6 +129,7 @@ def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> Distribute
     shared = _comparable(parts, matched)
     return DistributedAnswer(
         columns=steps,
+        ranks=Table(columns=_rank_means(steps)),
         collectives=Table(columns=_collectives(parts, numbers, matched)),
         waits=Table(columns=_waits(parts, numbers, matched, params.step)),
         devices=[
@@ -164,6 +178,23 @@ def _steps(ranks: Sequence[tuple[str, RankPart]], numbers: list[int], step: str)
         named = zip(part.steps, times, strict=True)
         rows += [(number, worker, name, *of_step) for name, of_step in named if step in ("", name)]
     return from_rows(RankColumns, rows)
+
+
+def _rank_means(steps: RankColumns) -> RankMeanColumns:
+    rank = np.asarray(steps.rank, np.int64)
+    groups = group(rank)
+    times = (steps.total_ns, steps.computation_ns, steps.communication_ns, steps.overlap_ns)
+    once = np.ones(len(rank))
+    total, computation, communication, overlap = (groups.mean(np.asarray(time, np.float64), once) for time in times)
+    return RankMeanColumns(
+        rank=rank[groups.first],
+        worker=[steps.worker[row] for row in groups.first.tolist()],
+        steps=groups.count,
+        total_ns=total,
+        computation_ns=computation,
+        communication_ns=communication,
+        exposed_ns=communication - overlap,
+    )
 
 
 def _waits(parts: list[RankPart], numbers: list[int], matched: list[Matched], step: str) -> WaitColumns:

@@ -16,28 +16,14 @@ const number = (value: Cell | undefined) => (typeof value === "number" ? value :
 
 /** One entry a rank, in the order of the ranks. */
 export function rank_means(columns: Columns): RankMeans[] {
-  const sums = new Map<number, RankMeans>();
-  (columns["rank"] ?? []).forEach((cell, row) => {
-    const rank = number(cell);
+  const rows = (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => number(columns[name]?.[row]);
-    const sum = sums.get(rank) ?? { rank, worker: String(columns["worker"]?.[row] ?? ""), steps: 0, total_ns: 0, computation_ns: 0, communication_ns: 0, exposed_ns: 0 };
-    sum.steps += 1;
-    sum.total_ns += at("total_ns");
-    sum.computation_ns += at("computation_ns");
-    sum.communication_ns += at("communication_ns");
-    sum.exposed_ns += at("communication_ns") - at("overlap_ns");
-    sums.set(rank, sum);
+    return {
+      rank: number(rank), worker: String(columns["worker"]?.[row] ?? ""), steps: at("steps"), total_ns: at("total_ns"),
+      computation_ns: at("computation_ns"), communication_ns: at("communication_ns"), exposed_ns: at("exposed_ns"),
+    };
   });
-  const mean = (value: number, steps: number) => value / steps;
-  return [...sums.values()]
-    .map((one) => ({
-      ...one,
-      total_ns: mean(one.total_ns, one.steps),
-      computation_ns: mean(one.computation_ns, one.steps),
-      communication_ns: mean(one.communication_ns, one.steps),
-      exposed_ns: mean(one.exposed_ns, one.steps),
-    }))
-    .sort((a, b) => a.rank - b.rank);
+  return rows.sort((a, b) => a.rank - b.rank);
 }
 
 interface Imbalance {
