@@ -96,14 +96,14 @@ def compute(trace: Trace, params: Params) -> CapturedAnswer:
     groups = group(events.name[inside.graphs], *keys)
     dur = np.maximum(events.dur[inside.work], 0)
     source = _sources(trace, inside)
-    told = source == SOURCES.index("capture")
+    explained = source == SOURCES.index("capture")
     return CapturedAnswer(
-        columns=CapturedColumns(**ordered(_graphs(trace, inside, groups, keys, told), "total_ns")),
+        columns=CapturedColumns(**ordered(_graphs(trace, inside, groups, keys, explained), "total_ns")),
         launches=len(inside.graphs),
         kernels=len(inside.work),
-        matched=int(told.sum()),
+        matched=int(explained.sum()),
         total_ns=int(dur.sum()),
-        matched_ns=int(dur[told].sum()),
+        matched_ns=int(dur[explained].sum()),
         inside=Table(columns=_kernels(trace, inside, groups, source)),
     )
 
@@ -137,7 +137,7 @@ def _sources(trace: Trace, inside: Inside) -> Ints:
     return np.where(known, np.where(captured, 0, 1), 2)
 
 
-def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], told: Mask) -> dict[str, Column]:
+def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], explained: Mask) -> dict[str, Column]:
     events, first = trace.events, groups.first
     call = events.parent[inside.graphs]
     begin, end = events.ts[inside.graphs], events.end[inside.graphs]
@@ -157,7 +157,7 @@ def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], told
         "note": note,
         "launches": groups.count,
         "kernels": summed(np.ones(len(each), np.int64)),
-        "matched": summed(told),
+        "matched": summed(explained),
         "total_ns": summed(dur),
         "call_ns": groups.sum(np.maximum(events.dur[call], 0)) / groups.count,
         "launch_delay_ns": groups.sum(delay) / groups.count,

@@ -160,22 +160,22 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
 
     Raises: BadParameter: there is no such step.
     """
-    found = serving(trace)
-    if found is None:
+    server = serving(trace)
+    if server is None:
         raise BadParameter("this recording has no steps of a server")
-    steps = _steps(found)
+    steps = _steps(server)
     low, high = _ends(steps, params)
     inside = np.zeros(len(steps.loads), bool)
     inside[low : high + 1] = True
     counts = inside if params.window == "steady" else np.ones(len(inside), bool)
     return ServingAnswer(
-        source=found.source,
-        engine=found.engine,
-        steady=_steady(found.trace, steps, inside),
+        source=server.source,
+        engine=server.engine,
+        steady=_steady(server.trace, steps, inside),
         rates=_rates(steps, np.flatnonzero(counts)),
         dropped=len(steps.windows.dropped),
-        phases=Table(columns=_phases(found.trace, steps, counts)),
-        steps=Table(columns=_columns(found, steps, inside)),
+        phases=Table(columns=_phases(server.trace, steps, counts)),
+        steps=Table(columns=_columns(server, steps, inside)),
     )
 
 
@@ -202,10 +202,10 @@ def _numbers(values: list[int | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _steps(found: Serving) -> Steps:
-    trace, windows = found.trace, step_windows(found.trace)
+def _steps(server: Serving) -> Steps:
+    trace, windows = server.trace, step_windows(server.trace)
     places: list[int] = windows.index.tolist()
-    loads = [found.loads[i] for i in places]
+    loads = [server.loads[i] for i in places]
     none = np.full(len(trace.steps), np.nan)
     tokens = any(load.phase != "denoise" for load in loads)
     times = (cache_time(trace), sampling_time(trace)) if tokens else (None, None)
@@ -341,9 +341,9 @@ def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> fl
     return float(context[known].sum() / requests[known].sum()) if known.any() else None
 
 
-def _columns(found: Serving, steps: Steps, inside: Mask) -> ServingStepColumns:
-    windows, trace = steps.windows, found.trace
-    marked = found.rows[windows.index]
+def _columns(server: Serving, steps: Steps, inside: Mask) -> ServingStepColumns:
+    windows, trace = steps.windows, server.trace
+    marked = server.rows[windows.index]
     phases: list[int] = steps.phase.tolist()
     return ServingStepColumns(
         name=list(windows.names),

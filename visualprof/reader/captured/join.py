@@ -46,33 +46,33 @@ class _Texts:
         return number
 
 
-def joined(trace: Trace, found: GraphLaunches, captures: Sequence[Capture]) -> Trace:
+def joined(trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]) -> Trace:
     """The trace with what is inside each launch of a graph: the operators of its capture, else repeated blocks.
 
     Each is an event on a track of kind `graph`, over the time of its kernels; the outermost has the call that launched
     the graph as `parent`. Links of kind `owner` lead from the innermost to its kernels.
     """
-    templates, warnings = _templates(trace, found, captures)
-    blocks = list(_blocks(trace, found, templates))
-    return _with(trace, found, blocks, warnings)
+    templates, warnings = _templates(trace, launches, captures)
+    blocks = list(_blocks(trace, launches, templates))
+    return _with(trace, launches, blocks, warnings)
 
 
 def _templates(
-    trace: Trace, found: GraphLaunches, captures: Sequence[Capture]
+    trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]
 ) -> tuple[dict[tuple[int, int], tuple[Template, Ints]], list[str]]:
     """By kind and the graph of the alike ones: what is inside, and the launches; and what to warn of."""
     graphs = [(graph, capture) for capture in captures for graph in capture.graphs]
     of = {id(graph): capture for graph, capture in graphs}
     warnings = [problem for capture in captures for problem in capture.problems]
     out: dict[tuple[int, int], tuple[Template, Ints]] = {}
-    order = np.argsort(found.kind, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(found.kind[order])) + 1)
+    order = np.argsort(launches.kind, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(launches.kind[order])) + 1)
     refused: Counter[str] = Counter()
     for kind, rows in enumerate(members):
-        tokens = found.tokens(trace, int(rows[0]))
+        tokens = launches.tokens(trace, int(rows[0]))
         match, refusals = None, list[Refusal]()
         if kind < MOST_KINDS:
-            match, refusals = best_match(tokens, int(found.batch[rows[0]]), [graph for graph, _ in graphs])
+            match, refusals = best_match(tokens, int(launches.batch[rows[0]]), [graph for graph, _ in graphs])
         if match is None:
             reason = _reasons(refusals)
             refused[reason] += len(rows)
@@ -109,11 +109,11 @@ def _reasons(refusals: Sequence[Refusal]) -> str:
 
 
 def _blocks(
-    trace: Trace, found: GraphLaunches, templates: dict[tuple[int, int], tuple[Template, Ints]]
+    trace: Trace, launches: GraphLaunches, templates: dict[tuple[int, int], tuple[Template, Ints]]
 ) -> list[_Block]:
     blocks = list[_Block]()
     for template, rows in templates.values():
-        work = found.work[found.first[rows][:, None] + np.arange(len(template.owner))]
+        work = launches.work[launches.first[rows][:, None] + np.arange(len(template.owner))]
         blocks.append(_Block(template, rows, *spans(template, trace.events.ts[work], trace.events.end[work])))
     return blocks
 
@@ -145,20 +145,20 @@ def _columns_of(events: Events) -> Iterator[tuple[str, Values]]:
     return ((name, getattr(events, name)) for name in Events.__struct_fields__)
 
 
-def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings: Sequence[str]) -> Trace:
+def _with(trace: Trace, launches: GraphLaunches, blocks: Sequence[_Block], warnings: Sequence[str]) -> Trace:
     """The trace with the blocks as events behind all others."""
     texts, before = _Texts(trace.strings), trace.events
-    size = np.zeros(len(found.call), np.int64)
+    size = np.zeros(len(launches.call), np.int64)
     for block in blocks:
         size[block.rows] = len(block.template.inside)
     begin = len(before) + np.cumsum(size) - size  # of each launch, as long as they stand in order
     columns = _Columns(before, int(size.sum()))
-    stream = before.track[found.work[found.first[:-1]]]
+    stream = before.track[launches.work[launches.first[:-1]]]
     streams, number = np.unique(stream, return_inverse=True)
     columns["track"][:] = np.repeat(number.reshape(-1), size)
-    columns["step"][:] = np.repeat(before.step[found.work[found.first[:-1]]], size)
+    columns["step"][:] = np.repeat(before.step[launches.work[launches.first[:-1]]], size)
     columns["corr"][:], columns["row"][:] = 0, -1
-    owner = np.empty(len(found.work), np.int32)
+    owner = np.empty(len(launches.work), np.int32)
     args = _Arguments()
     for block in blocks:
         inside, rows = block.template.inside, begin[block.rows]
@@ -167,9 +167,9 @@ def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings
         columns.fill("name", rows, np.array([texts.id(one.name) for one in inside], np.int32))
         columns.fill("category", rows, np.array([one.category for one in inside], np.uint8))
         parent = rows[:, None] + np.array([one.parent for one in inside])
-        parent[:, 0] = found.call[block.rows]
+        parent[:, 0] = launches.call[block.rows]
         columns.fill("parent", rows, parent)
-        work = found.first[block.rows][:, None] + np.arange(len(block.template.owner))
+        work = launches.first[block.rows][:, None] + np.arange(len(block.template.owner))
         owner[work] = rows[:, None] + block.template.owner
         args.add(inside, rows, texts)
     place, first = _sorted(columns, len(before), len(streams))
@@ -189,7 +189,7 @@ def _with(trace: Trace, found: GraphLaunches, blocks: Sequence[_Block], warnings
         events=events,
         tracks=(*trace.tracks, *tracks),
         args=args.joined(trace, place),
-        links=_with_owners(trace.links, owner, found.work),
+        links=_with_owners(trace.links, owner, launches.work),
         pyramid=build_pyramid(events.ts, events.end, events.dur, events.depth, slices),
         meta=replace(trace.meta, warnings=(*trace.meta.warnings, *warnings)),
     )

@@ -39,12 +39,12 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
     Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
     """
     trace = read_trace(path, progress)
-    found = graph_launches(trace)
-    return trace if found is None else joined(trace, found, [_capture(file, cache) for file in captures_of(path)])
+    launches = graph_launches(trace)
+    return trace if launches is None else joined(trace, launches, [_capture(file, cache) for file in captures_of(path)])
 
 
 def _capture(file: Path, cache: Kept) -> Capture:
-    """The graphs of a capture: as an earlier reader of this version found them, or read anew."""
+    """The graphs of a capture: as an earlier reader of this version launches them, or read anew."""
     try:
         key = blake2b(f"{Source(file).fingerprint()}:{reader_version()}:graphs".encode(), digest_size=16).hexdigest()
         data = cache.load_bytes(key)

@@ -83,8 +83,8 @@ def serving_step(text: str) -> ServingStep | None:
     if not text.startswith(_STARTS) or len(text) > LONGEST or _ABSURD.search(text):
         return None
     for form, read in _FORMS:
-        found = form.match(text)
-        step = read(found) if found else None
+        match = form.match(text)
+        step = read(match) if match else None
         if step and _possible(step):
             return step
     return None
@@ -137,9 +137,9 @@ def _load(texts: tuple[str | None, ...]) -> Load:
     return NOTHING if numbers.requests == 0 and not numbers.tokens else numbers
 
 
-def _vllm(found: re.Match[str]) -> ServingStep:
+def _vllm(match: re.Match[str]) -> ServingStep:
     """`execute_<tokens>_context_<n>(sq..)_generation_<m>(sq..)`; tokens and what is in brackets may be missing."""
-    groups = found.groups()
+    groups = match.groups()
     prefill, decode = _load(groups[1:6]), _load(groups[6:11])
     whole = None if groups[0] is None else int(groups[0])
     if whole is not None and prefill.tokens is None and decode is NOTHING:
@@ -149,15 +149,15 @@ def _vllm(found: re.Match[str]) -> ServingStep:
     return _of_loads("vllm", prefill, decode, whole)
 
 
-def _vllm_old(found: re.Match[str]) -> ServingStep:
+def _vllm_old(match: re.Match[str]) -> ServingStep:
     """Requests that are new and those that have begun; the rest of a prompt in chunks counts as begun."""
-    return _of_loads("vllm", _load((found[1],)), _load((found[2],)))
+    return _of_loads("vllm", _load((match[1],)), _load((match[2],)))
 
 
-def _sglang(found: re.Match[str]) -> ServingStep:
+def _sglang(match: re.Match[str]) -> ServingStep:
     """`step[EXTEND bs=2 toks=12 c_sq=.. c_sk=..]`. The context's queries are its tokens where `c_sq` is missing."""
-    mode, batch = found[1], int(found[2])
-    numbers = {key: int(n) for key, n in _PAIR.findall(found[3])}
+    mode, batch = match[1], int(match[2])
+    numbers = {key: int(n) for key, n in _PAIR.findall(match[3])}
     prefill, decode = (_aggregates(numbers, kind) for kind in "cg")
     if mode == "EXTEND" or mode == "SPLIT_PREFILL":
         tokens = numbers.get("toks", prefill.tokens)
@@ -179,24 +179,24 @@ def _aggregates(numbers: dict[str, int], kind: str) -> Load:
     return Load(None, *(numbers.get(f"{kind}_{name}") for name in ("sq", "sk", "sqsq", "sqsk")))
 
 
-def _tensorrt(found: re.Match[str]) -> ServingStep:
+def _tensorrt(match: re.Match[str]) -> ServingStep:
     """`[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs`; tokens are there in later versions."""
-    context, generation = _load((found[1], found[2])), _load((found[3], found[4]))
+    context, generation = _load((match[1], match[2])), _load((match[3], match[4]))
     return _of_loads("tensorrt-llm", context, generation)
 
 
-def _atom(found: re.Match[str]) -> ServingStep:
-    numbers = {key: int(n) for key, n in _PAIR.findall(found[3])}
-    load = Load(int(found[2]), *(numbers.get(name) for name in ("tok", "sk", "sqsq", "sqsk")))
-    if found[1] == "prefill":
+def _atom(match: re.Match[str]) -> ServingStep:
+    numbers = {key: int(n) for key, n in _PAIR.findall(match[3])}
+    load = Load(int(match[2]), *(numbers.get(name) for name in ("tok", "sk", "sqsq", "sqsk")))
+    if match[1] == "prefill":
         return _of_loads("atom", load, NOTHING)
     if numbers.get("p"):  # prompts that decode along with the rest
         return ServingStep("atom", "mixed", UNKNOWN, UNKNOWN, load.tokens, load.requests)
     return _of_loads("atom", NOTHING, load)
 
 
-def _diffusion(found: re.Match[str]) -> ServingStep:
-    return ServingStep("diffusion", "denoise", batch=int(found[1]) if found[1] else None)
+def _diffusion(match: re.Match[str]) -> ServingStep:
+    return ServingStep("diffusion", "denoise", batch=int(match[1]) if match[1] else None)
 
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
