@@ -71,6 +71,7 @@ def test_an_unknown_engine_is_refused(ranks: Path, capsys: pytest.CaptureFixture
     assert "no engine 'spark'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ray", "dask"])
 def test_a_cluster_keeps_the_same_bytes(
@@ -85,6 +86,7 @@ def test_a_cluster_keeps_the_same_bytes(
     assert Cache.default().folder == tmp_path / "other"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_workers_that_are_killed_change_nothing(
     ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ def test_engines_are_found_without_their_packages() -> None:
     assert all(importlib.import_module(f"visualprof.engines.{name}").ENGINE.name == name for name in NAMES)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cluster_answers_and_hands_on_errors(executor: ClusterExecutor) -> None:
     assert executor.workers >= 1
@@ -62,6 +63,7 @@ def test_a_cluster_answers_and_hands_on_errors(executor: ClusterExecutor) -> Non
         executor.submit(int, "x").result(timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_lost_worker_fails_its_own_task_alone(executor: ClusterExecutor) -> None:
     fatal, others = executor.submit(os._exit, 3), [executor.submit(pow, 3, n) for n in range(20)]
@@ -72,6 +74,7 @@ def test_a_lost_worker_fails_its_own_task_alone(executor: ClusterExecutor) -> No
     assert executor.submit(pow, 2, 5).result(timeout=60) == 32
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cancelled_task_says_so_at_once(executor: ClusterExecutor) -> None:
     future = executor.submit(time.sleep, 20)
