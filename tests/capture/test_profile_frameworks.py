@@ -185,7 +185,7 @@ except CaptureError as error:
 import gzip
 own = ProfileAnalyzer(json.loads(gzip.open(path).read()))
 rows = own.select(TimeFuncHelper.eval_time_func("device", "end", np.max))
-print(json.dumps([str(path), refused, {r.info["name"]: r.time for r in rows}]))
+print(json.dumps([str(path), refused, {r.info["name"]: float(r.time) for r in rows}]))
 """
     path, refused, own = json.loads(ran(megengine_python(), MEGENGINE + program, tmp_path))
     assert "unprofiled has no profile" in refused

@@ -171,6 +171,7 @@ def job(id: str, state: str, tasks: list[Json], **more: Any) -> Json:
         "submitted_ns": ago(60),
         "updated_ns": max((t["updated_ns"] for t in tasks), default=ago(60)),
         "sample": False,
+        "case": "",
         "tasks": tasks,
     }
     return row | more
