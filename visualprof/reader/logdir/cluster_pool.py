@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -61,10 +60,7 @@ class ClusterPool(Generic[Result]):
     def hurry(self, key: str) -> None:
         """Someone waits for this file: it is the next."""
         with self._lock:
-            job = self._waiting.get(key)
-            if job:
-                job.order = (-1, -time.monotonic_ns())
-                self._waiting.add(job)
+            self._waiting.hurry(key)
 
     def cancel(self, key: str) -> None:
         """Forgets a job. What a worker reads already, it reads to its end; nobody hears of it."""

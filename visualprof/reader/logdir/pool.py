@@ -93,9 +93,11 @@ class Jobs:
             heap[:] = [place for place in heap if self._holds(place)]
             heapify(heap)
 
-    def get(self, key: str) -> Job | None:
-        """A waiting job."""
-        return self._jobs.get(key)
+    def hurry(self, key: str) -> None:
+        """Puts a job, if it waits, before all others."""
+        if job := self._jobs.get(key):
+            job.order = (-1, -time.monotonic_ns())
+            self.add(job)
 
     def remove(self, key: str) -> None:
         """Forgets a job, if it waits."""
@@ -161,10 +163,7 @@ class Pool(Generic[Result]):
     def hurry(self, key: str) -> None:
         """Someone waits for this file: it is the next."""
         with self._turn:
-            job = self._waiting.get(key)
-            if job:
-                job.order = (-1, -time.monotonic_ns())
-                self._waiting.add(job)
+            self._waiting.hurry(key)
 
     def cancel(self, key: str) -> None:
         """Forgets the job; a child busy with it is stopped. Its outcome is not reported."""

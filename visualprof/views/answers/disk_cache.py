@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from visualprof.views.answers.table import Answer
 
 # Whose code says, with the reader's, what an answer is.
-ANSWERS = ("../views/**",)
+_ANSWERS = ("../views/**",)
 _LONG_S = 0.03
 _MOST_BYTES = 8 << 20
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
@@ -41,6 +41,12 @@ def _plain(value: Any) -> Any:
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
+def key_of(*what: object) -> str:
+    """The place of what views make of some files: it changes with the code of the reader and of the views."""
+    text = repr((reader_version(), reader_version(_ANSWERS), *what))
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
 class KeptAnswer:
     """The place of one answer.
 
@@ -53,8 +59,7 @@ class KeptAnswer:
 
     def __init__(self, cache: Cache, view: View, params: Any, of: tuple[object, ...]) -> None:
         self._cache, self._view = cache, view
-        what = repr((reader_version(), reader_version(ANSWERS), view.name, params, of))
-        self._key = blake2b(what.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        self._key = key_of(view.name, params, of)
 
     def load(self) -> Answer | None:
         """The answer; None when it is not here or not whole."""

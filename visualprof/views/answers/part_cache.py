@@ -11,9 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.digest import blake2b
-from visualprof.reader.trace.codec import reader_version
-from visualprof.views.answers.disk_cache import ANSWERS
+from visualprof.views.answers.disk_cache import key_of
 
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
@@ -36,17 +34,12 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_array)
 def part_of(cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace]) -> msgspec.Struct:
     """What a view of a run takes of one worker: as it was kept, or made of its trace and kept."""
     assert view.part
-    key = _key(view.name, fingerprint)
+    key = key_of(view.name, fingerprint)
     if (data := cache.load_bytes(key)) is not None:
         return _decoder(view.part).decode(data)
     part = view.part(trace())
     cache.store_bytes(key, _ENCODER.encode(part))
     return part
-
-
-def _key(view: str, fingerprint: str) -> str:
-    what = repr((reader_version(), reader_version(ANSWERS), view, fingerprint))
-    return blake2b(what.encode(), digest_size=16).hexdigest()
 
 
 def _decoder(part: Callable[[Trace], msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
