@@ -85,6 +85,7 @@ def test_a_script_without_an_optimizer_is_recorded_as_a_whole(tmp_path: Path) ->
     assert recorded(tmp_path) == (["0"], 3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_all_steps_of_a_training_are_recorded_as_a_whole(tmp_path: Path) -> None:
     capture(tmp_path, "--whole")

@@ -384,6 +384,7 @@ def ranks(tmp_path: Path) -> Iterator[Callable[[], list[Beat]]]:
         process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ranks_record_the_same_steps(
     ranks: Callable[[], list[Beat]],

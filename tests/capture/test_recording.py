@@ -436,6 +436,7 @@ with profile({str(tmp_path)!r}, warmup=0, steps=6, monitor=False) as p:
     assert steps(path) == ["0", "1", "2", "3", "4", "5"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_ranks_of_a_job_are_one_run_with_the_same_span(tmp_path: Path) -> None:
     program = f"""

@@ -179,6 +179,7 @@ def test_a_damaged_capture_is_a_warning(tmp_path: Path, damage: Any, warning: st
     trace = joined(tmp_path, replay(names_of(3)), {})
     assert any(one.startswith(warning) for one in trace.meta.warnings), trace.meta.warnings
     assert of(trace)["matched"] == 0
+    assert warning in of(trace)["columns"]["note"][0]  # pages show it beside figures by operator
 
 
 def test_without_a_capture_the_block_that_repeats_is_marked_and_owns_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -159,3 +160,21 @@ def test_closing_ends_what_runs(site: Site) -> None:
     assert future.cancelled()
     assert site.cluster.closed
     assert not site.ear.outcomes
+
+
+def test_who_is_told_may_wait_for_another_who_asks_the_pool(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log directory tells the pool what is urgent while it holds the lock that a finished file waits for."""
+    waited: list[bool] = []
+
+    def finished(key: str, outcome: Any) -> None:
+        asks = threading.Thread(target=site.pool.hurry, args=(key,), daemon=True)
+        asks.start()
+        asks.join(timeout=5)
+        waited.append(asks.is_alive())
+
+    monkeypatch.setattr(site.ear, "finished", finished)
+    monkeypatch.setattr(site.ear, "progressed", lambda key, progress: finished(key, None))
+    site.add("a", "b", "c")
+    site.cluster.work()
+    assert waited
+    assert not any(waited)

@@ -61,7 +61,7 @@ class Site:
     def begin(self, folder: Path) -> None:
         """A server, or the next one."""
         self.logdir = LogDirectory([self.folder], self.parser, Cache(folder / "cache", 1 << 30), events=False)
-        self.logdir.elsewhere = self
+        self.logdir.add(self)
         self.logdir.rescan()
 
     def files(self) -> list[LogFile] | None:
@@ -151,7 +151,7 @@ def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site)
     site.logdir.show("j/s")
     site.come()
     site.path.unlink()
-    site.parser.end(Failure("No such file", ""))
+    site.parser.end(Failure("No such file", "", kind="SourceError"))
     assert (site.span.state, len(site.wanted)) == ("waiting", 1)
 
 

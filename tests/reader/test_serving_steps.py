@@ -56,6 +56,30 @@ from visualprof.reader.trace.serving import (
         ("step[MIXED bs=2]", ServingStep("sglang", "mixed", UNKNOWN, UNKNOWN, None, 2)),
         ("step[TARGET_VERIFY bs=4]", ServingStep("sglang", "decode", NOTHING, Load(4), None, 4)),
         ("step[DRAFT_EXTEND_V2 bs=4]", ServingStep("sglang", "draft", UNKNOWN, UNKNOWN, None, 4)),
+        (  # SGLang's context of drafted tokens that are checked is without them
+            "step[TARGET_VERIFY bs=2 g_sq=8 g_sqsq=32 g_sqsk=20 g_sk=5]",
+            ServingStep("sglang", "decode", NOTHING, Load(2, 8, None, 32), 8, 2),
+        ),
+        (
+            "step[TARGET_VERIFY bs=2 g_sq=8 g_sqsq=32 g_sqsk=400 g_sk=100]",
+            ServingStep("sglang", "decode", NOTHING, Load(2, 8, 100, 32, 400), 8, 2),
+        ),
+        (  # as draft tokens come, which are several a request
+            "step[DECODE bs=2 g_sq=6 g_sqsq=18 g_sqsk=90 g_sk=30]",
+            ServingStep("sglang", "decode", NOTHING, Load(2, 6, 30, 18, 90), 6, 2),
+        ),
+        (
+            "step[MIXED bs=1 c=1 g=0 c_sq=3 c_sk=3 c_sqsq=9 c_sqsk=9 g_sq=0 g_sk=0 g_sqsq=0 g_sqsk=0]",
+            ServingStep("sglang", "prefill", Load(1, 3, 3, 9, 9), NOTHING, 3, 1),
+        ),
+        ("step[SPLIT_PREFILL bs=1]", ServingStep("sglang", "prefill", Load(1), NOTHING, None, 1)),
+        ("step[PREBUILT bs=3]", ServingStep("sglang", "unknown", UNKNOWN, UNKNOWN, None, 3)),
+        ("step[DLLM_EXTEND bs=3]", ServingStep("sglang", "unknown", UNKNOWN, UNKNOWN, None, 3)),
+        ("step[EXTEND bs=0 toks=0]", ServingStep("sglang", "idle", NOTHING, NOTHING, 0, 0)),  # a rank without requests
+        (  # checks of four drafted tokens a request
+            "execute_context_0(0)_generation_4(16)",
+            ServingStep("vllm", "decode", NOTHING, Load(4, 16), 16, 4),
+        ),
         ("step[IDLE bs=0]", ServingStep("sglang", "idle", NOTHING, NOTHING, None, 0)),
         (
             "[Executor] _forward_step 60000: 0 ctx reqs, 0 ctx tokens, 32 gen reqs",
@@ -72,6 +96,9 @@ from visualprof.reader.trace.serving import (
         ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NOTHING, Load(117, 117), 117, 117)),
         ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", batch=1)),
         ("denoising_step_3", ServingStep("diffusion", "denoise")),
+        ("denoise_step3", ServingStep("diffusion", "denoise")),
+        ("Denoising_Step_12", ServingStep("diffusion", "denoise")),
+        ("denoising step #7", ServingStep("diffusion", "denoise")),
     ],
 )
 def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:
@@ -89,6 +116,11 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "execute_context_99999999999999999999999999(1)_generation_0(0)",
         "execute_5_context_0(sq0sk0sqsq0sqsk0)_generation_5(sq5sk5sqsq5sqsk5)_more",
         "step[EXTEND bs=2 toks=12" + " x=1" * 100 + " y=" + "9" * 5000 + "]",
+        "step[decode bs=4]", "step[EXTEND bs=1.5 toks=3]", "step[EXTEND toks=3 bs=1]", "step[EXTEND bs=4 toks=]",
+        "dp0_execute_context_1(5)_generation_0(0)", "execute_context_1(5)_generation_0(0) dp=1",
+        "execute_context_0(0)_generation_4(3)",  # fewer tokens than requests
+        "denoising_step_", "denoising_step_x", "denoised_step_1", "denoising_steps", "denoising_step_list",
+        "[Executor] _forward_step 3: -1 ctx reqs, 4 gen reqs", "[Executor] _forward_step_inter_pp",
         "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
     ],
 )  # fmt: skip
@@ -99,6 +131,7 @@ def test_what_no_server_writes_is_no_step(text: str) -> None:
 def test_a_text_that_only_begins_like_a_step_is_told_from_others() -> None:
     assert looks_like_step("execute_context_x(12)_generation_0(0)")
     assert looks_like_step("step[EXTEND bs=-1 toks=3]")
+    assert looks_like_step("step[decode bs=4]")
     assert not looks_like_step("execute_model")
     assert not looks_like_step("decoder")
     assert not looks_like_step("step[0]")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from visualprof.reader.source import Progress
     from visualprof.reader.trace import Trace
+    from visualprof.reader.trace.builder import TraceBuilder
 
 __all__ = ["Trace", "read_trace"]
 
@@ -26,6 +27,11 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
         FormatError: the content breaks the promises of its format.
         SourceError: it cannot be opened or unpacked.
     """
+    return builder_of(path, progress).build()
+
+
+def builder_of(path: str | Path, progress: Progress | None = None) -> TraceBuilder:
+    """The builder of the trace of a file, as `read_trace`."""
     from visualprof.reader.registry import recognise
     from visualprof.reader.source import Source
     from visualprof.reader.trace.builder import TraceBuilder
@@ -34,7 +40,7 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
     chosen = recognise(source)
     builder = TraceBuilder(format=chosen.name)
     chosen.read(source, builder)
-    return builder.build()
+    return builder
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
@@ -23,6 +24,8 @@ MAX_RATIO = 200
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 ALWAYS_ALLOWED = 256 * 1024 * 1024
 SHOWN_PLACES = 5
+# In a bucket, or on a file system of fsspec.
+ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://[^?#]+(\?[^#]*)?")
 GROWING = "it may still be being written; it opens by itself once complete"
 
 # What a decoder raises of text that is not whole JSON, not of the types it expects, or nested too deeply.
@@ -31,6 +34,11 @@ UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 Progress = Callable[[float], None]
 # Fills a buffer with the next plain bytes; fewer than it holds only at the end.
 Filler = Callable[[memoryview], int]
+
+
+def is_address(path: object) -> bool:
+    """Is it an address, as `s3://bucket/runs`, and no path?"""
+    return isinstance(path, str) and ADDRESS.fullmatch(path) is not None
 
 
 def _ignore(fraction: float) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from visualprof.reader.digest import blake2b
@@ -15,29 +18,60 @@ from visualprof.reader.source import Source
 
 FOLDER = "capture_traces"
 MOST = 512  # files of a folder that are looked at
+_REST_NS = 2 * 10**9  # a folder that changed later may change again and look the same
 _TRACE = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
 _NAMED = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"rank_?(\d+)", re.IGNORECASE)
 
+Names = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
 
-def belongs_to_others(path: str, root: str) -> bool:
+
+def _names(folder: str | Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # there is none, or it may not be read
+        return []
+
+
+def belongs_to_others(path: str, root: str, names: Names = _names) -> bool:
     """Is it a trace of captures that is read with the recordings beside it? Not one that somebody opens by itself."""
     folder, name = os.path.split(path)
     if FOLDER in Path(os.path.relpath(folder, root)).parts:
         return bool(_TRACE.search(name))
-    return path != root and bool(_NAMED.match(name)) and any(map(_is_recording, _names(folder)))
+    return path != root and bool(_NAMED.match(name)) and any(map(_is_recording, names(folder)))
 
 
-def captures_of(path: str | Path) -> list[Path]:
+def captures_of(path: str | Path, names: Names | None = None) -> list[Path]:
     """The nearest traces of captures beside a recording, those of its rank first; none for one of them."""
     folder, name = Path(path).parent, Path(path).name
     if folder.name == FOLDER or _NAMED.match(name):
         return []
-    listed = [folder / other for other in _names(folder) if _NAMED.match(other)]
-    for where in (folder / FOLDER, folder.parent / FOLDER):
-        listed = listed or [where / other for other in _names(where) if _TRACE.search(other)]
+    changed = () if names else tuple(map(_changed_ns, (folder, folder / FOLDER, folder.parent / FOLDER)))
+    at_rest = bool(changed) and time.time_ns() - max(changed) > _REST_NS
+    listed = _kept_beside(folder, changed) if at_rest else _beside(folder, names or _names)
     rank = _rank(name)
     return sorted(listed, key=lambda file: (_rank(file.name) != rank, file.name))[:MOST]
+
+
+def _beside(folder: Path, names: Names) -> list[Path]:
+    """The nearest traces of captures of a folder's recordings."""
+    listed = [folder / other for other in names(folder) if _NAMED.match(other)]
+    for where in (folder / FOLDER, folder.parent / FOLDER):
+        listed = listed or [where / other for other in names(where) if _TRACE.search(other)]
+    return listed
+
+
+@lru_cache(maxsize=64)
+def _kept_beside(folder: Path, changed: tuple[int, ...]) -> list[Path]:
+    """The same while no folder changes: of a thousand ranks in one folder each asks."""
+    return _beside(folder, _names)
+
+
+def _changed_ns(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def fingerprint(path: str | Path) -> str:
@@ -51,11 +85,14 @@ def fingerprint(path: str | Path) -> str:
 
 def stamp(folder: str) -> int:
     """Differs when the captures that belong to the recordings of a folder may differ; 0 without any."""
-    captures = captures_of(Path(folder) / "recording")
-    if not captures:
+    return stamp_of([_state(capture) for capture in captures_of(Path(folder) / "recording")])
+
+
+def stamp_of(states: Sequence[str]) -> int:
+    """Differs when states differ; 0 without any."""
+    if not states:
         return 0
-    states = "\n".join(map(_state, captures)).encode("utf-8", "replace")
-    return int.from_bytes(blake2b(states, digest_size=6).digest(), "little") + 1
+    return int.from_bytes(blake2b("\n".join(states).encode("utf-8", "replace"), digest_size=6).digest(), "little") + 1
 
 
 def _state(file: Path) -> str:
@@ -64,13 +101,6 @@ def _state(file: Path) -> str:
     except OSError:  # gone since it was listed
         return f"{file.name}:"
     return f"{file.name}:{status.st_size}:{status.st_mtime_ns}"
-
-
-def _names(folder: str | Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:  # there is none, or it may not be read
-        return []
 
 
 def _is_recording(name: str) -> bool:

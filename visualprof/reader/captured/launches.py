@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64
+
 import msgspec
 import numpy as np
 
 from visualprof.reader.captured.graphs import kernel_token
+from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import serving_step
@@ -43,21 +46,35 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
     if not named.any():
         return None
     links = trace.links
-    mine = np.flatnonzero((links.kind == LinkKind.LAUNCH) & (events.category[links.src] == Category.RUNTIME))
-    mine = mine[named[events.name[links.src[mine]]]]
-    mine = mine[(events.of(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0))[links.dst[mine]]]
-    if not len(mine):
+    calls = (events.category == Category.RUNTIME) & named[events.name]
+    works = events.of(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0)
+    mine = (links.kind == LinkKind.LAUNCH) & calls[links.src] & works[links.dst]
+    if not mine.any():
         return None
-    call, work = links.src[mine], links.dst[mine]
-    order = np.lexsort((events.ts[work], call, events.ts[call]))
-    call, work = call[order], work[order]
-    begins = np.flatnonzero(np.diff(call, prepend=-1))
-    first, calls = np.append(begins, len(work)), call[begins]
-    batch = _batches(trace, calls)
-    mark = _marks(events.name[work], first)
+    work, number = (links.dst, links.src) if mine.all() else (links.dst[mine], links.src[mine])
+    rows = np.flatnonzero(calls)
+    rows = rows[np.argsort(events.ts[rows], kind="stable")].astype(np.int32)
+    place = np.empty(len(events), np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    number = place[number]
+    work, number = _in_order(events.ts, work, number)
+    begins = np.flatnonzero(np.diff(number, prepend=np.int32(-1)))
+    first, call = np.append(begins, len(work)), rows[number[begins]]
+    batch = _batches(trace, call)
+    mark = _marks(events.name, work, first)
     _, kind = np.unique(np.stack((mark, batch), axis=1), axis=0, return_inverse=True)
     kind = kind.reshape(-1)
-    return GraphLaunches(calls, work, first, batch, kind, int(kind.max()) + 1)
+    return GraphLaunches(call, work, first, batch, kind, int(kind.max()) + 1)
+
+
+def _in_order(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
+    """Work and its calls by the call and the start of the work, as nearly all are."""
+    at = ts[work]
+    late = (call[1:] < call[:-1]) | ((call[1:] == call[:-1]) & (at[1:] < at[:-1]))
+    if not late.any():
+        return work, call
+    order = np.lexsort((at, call))
+    return work[order], call[order]
 
 
 def _batches(trace: Trace, calls: Ids) -> Ints:
@@ -73,10 +90,15 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
     return np.where(step >= 0, sizes[events.name[step]], -1)
 
 
-def _marks(name: Ids, first: Ints) -> Ints:
+def _marks(name: Ids, work: Ids, first: Ints) -> Ints:
     """A number for each launch by its names and their order: two that differ share one with a chance of 2^-64."""
-    place = np.arange(len(name)) - np.repeat(first[:-1], np.diff(first))
-    mixed = name.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    native = function("vp_marks", None, INT32, INT32, INT64, c_int64, INT64)
+    if native:
+        marks = np.empty(len(first) - 1, np.int64)
+        native(name, work, first, len(marks), marks)
+        return marks
+    place = np.arange(len(work)) - np.repeat(first[:-1], np.diff(first))
+    mixed = name[work].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= place.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

@@ -8,15 +8,16 @@ from typing import Protocol
 import msgspec
 
 from visualprof.errors import VisualprofError
-from visualprof.reader import read_trace
+from visualprof.reader import builder_of, read_trace
 from visualprof.reader.captured.files import captures_of
 from visualprof.reader.captured.graphs import Capture, graphs_of
 from visualprof.reader.captured.join import joined
-from visualprof.reader.captured.launches import graph_launches
+from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.codec import reader_version
+from visualprof.reader.trace.joined import pyramid_of
 
 _DECODER = msgspec.msgpack.Decoder(Capture)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -38,9 +39,13 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
 
     Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
     """
-    trace = read_trace(path, progress)
-    launches = graph_launches(trace)
-    return trace if launches is None else joined(trace, launches, [_capture(file, cache) for file in captures_of(path)])
+    builder = builder_of(path, progress)
+    may_launch = builder.mentions(GRAPH_LAUNCH)
+    trace = builder.build(levels=not may_launch)
+    launches = graph_launches(trace) if may_launch else None
+    if launches is not None:
+        return joined(trace, launches, [_capture(file, cache) for file in captures_of(path)])
+    return trace.changed(pyramid=pyramid_of(trace)) if may_launch else trace
 
 
 def _capture(file: Path, cache: Kept) -> Capture:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -18,13 +18,12 @@ LEAST_BLOCKS, LEAST_KERNELS = 3, 2
 class Inside(msgspec.Struct, frozen=True):
     """A range, module or operator inside a launch. parent: in the template, -1 for the launch itself.
 
-    kernels: places of what runs in it. texts: by name of the argument.
+    args, texts: by name of the argument.
     """
 
     name: str
     category: int
     parent: int
-    kernels: Ints
     args: dict[str, float] = {}
     texts: dict[str, str] = {}
 
@@ -43,21 +42,20 @@ def from_capture(match: Match, graph: CapturedGraph, texts: Sequence[str]) -> Te
     """The nodes of a capture of which something was launched, over the kernels of the launch."""
     calls = np.array(match.calls, np.int64)
     of = np.append(np.array(graph.inner, np.int64), -1)[calls]  # of each kernel its node
-    members: list[list[int]] = [[] for _ in graph.nodes]
     innermost: list[int] = of.tolist()
-    for kernel, node in enumerate(innermost):
-        while node >= 0:
-            members[node].append(kernel)
+    around = set[int]()
+    for node in innermost:
+        while node >= 0 and node not in around:
+            around.add(node)
             node = graph.nodes[node].parent
-    used = [i for i, kernels in enumerate(members) if kernels]
+    used = sorted(around)
     place = {node: i + 1 for i, node in enumerate(used)} | {-1: 0}
     about = {"capture": graph.file, "match": match.how} | ({"note": match.note} if match.note else {})
-    inside = [_whole(graph.label, len(calls), about)]
+    inside = [_whole(graph.label, about)]
     for i in used:
         node = graph.nodes[i]
         own = {name: texts[text] for name, text in node.texts.items()}
-        kernels = np.array(members[i], np.int64)
-        inside.append(Inside(node.name, node.category, place[node.parent], kernels, node.args, own))
+        inside.append(Inside(node.name, node.category, place[node.parent], node.args, own))
     return Template(tuple(inside), np.array([place[node] for node in innermost], np.int64))
 
 
@@ -66,18 +64,18 @@ def from_repeats(kernels: Sequence[str], refused: str) -> Template:
 
     refused: why no capture says more.
     """
-    whole = _whole(f"graph of {len(kernels):,} kernels", len(kernels), {"match": "none", "note": refused})
+    whole = _whole(f"graph of {len(kernels):,} kernels", {"match": "none", "note": refused})
     owner = np.zeros(len(kernels), np.int64)
     inside = [whole]
     for begin, end in _blocks(kernels):
         owner[begin:end] = len(inside)
         name = f"repeated block of {end - begin:,} kernels"
-        inside.append(Inside(name, Category.ANNOTATION, 0, np.arange(begin, end)))
+        inside.append(Inside(name, Category.ANNOTATION, 0))
     return Template(tuple(inside), owner)
 
 
-def _whole(name: str, kernels: int, about: dict[str, str]) -> Inside:
-    return Inside(name, Category.ANNOTATION, -1, np.arange(kernels), {}, about)
+def _whole(name: str, about: dict[str, str]) -> Inside:
+    return Inside(name, Category.ANNOTATION, -1, {}, about)
 
 
 def _blocks(kernels: Sequence[str]) -> list[tuple[int, int]]:
@@ -100,22 +98,3 @@ def _blocks(kernels: Sequence[str]) -> list[tuple[int, int]]:
         if several and count >= LEAST_BLOCKS and count * length >= LEAST_RUN * len(names):
             return [(begin + i * length, begin + (i + 1) * length) for i in range(count)]
     return []
-
-
-def spans(template: Template, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Start and end of all that is inside each launch, (l, n) ns: of its first and its last kernel.
-
-    Args: start, end: (l, k) ns of the kernels.
-    """
-    count = len(template.inside)
-    begins, ends = np.empty((len(start), count), np.int64), np.empty((len(start), count), np.int64)
-    for i, one in enumerate(template.inside):
-        begins[:, i] = _over(start, one.kernels, np.min)
-        ends[:, i] = _over(end, one.kernels, np.max)
-    return begins, ends
-
-
-def _over(times: Ints, kernels: Ints, pick: Callable[..., Ints]) -> Ints:
-    first, last = int(kernels[0]), int(kernels[-1])
-    neighbours = last - first + 1 == len(kernels)
-    return pick(times[:, first : last + 1] if neighbours else times[:, kernels], axis=1)

@@ -143,6 +143,8 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         having, values = self.arg(name)
         if np.array_equal(having, rows):
             return values
+        if not len(rows):
+            return values[:0]
         every = np.full(len(self.kind), missing, values.dtype)
         every[having] = values
         return every[rows]

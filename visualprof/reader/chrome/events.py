@@ -51,14 +51,15 @@ def add_events(
         builder.warn(f"{np.count_nonzero(~timed):,} events do not say when they began and were left out")
         rows, start = rows[timed], start[timed]
     tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
+    track = tracks.of(rows)
     lasting, kind = dur[rows], doc.kind[rows]
-    lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool).take(kind)] = UNKNOWN
+    lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool)[kind]] = UNKNOWN
     builder.events(
         ts=start,
         dur=lasting,
-        name=builder.strings(map(name, doc.kinds)).take(kind),
+        name=builder.strings(map(name, doc.kinds))[kind],
         category=category[rows],
-        track=tracks.of(rows),
+        track=track,
         row=rows,
         corr=doc.at("correlation", rows, 0) if "correlation" in doc.args else None,
     )
@@ -89,7 +90,7 @@ def text_ids(
     table = np.zeros(len(doc.texts), np.int32)
     used = used_texts(doc, values)
     table[used] = builder.strings(convert(doc.texts[i]) for i in used)
-    return table.take(values)
+    return table[values]
 
 
 def used_texts(doc: Document, texts: Values) -> list[int]:
@@ -106,6 +107,7 @@ def add_args(
     *,
     called: Mapping[str, str] = MappingProxyType({}),
     empty: Collection[str] = (),
+    convert: Callable[[str], str] = lambda text: text,
 ) -> None:
     """Arguments of the document as those of the trace.
 
@@ -115,6 +117,7 @@ def add_args(
         names: those to take.
         called: their names in the trace, where they are others.
         empty: texts that say nothing.
+        convert: what becomes of a text.
     """
     says = np.array([text not in empty for text in doc.texts], bool) if empty else None
     for name in names:
@@ -123,7 +126,7 @@ def add_args(
         if column.text:
             if says is not None:
                 rows, values = rows[says[values]], values[says[values]]
-            values = text_ids(doc, builder, values)
+            values = text_ids(doc, builder, values, convert)
         builder.arg(called.get(name, name), rows, values, text=column.text)
 
 

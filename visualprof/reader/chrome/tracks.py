@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ class Tracks(msgspec.Struct, frozen=True):
 
     def of(self, rows: Rows) -> Ids:
         """Tracks of some rows."""
-        return self.numbers.take(self.keys(rows))
+        return self.numbers[self.keys(rows)]
 
 
 def lay_tracks(
@@ -48,22 +48,27 @@ def lay_tracks(
         device_places: device number of every place; those with one >= 0 are streams whatever their events' kind.
     """
     kinds = np.array([track_kind(kind) for kind in doc.kinds], np.int32)
+    on_device = None if device_places is None else device_places >= 0
 
-    def keys(rows: Rows) -> Ids:
-        place, kind = doc.place[rows], kinds.take(doc.kind[rows])
-        if device_places is not None:
-            kind = np.where(device_places[place] >= 0, np.int32(TrackKind.STREAM), kind)
-        return place * np.int32(len(TrackKind)) + kind
+    def keys(rows: Rows | slice) -> Ids:
+        place = doc.place[rows]
+        key = kinds[doc.kind[rows]]
+        if on_device is not None:
+            key[on_device[place]] = TrackKind.STREAM
+        key += place * np.int32(len(TrackKind))
+        return key
 
     numbers = np.full(len(doc.places) * len(TrackKind), -1, np.int32)
-    devices, streams = (_first_values(doc, name, keys, len(numbers)) for name in ("device", "stream"))
-    numbers[keys(rows)] = 0
+    every = keys(slice(None))
+    devices, streams = _first_values(doc, ("device", "stream"), every, len(numbers))
+    numbers[every[rows]] = 0
+    del every
     used: list[int] = np.flatnonzero(numbers == 0).tolist()
     of_place: dict[tuple[int, TrackKind], int] = {}
     for k in used:
         at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.places[at]
-        on_device = kind is not TrackKind.THREAD
+        own = kind is not TrackKind.THREAD
         device = devices.get(k, _number(pid)) if device_places is None else int(device_places[at])
         numbers[k] = of_place[at, kind] = builder.track(
             kind,
@@ -71,8 +76,8 @@ def lay_tracks(
             pid,
             tid,
             process=doc.names.process.get(pid, ""),
-            device=device if on_device else -1,
-            stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if on_device else -1,
+            device=device if own else -1,
+            stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if own else -1,
             order=doc.names.order.get((pid, tid), 0),
         )
     return Tracks(of_place, keys, numbers)
@@ -187,15 +192,25 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
     builder.counter(numbers[which[timed]], doc.ts[rows[timed]], doc.sample_values[timed])
 
 
-def _first_values(doc: Document, name: str, keys: Callable[[Rows], Ids], size: int) -> dict[int, int]:
-    """First value of an argument on each track, by its key, which is below `size`; none where it is not a number."""
-    column = doc.args.get(name)
-    if column is None or column.text:
-        return {}
-    first = np.full(size, -1, np.int64)
-    first[keys(column.rows[::-1])] = np.arange(len(column.rows))[::-1]  # what is written last stays
-    known = np.flatnonzero(first >= 0)
-    return dict(zip(known.tolist(), column.values[first[known]].tolist(), strict=True))
+def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> list[dict[int, int]]:
+    """First value of some arguments on each track, by its key; none where it is not a number.
+
+    Args: keys: of every row, below `size`.
+    """
+    found: list[dict[int, int]] = []
+    of_rows: dict[int, Ids] = {}  # those that most events have are those of the same rows
+    for name in names:
+        column = doc.args.get(name)
+        if column is None or column.text:
+            found.append({})
+            continue
+        if id(column.rows) not in of_rows:
+            first = of_rows[id(column.rows)] = np.full(size, -1, np.int32)
+            first[keys[column.rows][::-1]] = np.arange(len(column.rows), dtype=np.int32)[::-1]  # written last stays
+        first = of_rows[id(column.rows)]
+        known = np.flatnonzero(first >= 0)
+        found.append(dict(zip(known.tolist(), column.values[first[known]].tolist(), strict=True)))
+    return found
 
 
 def _number(text: str) -> int:

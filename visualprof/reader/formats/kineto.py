@@ -6,7 +6,7 @@ The schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_o
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -23,12 +23,13 @@ from visualprof.reader.chrome.events import (
     device_of,
 )
 from visualprof.reader.chrome.tracks import add_counters, add_flows
-from visualprof.reader.chrome.values import json_object, json_objects
+from visualprof.reader.chrome.values import json_list, json_object, json_objects, text, whole
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.process_group import MAX_RUNS, ProcessGroup, listed, runs_of
 from visualprof.reader.trace.serving import looks_like_step, outermost, serving_step
 
 
@@ -58,11 +59,22 @@ class Args(KernelArgs, gc=False):
     dtype: Text = NO_TEXT
     group: Text = msgspec.field(name="Process Group Name", default=NO_TEXT)
     group_size: int | None = msgspec.field(name="Group size", default=NO_INT)
+    group_description: Text = msgspec.field(name="Process Group Description", default=NO_TEXT)
+    group_ranks: Text = msgspec.field(name="Process Group Ranks", default=NO_TEXT)
+    rank_start: int | None = msgspec.field(name="Global rank start", default=NO_INT)
+    rank_stride: int | None = msgspec.field(name="Global rank stride", default=NO_INT)
+    group_seq: int | None = msgspec.field(name="Seq", default=NO_INT)
+    peer: int | None = msgspec.field(name="Rank", default=NO_INT)
+    source: int | None = msgspec.field(name="Src Rank", default=NO_INT)
+    destination: int | None = msgspec.field(name="Dst Rank", default=NO_INT)
     size: int | None = NO_INT
     kernel: Text = NO_TEXT
 
 
-_COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
+_COLLECTIVE = (
+    "collective", "elements_in", "elements_out", "dtype", "group", "group_size", "group_description", "group_ranks",
+    "rank_start", "rank_stride", "group_seq", "peer", "source", "destination",
+)  # fmt: skip
 _OP = ("external", "input_shapes", "input_strides", "input_types", "input_values", "sequence", "call_stack")
 _CALL = ("correlation", "external", "external_old", "kernel")
 _KERNEL = (
@@ -73,7 +85,7 @@ _COPY = ("correlation", "external", "external_old", "device", "stream", "bytes")
 _MEMORY = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
 # Of a million events most are of these; asking only for what they have saves a third of the time.
 FIELDS = {
-    "cpu_op": _OP + _COLLECTIVE[:1], "Operator": (*_OP, "input_shapes_old"),
+    "cpu_op": _OP + _COLLECTIVE, "Operator": (*_OP, "input_shapes_old"),
     "cuda_runtime": _CALL, "cuda_driver": _CALL, "Runtime": _CALL,
     "kernel": _KERNEL + _COLLECTIVE, "Kernel": _KERNEL,
     "gpu_memcpy": _COPY, "gpu_memset": _COPY, "Memcpy": _COPY, "Memset": _COPY,
@@ -82,9 +94,8 @@ FIELDS = {
 }  # fmt: skip
 
 _SHOWN = (
-    "grid", "block", "input_types", "input_values", "call_stack", "collective", "dtype", "group", "input_shapes",
-    "input_strides", "input_shapes_old", "external", "external_old", "sequence", "registers", "shared_memory",
-    "blocks_per_sm", "bytes", "elements_in", "elements_out", "group_size", "size", "kernel",
+    "grid", "block", "input_types", "input_values", "call_stack", "input_shapes", "input_strides", "input_shapes_old",
+    "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "size", "kernel",
 )  # fmt: skip
 _CALLED = {
     "size": "bytes",
@@ -128,6 +139,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         _mark_serving_steps(doc, builder, category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
     add_args(doc, builder, _SHOWN, called=_CALLED)
+    add_args(doc, builder, _COLLECTIVE, convert=_unquoted)
     devices = tuple(device_of(properties) for properties in json_objects(doc.head.get("deviceProperties")))
     add_occupancy(doc, builder, devices)
     add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
@@ -220,8 +232,36 @@ def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...])
         devices=devices,
         device_type=_device_type(doc.kinds),
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
+        groups=_groups(distributed.get("pg_config")),
         properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},
     )
+
+
+def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
+    """The process groups that this rank knows: a list of them, or an object by their names."""
+    if isinstance(listed_groups, dict):
+        by_name = cast("dict[str, object]", listed_groups)
+        listed_groups = [{"pg_name": name, **json_object(one)} for name, one in by_name.items()]
+    groups: list[ProcessGroup] = []
+    room = MAX_RUNS
+    for one in json_objects(listed_groups):
+        ranks = one.get("ranks")
+        runs = (
+            listed(ranks)
+            if isinstance(ranks, str)
+            else runs_of(known if (known := whole(rank)) is not None else -1 for rank in json_list(ranks))
+        )
+        room -= 1 + len(runs)
+        if room < 0:
+            break
+        name, description = (_unquoted(text(one.get(key))) for key in ("pg_name", "pg_desc"))
+        groups.append(ProcessGroup(name, description if description != "undefined" else "", runs))
+    return tuple(groups)
+
+
+def _unquoted(value: str) -> str:
+    """A text without the second pair of quotes that one of torch's two ways to write it adds."""
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def _device_type(kinds: list[Kind]) -> str:

@@ -50,6 +50,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
             _add_args(builder, rows, ids, operators, footprint)
             types = [_input_types(operators.get(i), json_object(graph.get("var"))) for i in ids]
             builder.arg("input_types", rows, builder.strings(types), text=True)
+            each = [_each_type(operators.get(i), json_object(graph.get("var"))) for i in ids]
+            builder.arg("input_dtypes", rows, builder.strings(each), text=True)
     host_row = {s[0]: i for i, s in enumerate(host)}
     pairs = [(host_row[s[0]], len(host) + i) for i, s in enumerate(device) if s[0] in host_row]
     if pairs:
@@ -226,7 +228,7 @@ def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json
     builder.arg("type", rows, builder.strings(types), text=True)
     builder.arg("operator_id", rows, builder.strings(ids), text=True)
     prints = [json_object(footprint.get(i)) for i in ids]
-    for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes")):
+    for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes"), ("param", "parameters")):
         texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in prints]
         known = np.array([bool(t) for t in texts], bool)
         builder.arg(name, rows[known], builder.strings(t for t in texts if t), text=True)
@@ -240,10 +242,18 @@ def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json
 
 def _input_types(operator: object, variables: Json) -> str:
     """Data types of an operator's inputs, as far as their memory was planned: `Float32 Int32`."""
-    inputs = json_object(operator).get("input")
-    plans = (json_object(json_object(variables.get(str(v))).get("mem_plan")) for v in json_list(inputs))
-    dtypes = (str(plan["layout"].get("dtype", "")) for plan in plans if isinstance(plan.get("layout"), dict))
-    return " ".join(dict.fromkeys(dtypes))
+    return " ".join(dict.fromkeys(filter(None, _dtypes(operator, variables))))
+
+
+def _each_type(operator: object, variables: Json) -> str:
+    """Data type of each input as JSON, null of one whose memory was not planned: `["Float32", null]`."""
+    return msgspec.json.encode(_dtypes(operator, variables)).decode()
+
+
+def _dtypes(operator: object, variables: Json) -> list[str | None]:
+    inputs = json_list(json_object(operator).get("input"))
+    plans = (json_object(json_object(variables.get(str(v))).get("mem_plan")) for v in inputs)
+    return [str(json_object(plan.get("layout")).get("dtype", "")) or None for plan in plans]
 
 
 FORMAT = Format("megengine-static", "MegEngine", 11, sniff, read)

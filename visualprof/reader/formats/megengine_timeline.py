@@ -12,6 +12,7 @@ from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, K
 from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object
+from visualprof.reader.megengine.operands import add_operands
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -20,7 +21,41 @@ from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, Track
 from visualprof.reader.trace.builder import TraceBuilder
 
 
-class LaneArgs(Args, gc=False):
+class Parameters(Args, gc=False):
+    """Parameters of operators, of the dynamic profiler: numbers and modes as text."""
+
+    mode: Text = NO_TEXT
+    pad_h: Text = NO_TEXT
+    pad_w: Text = NO_TEXT
+    stride_h: Text = NO_TEXT
+    stride_w: Text = NO_TEXT
+    dilate_h: Text = NO_TEXT
+    dilate_w: Text = NO_TEXT
+    window_h: Text = NO_TEXT
+    window_w: Text = NO_TEXT
+    sparse: Text = NO_TEXT
+    format: Text = NO_TEXT
+    compute_mode: Text = NO_TEXT
+    transposeA: Text = NO_TEXT
+    transposeB: Text = NO_TEXT
+    axis: Text = NO_TEXT
+    keepdim: Text = NO_TEXT
+    data_type: Text = NO_TEXT
+    fwd_mode: Text = NO_TEXT
+    param_dim: Text = NO_TEXT
+    epsilon: Text = NO_TEXT
+    avg_factor: Text = NO_TEXT
+    scale: Text = NO_TEXT
+    bias: Text = NO_TEXT
+    ndim: Text = NO_TEXT
+    affine: Text = NO_TEXT
+    eps: Text = NO_TEXT
+    normalized_dim: Text = NO_TEXT
+    normalized_size: Text = NO_TEXT
+    value: Text = NO_TEXT
+
+
+class LaneArgs(Parameters, gc=False):
     """Operators carry `__name__` (dynamic profiler) or `type` (compiled graph, with its `name`); scopes neither."""
 
     op_name: Text = msgspec.field(name="__name__", default=NO_TEXT)
@@ -90,6 +125,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
+    operators = (category[begin] == Category.OP) & ~doc.each_kind(lambda kind: kind.cat == "Kernel").astype(bool)[end]
+    add_operands(doc, builder, begin[operators], end[operators])
     for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
         kind: Kind = doc.kinds[int(doc.kind[row])]
         label = kind.name.partition("#")[2] or str(i)

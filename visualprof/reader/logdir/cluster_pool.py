@@ -18,6 +18,7 @@ from visualprof.engines import ClusterExecutor, WorkerLost
 from visualprof.errors import VisualprofError
 from visualprof.reader.child import Failure, Result, Task, outcome_of
 from visualprof.reader.logdir.pool import Job, Jobs, Listener
+from visualprof.reader.logdir.remote_folder import size_of
 from visualprof.reader.processors import share, usable
 
 _BATCH, _BATCH_BYTES = 16, 256 * 1024**2
@@ -55,7 +56,7 @@ class ClusterPool(Generic[Result]):
         with self._lock:
             self.cancel(key)
             self._waiting.add(Job(key, os.fspath(path), size >= _BATCH_BYTES, order))
-            self._send()
+        self._send()
 
     def hurry(self, key: str) -> None:
         """Someone waits for this file: it is the next."""
@@ -81,16 +82,24 @@ class ClusterPool(Generic[Result]):
         self._executor.shutdown(cancel_futures=True)
 
     def _send(self) -> None:
-        """Gives the workers what they have room for."""
-        while not self._closed and len(self._batches) < _AHEAD * self._executor.workers and (jobs := self._batch()):
-            paths = [job.path for job in jobs]
-            batch = self._executor.submit(read_files, self._task, paths, [_size(path) for path in paths])
-            self._batches[batch] = jobs
-            for job in jobs:
-                self._running[job.key] = job
-                if self._listener:
+        """Gives the workers what they have room for. The listener has a lock of its own, so it is told without ours."""
+        while begun := self._next():
+            batch, jobs = begun
+            if self._listener:
+                for job in jobs:
                     self._listener.progressed(job.key, 0.0)
             batch.add_done_callback(self._over)
+
+    def _next(self) -> tuple[Future[list[Result | Failure]], list[Job]] | None:
+        """A batch that a worker was given, and its jobs; None where there is no room or nothing waits."""
+        with self._lock:
+            if self._closed or len(self._batches) >= _AHEAD * self._executor.workers or not (jobs := self._batch()):
+                return None
+            paths = [job.path for job in jobs]
+            batch = self._executor.submit(read_files, self._task, paths, [size_of(path) for path in paths])
+            self._batches[batch] = jobs
+            self._running |= {job.key: job for job in jobs}
+            return batch, jobs
 
     def _batch(self) -> list[Job]:
         """Waiting jobs: fewer where they would not last for all workers, one that is huge or was lost by itself."""
@@ -106,20 +115,25 @@ class ClusterPool(Generic[Result]):
         return jobs
 
     def _over(self, batch: Future[list[Result | Failure]]) -> None:
+        finished: list[tuple[str, Result | Failure]] = []
         with self._lock:
             jobs = self._batches.pop(batch)
-            if not self._closed:
-                for job, outcome in zip(jobs, self._outcomes(batch, jobs), strict=True):
-                    self._running.pop(job.key, None)
-                    if job.cancelled:
-                        continue
-                    if outcome is None:
-                        self._alone.add(job.key)
-                        self._waiting.add(job)
-                    elif self._listener:
-                        self._alone.discard(job.key)
-                        self._listener.finished(job.key, outcome)
-                self._send()
+            if self._closed:
+                return
+            for job, outcome in zip(jobs, self._outcomes(batch, jobs), strict=True):
+                self._running.pop(job.key, None)
+                if job.cancelled:
+                    continue
+                if outcome is None:
+                    self._alone.add(job.key)
+                    self._waiting.add(job)
+                else:
+                    self._alone.discard(job.key)
+                    finished.append((job.key, outcome))
+        if self._listener:
+            for key, outcome in finished:
+                self._listener.finished(key, outcome)
+        self._send()
 
     def _outcomes(self, batch: Future[list[Result | Failure]], jobs: list[Job]) -> Sequence[Result | Failure | None]:
         """What came of each job, None for one to be read again."""
@@ -147,7 +161,7 @@ def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -
 
 def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
     name = Path(path).name
-    if _size(path) != size:
+    if size_of(path) != size:
         hint = "all machines of the cluster must see the log directory under the same path; or it changed just now"
         return Failure(f"{name} is not on {socket.gethostname()} as it is here", hint, 500)
     return outcome_of(path, name, task, _silent)
@@ -155,11 +169,3 @@ def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
 
 def _silent(fraction: float) -> None:
     """Nobody sees how far a worker is within a file."""
-
-
-def _size(path: str) -> int:
-    """Bytes, -1 where there is no such file."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1

@@ -23,8 +23,9 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.file_index import Known
 from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, beside, new_span
 from visualprof.reader.logdir.pool import Parser
-from visualprof.reader.logdir.remote_files import Elsewhere, is_here
-from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
+from visualprof.reader.logdir.remote_files import Elsewhere, Places, is_here
+from visualprof.reader.logdir.remote_folder import open_addresses
+from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.logdir.watch import Watcher
 from visualprof.reader.trace import Trace
@@ -75,7 +76,7 @@ class LogDirectory:
     """Watches folders (or single files) and keeps what is known of their profiles.
 
     Args:
-        paths: the log directories.
+        paths: the log directories: folders, files, or addresses such as `s3://bucket/runs`.
         parser: parses files; closed with this.
         cache: where the parser leaves traces.
         events: listen for file events; without, only the scans find changes.
@@ -95,9 +96,12 @@ class LogDirectory:
         settle_s: float = 1.0,
         outside: bool = True,
     ) -> None:
-        self.roots = roots(paths)
+        here, self._far = open_addresses(paths, cache.folder)
+        self.roots = roots(here)
+        for folder in self._far:
+            self.roots = folder.join(self.roots)
         self.watching = "polling"
-        self.elsewhere: Elsewhere | None = None  # to be set before the start
+        self._elsewhere = Places(self._far)
         self._parser = parser
         self.cache = cache
         self._events = events
@@ -120,9 +124,20 @@ class LogDirectory:
         self._thread = threading.Thread(target=self._loop, name="logdir", daemon=True)
         parser.start(self)
 
+    @property
+    def home(self) -> Root:
+        """The log directory that results are written to: the first that is here."""
+        return next((root for root in self.roots if not root.address), self.roots[0])
+
     def start(self) -> None:
         """Begins to look; returns at once."""
+        for folder in self._far:
+            folder.start()
         self._thread.start()
+
+    def add(self, elsewhere: Elsewhere) -> None:
+        """Files that are kept elsewhere belong to it, too; before the start."""
+        self._elsewhere = Places([*self._far, elsewhere])
 
     def close(self) -> None:
         """Stops looking and parsing."""
@@ -131,6 +146,8 @@ class LogDirectory:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
         self._parser.close()
+        for folder in self._far:
+            folder.close()
 
     @property
     def revision(self) -> int:
@@ -174,8 +191,7 @@ class LogDirectory:
 
         Raises: NotReady: it is being fetched, ask again. VisualprofError: it cannot be.
         """
-        if self.elsewhere:
-            self.elsewhere.bring(path)
+        self._elsewhere.bring(path)
 
     def busy(self) -> set[str]:
         """Paths of files that are being parsed, or are about to be."""
@@ -246,10 +262,10 @@ class LogDirectory:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
             began = time.monotonic()
-            items = [item for root in self.roots for item in walk(root, outside=self._outside)]
-            others = self.elsewhere.files() if self.elsewhere else ()
-            files = [item for item in items if isinstance(item, LogFile)]
-            files = list({file.file: file for file in (*files, *others)}.values()) if others else files
+            own = [item for root in self.roots for item in walk(root, outside=self._outside)]
+            others = self._elsewhere.files()
+            items = [*own, *(others or ())]
+            files = list({item.file: item for item in items if isinstance(item, LogFile)}.values())
             # The newest first: it is what a page shows, and what is parsed while the others are looked into.
             news = sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns)
             found = time.monotonic()
@@ -263,7 +279,7 @@ class LogDirectory:
                     self._forget(name)
                 for entry in self._files.values():
                     self._stop_growing(entry)
-                self._arrangement.accompany(beside(items))
+                self._arrangement.accompany(beside(own))
                 self._report([item for item in items if isinstance(item, Problem)])
             return time.monotonic() - began
 
@@ -379,9 +395,9 @@ class LogDirectory:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
         self._jobs[entry.key] = entry.file.file
-        if self.elsewhere and not is_here(entry.file):
+        if not is_here(entry.file):
             self._show(entry, replace(span, state="waiting", progress=0.0))
-            self.elsewhere.fetch(entry.file.path, partial(self._fetched, entry.key))
+            self._elsewhere.fetch(entry.file.path, partial(self._fetched, entry.key))
         else:
             self._parse(entry, span)
 
@@ -436,7 +452,9 @@ class LogDirectory:
             if entry is None or entry.span is None:
                 return
             entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
-            lost = isinstance(outcome, Failure) and (outcome.kind == "ProcessDied" or not is_here(entry.file))
+            lost = isinstance(outcome, Failure) and (
+                outcome.kind == "ProcessDied" or (outcome.kind == "SourceError" and not is_here(entry.file))
+            )
             if lost and entry.deaths + 1 < _TRIES:
                 entry.deaths += 1  # something else may have ended it, or taken the file away
                 self._submit(entry, entry.span)

@@ -46,6 +46,7 @@ _RANK = re.compile(
     r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
+_HOST = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)_\d{2,7}")  # and its process
 # Names that say only "this is a profile": the folder says whose.
 _PLAIN = re.compile(
     r"(|trace|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
@@ -93,6 +94,12 @@ def place(folder: str, name: str) -> Place:
     else:
         run = f"{folder}/{base}" if folder else base
     return Place(run, worker, stamp, int(ranked["rank"]) if ranked else -1)
+
+
+def host_of(worker: str) -> str:
+    """The host that torch names a recording after, as in `node7_4211`; "" of any other worker."""
+    named = _HOST.fullmatch(worker)
+    return named["host"] if named and not _RANK.search(worker) else ""
 
 
 def standing(worker: str) -> int:

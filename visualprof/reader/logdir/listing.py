@@ -283,17 +283,21 @@ def new_span(file: LogFile) -> Span:
 
 def profiles(paths: Sequence[str | Path]) -> Listing:
     """What is there now, nothing parsed; for commands that look once."""
+    return listed(item for root in roots(paths) for item in walk(root))
+
+
+def listed(items: Iterable[LogFile | LiveFolder | Problem]) -> Listing:
+    """The profiles among them, nothing parsed."""
     arrangement = Arrangement()
-    for root in roots(paths):
-        for item in walk(root):
-            if isinstance(item, Problem):
-                arrangement.skip(item.file, item)
-                continue
-            if isinstance(item, LiveFolder):
-                continue
-            verdict = examine(item)
-            if verdict.kind in ("profile", "growing"):
-                arrangement.put(replace(new_span(item), format=verdict.format))
-            elif verdict.kind == "skipped":
-                arrangement.skip(item.file, Problem(item.file, verdict.error, verdict.hint))
+    for item in items:
+        if isinstance(item, Problem):
+            arrangement.skip(item.file, item)
+            continue
+        if isinstance(item, LiveFolder):
+            continue
+        verdict = item.known or examine(item)
+        if verdict.kind in ("profile", "growing"):
+            arrangement.put(replace(new_span(item), format=verdict.format))
+        elif verdict.kind == "skipped":
+            arrangement.skip(item.file, Problem(item.file, verdict.error, verdict.hint))
     return arrangement.listing()

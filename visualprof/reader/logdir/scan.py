@@ -43,10 +43,14 @@ SERIES = ".steps.bin"
 
 
 class Root(msgspec.Struct, frozen=True):
-    """A log directory. prefix: what stands before its runs, "" when it is the only one."""
+    """A log directory. prefix: what stands before its runs, "" when it is the only one.
+
+    address: of which the folder has copies, "" of one that is here.
+    """
 
     path: Path
     prefix: str
+    address: str = ""
 
 
 class Version(msgspec.Struct, frozen=True):

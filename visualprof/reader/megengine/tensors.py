@@ -73,7 +73,7 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
         addr=flow[keep],
         bytes=np.where(release, -bytes_of[keep], bytes_of[keep]),
         device=device[place[keep]],
-        event=_around(doc, begin, end, rows),
+        event=around(doc, begin, end, rows),
         complete=not lone.any(),
     )
 
@@ -99,7 +99,7 @@ def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]
     return tensors, size, device
 
 
-def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
+def around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     """For each row the begin mark of the innermost event that is open there, by the order of the file, -1 for none."""
     order = np.lexsort((begin, doc.place[begin]))
     first, last = begin[order], end[order]

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.reader.trace.process_group import ProcessGroup
 from visualprof.reader.trace.pyramid import Pyramid
 from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
@@ -218,6 +219,7 @@ class Meta(msgspec.Struct, frozen=True):
         only how long an operator kept the device busy.
     operator_names: what operators are called: by the `node` of the model, or by their `type` where a framework names
         them no other way; their node, if it is known, is the argument `graph_name`.
+    groups: the process groups that the file lists.
     """
 
     format: str
@@ -230,6 +232,7 @@ class Meta(msgspec.Struct, frozen=True):
     device_work: str = "kernel"
     operator_names: str = "node"
     devices: tuple[Device, ...] = ()
+    groups: tuple[ProcessGroup, ...] = ()
     clock_origin_ns: int = -1
     process_cpu_ratio: float = -1.0
     system_cpu_ratio: float = -1.0
@@ -254,6 +257,10 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
     steps: Steps
     pyramid: Pyramid
     meta: Meta
+
+    def changed(self, **fields: Any) -> Trace:
+        """The trace with other columns in place of some of its own."""
+        return Trace(**{name: fields[name] if name in fields else getattr(self, name) for name in FIELDS})
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -290,3 +297,6 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         if column is None:
             return np.full(len(rows), missing)
         return column.at(rows, missing)
+
+
+FIELDS = Trace.__struct_fields__

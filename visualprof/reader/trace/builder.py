@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ctypes import c_int64
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from visualprof.reader.native import INT32, INT64, UINT8, function
 from visualprof.reader.trace import (
     NO_ADDRESS,
     Allocs,
@@ -40,6 +42,7 @@ from visualprof.reader.trace.step_attribution import steps_of
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
 ABSURD_BYTES = 1 << 50
+SPARSE = 4  # ids of a larger range than so many times the events are searched, not counted
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENTS: _Dtypes = {
     "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
@@ -192,8 +195,15 @@ class TraceBuilder:
         """Notes a tolerated oddity, once."""
         self._warnings[warning] = None
 
-    def build(self) -> Trace:
-        """The trace. The builder lets go of what it was given, so that it is not held twice."""
+    def mentions(self, part: str) -> bool:
+        """Is there a text with this in it?"""
+        return any(part in text for text in self._ids)
+
+    def build(self, levels: bool = True) -> Trace:
+        """The trace. The builder lets go of what it was given, so that it is not held twice.
+
+        levels: with the pyramid, which is empty otherwise: of a trace to which events are added it would be another.
+        """
         columns = self._possible(_joined(self._events, _EVENTS), "events")
         order, first = order_of_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
         for name in columns:
@@ -203,7 +213,8 @@ class TraceBuilder:
         tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
         end = ts + np.maximum(dur, 0)
         parent, depth = nest(ts, end, first)
-        pyramid = build_pyramid(ts, end, dur, depth, first)
+        some = slice(None if levels else 0)
+        pyramid = build_pyramid(ts[some], end[some], dur[some], depth[some], first if levels else np.zeros_like(first))
         for track in tracks:
             if track.kind is TrackKind.STREAM:
                 parent[track.first : track.first + track.count] = -1
@@ -241,7 +252,7 @@ class TraceBuilder:
 
     def _joined_links(
         self,
-        launches: tuple[Ints, Ints],
+        launches: tuple[Rows, Rows],
         ts: Ints,
         end: Ints,
         parent: Ids,
@@ -257,8 +268,10 @@ class TraceBuilder:
                 rows_b >= 0, _lookup(event_of, rows_b), innermost_of_tracks(ts, end, parent, first, track_b, ts_b)
             )
             parts.append((a, b, kind))
-        src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32) for i in (0, 1))
+        src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32, copy=False) for i in (0, 1))
         kinds = np.concatenate([np.full(len(a), kind, np.uint8) for a, _, kind in parts])
+        if len(launches[0]) == len(src):  # launches alone are in order
+            return Links(src, dst, kinds)
         good = np.flatnonzero((src >= 0) & (dst >= 0))
         order = good[np.argsort(dst[good], kind="stable")]
         return Links(src[order], dst[order], kinds[order])
@@ -312,14 +325,24 @@ def _slices(first: Ints) -> Iterator[tuple[int, int]]:
     return pairwise(bounds)
 
 
-def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Ints, Ints]:
+def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Rows, Rows]:
     """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
-    known = np.flatnonzero(corr > 0)
-    kinds = np.array([t.kind for t in tracks], np.int8)[track[known]]
+    kinds = np.array([t.kind for t in tracks], np.int8)
     process = processes(t.pid for t in tracks)
-    calls, device = known[kinds == TrackKind.THREAD], known[kinds == TrackKind.STREAM]
+    calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
     calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
-    place = entries_of(corr[calls], process[track[calls]], corr[device], process[track[device]])
+    of, ids = process[track[calls]], corr[calls]
+    streams = kinds == TrackKind.STREAM
+    low, size = (int(ids.min()), int(np.ptp(ids)) + 1) if len(ids) else (1, 0)
+    native = function("vp_launched", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
+    if native and len(calls) and of.min() == of.max() and size <= SPARSE * len(corr):
+        table = np.full(size, -1, np.int32)
+        table[ids[::-1] - low] = calls[::-1]  # of several assignments the last one stays: that of the first call
+        src, dst = np.empty((2, len(corr)), np.int32)
+        count = native(corr, track, len(corr), streams.view(np.uint8), table, low, size, src, dst)
+        return src[:count], dst[:count]
+    device = np.flatnonzero((corr > 0) & streams[track])
+    place = entries_of(ids, of, corr[device], process[track[device]])
     return calls[place[place >= 0]], device[place >= 0]
 
 
@@ -338,14 +361,21 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
 def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
     """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
     columns: dict[str, ArgColumn] = {}
-    known: dict[int, tuple[Rows, Ids, Ints]] = {}  # by the number of rows
+    known: dict[int, tuple[Rows, Ids, Ints | None]] = {}  # by the number of rows
     for name in list(args):
         parts = args.pop(name)
         rows, values, text = parts[0]
         if len(parts) > 1:
             rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         if len(rows) not in known or not np.array_equal(rows, known[len(rows)][0]):
-            known[len(rows)] = rows, *ascending(_lookup(event_of, rows), len(event_of))
+            known[len(rows)] = rows, *_in_order(_lookup(event_of, rows), len(event_of))
         _, events, order = known[len(rows)]
-        columns[name] = ArgColumn(events, values[order], text)
+        columns[name] = ArgColumn(events, values if order is None else values[order], text)
     return columns
+
+
+def _in_order(events: Ids, most: int) -> tuple[Ids, Ints | None]:
+    """Events as `ascending` has them, and their places, None where all stay: as those of most files do."""
+    if not len(events) or (events[0] >= 0 and (events[1:] > events[:-1]).all()):
+        return events, None
+    return ascending(events, most)

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from visualprof import __version__
 from visualprof.reader.trace import SCHEMA_VERSION, ArgColumn, Meta, Trace, Track
+from visualprof.reader.trace.graphs import Graphs
+from visualprof.reader.trace.joined import JoinedTrace
 
 _MAGIC = b"VPTRACE\x03"
 _START = struct.Struct("<8sQQQ")
@@ -31,6 +33,8 @@ _FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is los
 _ALIGN = 64
 # Folders below reader/; others do not touch a trace.
 _LAYS_OUT = (".", "trace", "chrome", "megengine", "formats", "native", "captured")
+
+_GRAPHS = [name for name in Graphs.__struct_fields__ if name != "args"]
 
 _Array = NDArray[Any]
 
@@ -99,6 +103,8 @@ class _Header(msgspec.Struct):
     args: dict[str, _Argument]
     tracks: list[Track]
     meta: Meta
+    graphs: dict[str, _Column] = {}
+    graph_args: dict[str, _Argument] = {}
 
 
 # Made once, while the module is imported: msgspec prepares a type on its first use, and two threads that do so at the
@@ -134,15 +140,29 @@ def _groups() -> dict[str, type[Any]]:
 
 def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
     """Writes a trace into a new file, open for reading too, and returns its size."""
+    graphs = trace.graphs if isinstance(trace, JoinedTrace) else None
+    trace = trace.own if isinstance(trace, JoinedTrace) else trace
     arrays: list[_Array] = []
+    known: dict[int, _Column] = {}  # arguments of the same events share their rows
     end = 0
 
     def column(array: _Array) -> _Column:
+        if id(array) not in known:
+            known[id(array)] = added(array)
+        return known[id(array)]
+
+    def added(array: _Array) -> _Column:
         nonlocal end
         whole = np.ascontiguousarray(array)
         place, end = end, _aligned(end + whole.nbytes)
         arrays.append(whole)
         return _Column(f"{whole.dtype.byteorder}{whole.dtype.kind}{whole.dtype.itemsize}", whole.shape, place)
+
+    def columns(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, _Column]:
+        return {name: column(getattr(struct, name)) for name in names}
+
+    def arguments(args: Mapping[str, ArgColumn]) -> dict[str, _Argument]:
+        return {k: _Argument(column(a.events), column(a.values), a.text) for k, a in args.items()}
 
     blob, offsets = _pack(trace.strings)
     header = _Header(
@@ -151,13 +171,12 @@ def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
         fingerprint=fingerprint,
         blob=column(blob),
         offsets=column(offsets),
-        groups={
-            name: {field: column(getattr(getattr(trace, name), field)) for field in kind.__struct_fields__}
-            for name, kind in _groups().items()
-        },
-        args={k: _Argument(column(a.events), column(a.values), a.text) for k, a in trace.args.items()},
+        groups={name: columns(getattr(trace, name), kind.__struct_fields__) for name, kind in _groups().items()},
+        args=arguments(trace.args),
         tracks=list(trace.tracks),
         meta=trace.meta,
+        graphs=columns(graphs, _GRAPHS) if graphs else {},
+        graph_args=arguments(graphs.args) if graphs else {},
     )
     encoded = _header_json(header)
     first = _aligned(_START.size + len(encoded))
@@ -237,14 +256,18 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
         flat: Any = np.frombuffer(body, dtype, count, column.offset)  # read-only, as the map is
         return flat.reshape(column.shape)
 
-    groups = {name: kind(**{k: array(c) for k, c in header.groups[name].items()}) for name, kind in _groups().items()}
-    args: Mapping[str, ArgColumn] = {
-        k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in header.args.items()
-    }
-    strings = Strings(memoryview(array(header.blob)), array(header.offsets))
-    return Trace(
-        strings=cast("tuple[str, ...]", strings), tracks=tuple(header.tracks), args=args, meta=header.meta, **groups
-    )
+    def arrays(columns: Mapping[str, _Column]) -> dict[str, Any]:
+        return {name: array(column) for name, column in columns.items()}
+
+    def arguments(args: Mapping[str, _Argument]) -> dict[str, ArgColumn]:
+        return {k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in args.items()}
+
+    fields: dict[str, Any] = {name: kind(**arrays(header.groups[name])) for name, kind in _groups().items()}
+    fields["strings"] = Strings(memoryview(array(header.blob)), array(header.offsets))
+    fields |= {"tracks": tuple(header.tracks), "args": arguments(header.args), "meta": header.meta}
+    if not header.graphs:
+        return Trace(**fields)
+    return JoinedTrace(**fields, graphs=Graphs(**arrays(header.graphs), args=arguments(header.graph_args)))
 
 
 def _pack(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:

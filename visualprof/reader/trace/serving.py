@@ -63,12 +63,12 @@ _TENSORRT = pattern(
     r"(?:, (\d+) gen tokens)?$"
 )
 _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*\](?:\.\.\.\+\d+)?))*)\]$")
-_DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^denois(?:e|ing)_step[_ #:]?\d+$")
+_DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^[Dd]enois(?:e|ing)[_ ][Ss]tep[_ #:/-]{0,2}\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
 _ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
-_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denoise_step", "denoising_")
+_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denois", "Denois")
 _LIKE = pattern(
-    r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[[A-Z_0-9]+ |\[Executor\] _forward|(?:prefill|decode)\[bs=)"
+    r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[\w+ bs=|\[Executor\] _forward|(?:prefill|decode)\[bs=)"
 )
 
 
@@ -133,8 +133,11 @@ def _of_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | None = 
 
 def _load(texts: tuple[str | None, ...]) -> Load:
     """Requests, tokens and the rest as they stand; of no request all are 0."""
-    numbers = Load(*(None if text is None else int(text) for text in texts))
-    return NOTHING if numbers.requests == 0 and not numbers.tokens else numbers
+    return _or_nothing(Load(*(None if text is None else int(text) for text in texts)))
+
+
+def _or_nothing(load: Load) -> Load:
+    return NOTHING if load.requests == 0 and not load.tokens else load
 
 
 def _vllm(match: re.Match[str]) -> ServingStep:
@@ -161,12 +164,15 @@ def _sglang(match: re.Match[str]) -> ServingStep:
     prefill, decode = (_aggregates(numbers, kind) for kind in "cg")
     if mode == "EXTEND" or mode == "SPLIT_PREFILL":
         tokens = numbers.get("toks", prefill.tokens)
-        prefill = prefill._replace(requests=batch, tokens=tokens)
+        prefill = _or_nothing(prefill._replace(requests=batch, tokens=tokens))
         return _of_loads("sglang", prefill, NOTHING, tokens)
     if mode == "DECODE":
-        return _of_loads("sglang", NOTHING, decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
-    if mode in ("TARGET_VERIFY", "VERIFY"):  # of drafted tokens, several a request
-        return _of_loads("sglang", NOTHING, decode._replace(requests=batch))
+        decode = _or_nothing(decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
+        return _of_loads("sglang", NOTHING, decode)
+    if mode in ("TARGET_VERIFY", "VERIFY"):  # of drafted tokens, several a request, which its context is without
+        decode = decode._replace(requests=batch)
+        counted = decode.context is None or decode.context >= (decode.tokens or 0)
+        return _of_loads("sglang", NOTHING, decode if counted else Load(batch, decode.tokens, squares=decode.squares))
     if mode == "MIXED" and "c" in numbers and "g" in numbers:
         return _of_loads("sglang", prefill._replace(requests=numbers["c"]), decode._replace(requests=numbers["g"]))
     phase: Phase = "mixed" if mode == "MIXED" else "draft" if mode.startswith("DRAFT") else "unknown"

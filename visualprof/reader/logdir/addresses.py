@@ -1,0 +1,213 @@
+"""Folders at addresses: in buckets, `s3://bucket/runs`, and on any other file system that fsspec knows.
+
+Credentials come from where the services' own tools have them (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...); they are never part
+of an address.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from visualprof.errors import BadParameter, SourceError, VisualprofError
+from visualprof.reader.digest import blake2b
+from visualprof.reader.logdir.scan import MAX_ENTRIES, Version
+from visualprof.reader.source import ADDRESS
+
+_BUCKETS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+_LIKE = "it is like s3://bucket/runs, or s3://bucket/runs?endpoint=https://s3.example.org"
+_PIECE = 8 << 20
+
+Result = TypeVar("Result")
+
+
+class FarFolder(ABC):
+    """A folder elsewhere; names are paths below it, with `/`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    @abstractmethod
+    def _entries(self) -> Iterable[tuple[str, int, object, object]]:
+        """Name, bytes, time of change and tag of every file below it."""
+
+    @abstractmethod
+    def _head(self, name: str, size: int) -> bytes:
+        """The first bytes of a file that is longer."""
+
+    @abstractmethod
+    def _pieces(self, name: str) -> Iterable[bytes | memoryview]:
+        """All of a file."""
+
+    def list(self) -> dict[str, Version]:
+        """Every file below it, but nothing hidden.
+
+        Raises: SourceError: it cannot be listed, or has too many.
+        """
+        listed: dict[str, Version] = {}
+        for name, size, changed, tag in self._asked(lambda: self._entries(), f"{self.address} cannot be listed"):
+            if _is_plain(name):
+                listed[name] = _version(size, changed, tag)
+            if len(listed) > MAX_ENTRIES:
+                raise SourceError(f"{self.address} has over {MAX_ENTRIES:,} files", "name a folder further down")
+        return listed
+
+    def head(self, name: str, version: Version, size: int) -> bytes:
+        """The first bytes of a file, or all of a shorter one.
+
+        Raises: SourceError.
+        """
+        what = f"{name} cannot be read from {self.address}"
+        if version.size <= size:
+            return b"".join(self._asked(lambda: self._pieces(name), what))
+        return self._one(lambda: self._head(name, size), what)
+
+    def copy(self, name: str, target: str, version: Version, progress: Callable[[float], None]) -> None:
+        """Copies a file, with its time of change.
+
+        Raises: SourceError: it cannot be read, kept, or is another by now.
+        """
+        copied = 0
+        try:
+            with open(target, "wb") as file:
+                for piece in self._asked(lambda: self._pieces(name), f"{name} cannot be read from {self.address}"):
+                    copied += file.write(piece)
+                    progress(min(copied / max(version.size, 1), 1.0))
+            os.utime(target, ns=(version.mtime_ns, version.mtime_ns))
+        except OSError as error:
+            hint = "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go"
+            raise SourceError(f"{name} cannot be kept: {error.strerror}", hint) from error
+        if copied != version.size:
+            raise SourceError(f"{name} has {copied:,} bytes by now, not {version.size:,}", "it is being written")
+
+    def _asked(self, ask: Callable[[], Iterable[Result]], what: str) -> Iterator[Result]:
+        """What the other side sends; its errors as ours."""
+        answers = iter(self._one(ask, what))
+        while True:
+            try:
+                answer = self._one(lambda: next(answers), what)
+            except StopIteration:
+                return
+            yield answer
+
+    @staticmethod
+    def _one(ask: Callable[[], Result], what: str) -> Result:
+        try:
+            return ask()
+        except (StopIteration, VisualprofError):
+            raise
+        except Exception as error:  # each package has errors of its own
+            why = str(error).strip().splitlines()  # the first line; obstore tells the whole request
+            hint = "is the address right, are the credentials there, and may they read it?"
+            raise SourceError(f"{what}: {type(error).__name__}: {why[0][:300] if why else ''}", hint) from error
+
+
+class _Bucket(FarFolder):
+    """Below a prefix of a bucket."""
+
+    def __init__(self, address: str, bare: str, options: dict[str, Any]) -> None:
+        super().__init__(address)
+        if unknown := options.keys() - {"endpoint", "region"}:
+            raise BadParameter(f"{bare}: {min(unknown)} is no part of an address", _LIKE)
+        client: dict[str, Any] = {"timeout": "1h"}  # of a whole file
+        if options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
+            client["allow_http"] = True
+        self._package = _package("obstore")
+        scheme, _, rest = bare.partition("://")
+        name, _, prefix = rest.partition("/")
+        self._prefix = f"{prefix.strip('/')}/".lstrip("/")
+        open_store: Callable[..., Any] = _package("obstore.store").from_url
+        what = f"{bare} cannot be opened"
+        retry = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
+        options |= {"client_options": client, "retry_config": retry}
+        self._store = self._one(lambda: open_store(f"{scheme}://{name}", **options), what)
+
+    def _entries(self) -> Iterator[tuple[str, int, object, object]]:
+        for some in self._package.list(self._store, self._prefix or None, chunk_size=1000):
+            for one in some:
+                name = one["path"].removeprefix(self._prefix)
+                yield name, one["size"], one["last_modified"], one["e_tag"]
+
+    def _head(self, name: str, size: int) -> bytes:
+        return bytes(self._package.get_range(self._store, self._prefix + name, start=0, end=size))
+
+    def _pieces(self, name: str) -> Iterable[memoryview]:
+        stream = self._package.get(self._store, self._prefix + name).stream(min_chunk_size=_PIECE)
+        return (memoryview(piece) for piece in stream)
+
+
+class _FileSystem(FarFolder):
+    """On any file system of fsspec."""
+
+    _TIMES = ("mtime", "LastModified", "last_modified", "modified")
+    _TAGS = ("ETag", "etag", "md5", "ino")
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        open_system: Callable[[str], tuple[Any, str]] = _package("fsspec.core").url_to_fs
+        try:
+            self._system, path = open_system(address)
+        except ValueError as error:
+            raise BadParameter(f"{address}: {error}", _LIKE) from error
+        except ImportError as error:
+            what = f"{address} needs another package: {error}"
+            raise VisualprofError(what, "install it beside visualprof") from error
+        self._prefix = f"{path.rstrip('/')}/" if path else ""
+
+    def _entries(self) -> Iterator[tuple[str, int, object, object]]:
+        self._system.invalidate_cache()
+        root = self._prefix.rstrip("/") or "/"
+        self._system.ls(root, detail=False)  # `find` answers nothing where there is nothing
+        for name, one in self._system.find(root, detail=True).items():
+            changed, tag = (next((one[key] for key in keys if one.get(key)), 0) for keys in (self._TIMES, self._TAGS))
+            yield name.removeprefix(self._prefix), int(one.get("size") or 0), changed, tag
+
+    def _head(self, name: str, size: int) -> bytes:
+        return self._system.cat_file(self._prefix + name, start=0, end=size)
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        with self._system.open(self._prefix + name, "rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+
+@lru_cache(32)
+def far_folder(address: str) -> FarFolder:
+    """The folder at an address.
+
+    Raises: BadParameter: it is no address. VisualprofError: what reads such addresses is not installed.
+    """
+    matched = ADDRESS.fullmatch(address)
+    if matched is None:
+        raise BadParameter(f"{address!r} is no address", _LIKE)
+    if matched[1] not in _BUCKETS:
+        return _FileSystem(address)
+    bare, _, query = address.partition("?")
+    return _Bucket(address, bare, dict(parse_qsl(query)))
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        what = name.partition(".")[0]
+        raise VisualprofError(f"log directories at addresses need {what}", "pip install 'visualprof[cloud]'") from error
+
+
+def _version(size: int, changed: object, tag: object) -> Version:
+    """changed: a datetime, Unix seconds, or something else. tag: stands for the inode."""
+    seconds = changed.timestamp() if isinstance(changed, datetime.datetime) else changed
+    mtime_ns = int(seconds * 1e6) * 1000 if isinstance(seconds, int | float) else 0
+    digest = blake2b(str(tag).encode("utf-8", "replace"), digest_size=6).digest()
+    return Version(size, mtime_ns, int.from_bytes(digest, "little"))
+
+
+def _is_plain(name: str) -> bool:
+    """Can it be a file below a folder, and is nothing of it hidden? A key of a bucket can be anything."""
+    return all(part and part[0] != "." and not {"\0", "\\"} & {*part} for part in name.split("/"))

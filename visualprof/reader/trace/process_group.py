@@ -1,0 +1,61 @@
+"""Process groups as a profile lists them: which ranks meet in the collectives of which group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace.types import Ints
+
+MAX_RANKS = 1 << 16  # of a group
+MAX_RUNS = 1 << 16  # of all groups of a file
+_LIST = re.compile(r"[\[(]?\s*\d{1,9}(\s*,\s*\d{1,9})*\s*,?\s*[\])]?")
+
+Runs = tuple[tuple[int, int, int], ...]
+
+
+class ProcessGroup(msgspec.Struct, frozen=True):
+    """A group of ranks that communicate.
+
+    name: as the collectives call it. description: what the program made it for, "" unknown. runs: its global ranks in
+    the order of their ranks in the group, as (first, stride, count); () where they are not known.
+    """
+
+    name: str
+    description: str = ""
+    runs: Runs = ()
+
+
+def runs_of(ranks: Iterable[int]) -> Runs:
+    """Ranks as runs of equal strides: 0, 8, 16 are (0, 8, 3). () where one is negative, or there are too many."""
+    runs: list[tuple[int, int, int]] = []
+    for place, rank in enumerate(ranks):
+        if rank < 0 or rank >= 1 << 31 or place >= MAX_RANKS:
+            return ()
+        first, stride, count = runs[-1] if runs else (0, 0, 0)
+        if count and (count == 1 or rank == first + stride * count):
+            runs[-1] = (first, rank - first if count == 1 else stride, count + 1)
+        else:
+            runs.append((rank, 1, 1))
+    return tuple(runs)
+
+
+def strided(first: int, stride: int, count: int) -> Runs:
+    """The one run of a group of which a file tells the first rank, the stride and the size; () of impossible ones."""
+    possible = 0 <= first < 1 << 31 and 0 < count <= MAX_RANKS and (0 < stride < 1 << 31 or count == 1)
+    return ((first, stride if count > 1 else 1, count),) if possible else ()
+
+
+def listed(text: str) -> Runs:
+    """Ranks of a text like `[0, 8, 16]`; () of one that was cut, as torch does after 30, or is no list."""
+    return runs_of(map(int, re.findall(r"\d+", text))) if len(text) < 1 << 20 and _LIST.fullmatch(text.strip()) else ()
+
+
+def ranks_of(runs: Runs) -> Ints:
+    """The global ranks (n,) of some runs, in the order of their ranks in the group."""
+    return np.concatenate(
+        [np.zeros(0, np.int64), *(first + stride * np.arange(count) for first, stride, count in runs)]
+    )
