@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from benchmarks.kineto_file import write
 from benchmarks.rows import Row
 from visualprof.reader import read_trace
+from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
 from visualprof.views import all_views, view
+from visualprof.views.answers.part_cache import kept_part, part_of
 
 RANKS, EVENTS, EVERY = 64, 20_000, 40
 NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY = 2, 420_000, 1
-BAR = 1.2
+THOUSAND, PARTS = 1024, 16
+BAR, BAR_S = 1.2, 2.0
 
 
 def many_ranks(folder: Path) -> Iterator[Row]:
@@ -34,6 +39,23 @@ def many_ranks(folder: Path) -> Iterator[Row]:
     yield Row(f"{RANKS} ranks, {events:,} events: parsing, one process", f"{parsing:.2f} s")
     ratio = views / parsing
     yield Row("all views of all ranks", f"{views:.2f} s = {ratio:.2f} x parsing", f"at most {BAR} x", ratio <= BAR)
+
+
+def thousand_ranks(folder: Path) -> Iterator[Row]:
+    """The critical path across ranks from the parts of some, kept and read as those of a thousand."""
+    chosen, cache = view("ranks"), Cache(folder / "cache")
+    for name, trace in _read(folder, "part", PARTS, EVENTS, EVERY)[0]:
+        part_of(cache, chosen, name, lambda trace=trace: trace)
+    start = time.perf_counter()
+    parts: list[Any] = []
+    for rank in range(THOUSAND):
+        part: Any = kept_part(cache, chosen, f"part{rank % PARTS}.json")
+        parts.append((f"{rank}", replace(part, place=replace(part.place, rank=rank, world_size=THOUSAND))))
+    answer: Any = chosen.compute(parts, chosen.params())
+    took = time.perf_counter() - start
+    changes = len(answer.changes.columns.change)
+    what = f"{THOUSAND:,} ranks, {answer.collectives} collectives: path and {changes} forecasts from parts"
+    yield Row(what, f"{took:.2f} s", f"at most {BAR_S:.0f} s", took <= BAR_S)
 
 
 def many_collectives(folder: Path) -> Iterator[Row]:

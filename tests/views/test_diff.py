@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks.noise import BUSY, HOST, QUIET, called, tried
-from tests.conftest import FIXTURES, SAMPLES, Write, json_of, shared, trace_of
+from tests.conftest import FIXTURES, ROOT, SAMPLES, Write, json_of, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.confidence import of_step
 from visualprof.views.diff.side import SIDE, compute
+from visualprof.views.measure import families
 from visualprof.views.measure.families import kernel_family, operator_family
 
 STEPS = 6
@@ -49,10 +50,11 @@ def run(work: list[Work], steps: int = STEPS, marked: bool = True) -> list[Event
     return events
 
 
-def diffed(base: Path, new: Path, view: str = "overview", **params: str) -> Any:
+def diffed(base: Path, new: Path, view: str = "overview", phase: str = "", **params: str) -> Any:
     """The pair as others receive it."""
     sides = (compute(trace_of(path), SIDE.parse({"view": view, **params})) for path in (base, new))
-    return json_of(compare(view, *(Named(p.name, side, str(p)) for p, side in zip((base, new), sides, strict=True))))
+    named, other = (Named(p.name, side, str(p)) for p, side in zip((base, new), sides, strict=True))
+    return json_of(compare(view, named, other, phase))
 
 
 def table(answer: Any, *columns: str) -> dict[str, list[Any]]:
@@ -379,3 +381,13 @@ def test_the_page_has_words_for_every_note(language: str) -> None:
     locale = SAMPLES.parent / "frontend" / "src" / "locales" / f"{language}.json"
     words: dict[str, Any] = json.loads(locale.read_text("utf-8"))["compare"]["note"]
     assert set(words) == set(get_args(get_type_hints(DiffNote)["id"]))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_family_has_a_word_of_the_page(language: str) -> None:
+    """Functors and Triton's kernels keep their names."""
+    tables = [family for table in (families._KERNELS, families._OPERATORS) for _, family in table]  # pyright: ignore[reportPrivateUsage]
+    named = {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "sendrecv"}  # by what the pattern finds
+    locale = ROOT / f"visualprof/frontend/src/locales/{language}.json"
+    words = json.loads(locale.read_text(encoding="utf-8"))["family"]
+    assert words.keys() == {*tables, *named} - {"", "functor"}

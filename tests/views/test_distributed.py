@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.kineto_file import write as write_file
 from tests.conftest import SAMPLES, Write, json_of, shared, trace_of
+from tests.views.ranks import event, launched, step
 from visualprof.views import view
 
 
@@ -24,23 +25,6 @@ def micro() -> list[Path]:
 
 def us(values: list[int | None]) -> list[float | None]:
     return [None if v is None else v / 1000 for v in values]
-
-
-def event(name: str, ts: float, dur: float, tid: int = 1, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
-
-
-def step(number: int, ts: float, dur: float) -> dict[str, Any]:
-    return event(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
-
-
-def launched(name: str, ts: float, dur: float, call: int, stream: int = 7, **args: Any) -> list[dict[str, Any]]:
-    """A kernel with its call of 1 us; `call` is its correlation id and the time of the call."""
-    kernel = {"device": 0, "stream": stream, "correlation": call, **args}
-    return [
-        event("cudaLaunchKernel", call, 1, cat="cuda_runtime", correlation=call),
-        {**event(name, ts, dur, tid=stream, cat="kernel"), "pid": 0, "args": kernel},
-    ]
 
 
 def test_overlap_of_the_hand_made_ranks() -> None:
@@ -116,8 +100,8 @@ def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
     waits, ranks = result["waits"]["columns"], view("ranks")
     by_rank = [sum(ns for r, ns in zip(waits["rank"], waits["wait_ns"], strict=True) if r == n) for n in range(world)]
     assert by_rank.index(min(by_rank)) == 0
-    replayed = json_of(ranks.compute([(path.name, trace_of(path)) for path in paths], ranks.parse({})))["columns"]
-    assert replayed["own_ns"].index(max(replayed["own_ns"])) == 0
+    replayed = json_of(ranks.of_run([(path.name, trace_of(path)) for path in paths], ranks.parse({})))["columns"]
+    assert replayed["rank"][replayed["own_ns"].index(max(replayed["own_ns"]))] == 0
     assert result["missing_ranks"] == []
 
 
@@ -127,8 +111,10 @@ def test_the_synthetic_straggler_is_named_and_nobody_else() -> None:
     assert result["stragglers"][0]["cause"] == "device"  # its kernels have as many blocks and take longer
     ranks = view("ranks")
     traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))]
-    replayed = json_of(ranks.compute(traces, ranks.parse({})))
-    assert replayed["columns"]["share"][2] > 0.9  # of the critical path, too
+    replayed = json_of(ranks.of_run(traces, ranks.parse({})))
+    columns = replayed["columns"]  # most of the critical path first
+    assert columns["rank"][0] == 2
+    assert columns["share"][0] > 0.9
     assert replayed["changes"]["columns"]["change"][1] == "rank[2]=median"
 
 
@@ -226,7 +212,7 @@ def test_a_straggler_is_late_by_what_its_own_steps_show(write: Write, slept: int
     late = distributed(write(rank(1, 10), name="a.json"), write(rank(1 + slept, 12 + computed), name="b.json"))[
         "stragglers"
     ]
-    assert [(s["rank"], s["steps_most"], s["cause"]) for s in late] == [(1, 3, cause)]
+    assert [(s["rank"], s["steps_late"], s["cause"]) for s in late] == [(1, 3, cause)]
     assert [(s["own_excess_ns"], s["computation_excess_ns"], s["host_excess_ns"]) for s in late] == [
         ((slept + computed + 2) * 1000, (computed + 2) * 1000, slept * 1000)
     ]
@@ -279,7 +265,7 @@ def test_a_collective_belongs_to_the_step_that_asked_for_it(write: Write) -> Non
         return out
 
     late = distributed(write(rank(0), name="a.json"), write(rank(40), name="b.json"))["stragglers"]
-    found = [(s["rank"], s["steps_most"], s["steps"], s["own_excess_ns"], s["cause"]) for s in late]
+    found = [(s["rank"], s["steps_late"], s["steps"], s["own_excess_ns"], s["cause"]) for s in late]
     assert found == [(1, 3, 3, 40_000, "computation")]
 
 

@@ -34,7 +34,7 @@ def test_an_answer_of_kept_parts_is_that_of_the_traces(name: str, tmp_path: Path
             (worker, part_of(cache, chosen, fingerprint, unopened if kept else lambda trace=trace: trace))
             for (worker, trace), fingerprint in zip(traces, fingerprints, strict=True)
         ]
-        assert encode(chosen.compute(parts, chosen.parse({}))) == whole
+        assert encode(chosen.of_parts(parts, chosen.parse({}))) == whole
 
 
 def test_a_part_that_is_damaged_is_made_again(tmp_path: Path) -> None:
@@ -50,6 +50,7 @@ def test_a_part_that_is_damaged_is_made_again(tmp_path: Path) -> None:
 
 
 def test_reading_ahead_makes_the_parts(tmp_path: Path) -> None:
-    cache, chosen = Cache(tmp_path), view("distributed")
+    cache = Cache(tmp_path)
     summary = parse(str(RANKS[0]), lambda _: None, cache=cache, parts=True)
-    part_of(cache, chosen, summary.fingerprint, unopened)
+    for name in ("distributed", "ranks"):
+        part_of(cache, view(name), summary.fingerprint, unopened)

@@ -72,6 +72,37 @@ def test_forecasts_are_those_worked_out_by_hand(
     assert found["step"]["gain_ns"] == found["step"]["simulated_ns"] - found["step"]["predicted_ns"]
 
 
+# The host asks for a at 10 and for b at 30; a begins at 200, when what was asked for before the recording has ended.
+HELD = [
+    step(0, 0, 40), launch(10, 1), kernel(200, 60, 1, "a"), launch(30, 2), kernel(260, 40, 2, "b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "predicted"), [("", 300), ("launch=0", 300), ("gpu*0.5", 250)])
+def test_work_from_before_the_recording_holds_the_first_back(write: Write, change: str, predicted: float) -> None:
+    """That a launch took 190 us is not so, and no launch without delay lets it begin sooner."""
+    found = forecast(write, HELD, change)
+    assert (found["obstacle"], found["unexplained_ratio"]) == (None, 0)
+    assert (found["step"]["measured_ns"], found["step"]["simulated_ns"]) == (300_000, 300_000)
+    assert found["step"]["predicted_ns"] == predicted * 1000
+
+
+def test_the_first_work_of_each_stream_may_be_held_back(write: Write) -> None:
+    """As a server's that launches a step while the one before it runs on another stream."""
+    beside = [launch(2, 3), kernel(12, 5, 3, "beside", stream=8)]
+    found = forecast(write, [*HELD, *beside], "")
+    assert (found["error_ratio"], found["unexplained_ratio"]) == (0, 0)
+    assert wait_graph(trace_of(write([*HELD, *beside], "again.json"))).launch_ns == 10_000  # that of the work beside
+
+
+def test_after_the_host_has_waited_nothing_from_before_holds_work_back(write: Write) -> None:
+    waited = host("cuda_runtime", "cudaDeviceSynchronize", 1, 5)
+    beside = [launch(7, 3), kernel(17, 5, 3, "beside", stream=8)]
+    found = forecast(write, [*HELD, waited, *beside], "")
+    assert found["unexplained_ratio"] == pytest.approx(180 / 300)  # from 10 + 10 us of a launch to 200
+    assert found["obstacle"] == "error"
+
+
 def test_a_call_that_awaits_its_copy_moves_with_the_device(write: Write) -> None:
     """a runs [20, 120), the copy behind it [120, 130); .item() at 15 returns at 135, and the host works to 160."""
     copy = {**kernel(120, 10, 2, "Memcpy DtoH (Device -> Pageable)"), "cat": "gpu_memcpy"}
@@ -183,6 +214,15 @@ def test_a_recording_that_the_replay_does_not_meet_has_no_forecast(name: str, ob
     found = answer("whatif", shared(f"traces/kineto/{name}.json.gz"), change="gpu*0.5")
     assert found["obstacle"] == obstacle
     assert (found["step"]["predicted_ns"] is None) == (obstacle is not None)
+
+
+@pytest.mark.parametrize("name", ["sglang_prefill", "vllm_decode/graph_execution"])
+def test_servers_are_replayed_though_the_step_before_is_not_recorded(name: str) -> None:
+    """Of SGLang's 987 ms the first 493, and of vLLM's 19 ms the first 8, are of the step before."""
+    found = answer("whatif", shared(f"traces/tracelens/{name}.json.gz"), change="gpu*0.5")
+    assert found["obstacle"] is None
+    assert found["error_ratio"] < 0.005
+    assert found["step"]["predicted_ns"] is not None
 
 
 def test_the_parts_of_the_path_add_up_and_its_names_are_in_it() -> None:

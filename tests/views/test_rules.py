@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ Events = list[dict[str, Any]]
 STEPS = 3
 ROOT = Path(__file__).parents[2]
 MEMORY = 1 << 30
+LOCALES: list[dict[str, Any]] = [
+    json.loads((ROOT / f"visualprof/frontend/src/locales/{language}.json").read_text(encoding="utf-8"))
+    for language in ("en", "zh")
+]
+TRAINING = re.compile(
+    r"(?i)train|loss|gradient|DataLoader|data loading|optimi[sz]er|epoch|checkpoint|AdamW|backward|"
+    r"训练|损失|梯度|优化器|数据加载|检查点|反向"
+)
 
 
 def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
@@ -208,6 +217,43 @@ def test_every_rule_has_a_trace_that_triggers_it_and_one_that_must_not() -> None
     assert set(CASES) | elsewhere == set(all_rules())
 
 
+def served(events: Events) -> Events:
+    """The same steps as an inference server marks them, within those of the profiler."""
+    marks = [one for one in events if one["name"].startswith("ProfilerStep")]
+    return [*events, *({**one, "name": "execute_context_0(0)_generation_4(4)"} for one in marks)]
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_remedy_for_a_server_speaks_of_no_training(rule: str, write: Write) -> None:
+    found = told(write, served(CASES[rule][0]), "served.json")
+    assert (rule in found) is not all_rules()[rule].training
+    for name, one in found.items():
+        sentences = [locale["finding_served"].get(name, locale["finding"][name]["text"]) for locale in LOCALES]
+        said = " ".join([*sentences, *(locale["finding"][name]["title"] for locale in LOCALES), one["code"]])
+        assert not TRAINING.search(said), said
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ("execute_context_0(0)_generation_4(4)", "vllm serve MODEL --dtype bfloat16"),
+    ("step[DECODE bs=4]", "sglang.launch_server --dtype bfloat16"),
+    ("denoising_step_1", ""),  # of which no server is known
+])  # fmt: skip
+def test_a_remedy_in_code_is_of_the_engine(text: str, code: str, write: Write) -> None:
+    events = [{**one, "name": one["name"].replace("execute_context_0(0)_generation_4(4)", text)}
+              for one in served(CASES["tensor_cores_unused"][0])]  # fmt: skip
+    found = answer("findings", write(events, deviceProperties=[{"id": 0, "name": "V100", "computeMajor": 7}]))
+    assert found["served"] is True
+    assert {one["code"] for one in found["findings"] if one["id"] == "tensor_cores_unused"} == {code}
+
+
+def test_a_loop_that_learns_is_no_server(write: Write) -> None:
+    """A diffusion model that is trained is called as often as one that denoises."""
+    calls = [event(f"nn.Module: UNet2DModel_{0}", 100 * n, 80, "python_function") for n in range(3)]
+    back = [event("autograd::engine::evaluate_function: MmBackward0", 100 * n + 50, 40) for n in range(3)]
+    assert answer("findings", write([*calls, *back], "learns.json"))["served"] is False
+    assert answer("findings", write(calls, "denoises.json"))["served"] is True
+
+
 def test_the_memory_of_a_device_is_nearly_full_by_what_is_held(write: Write) -> None:
     """95 % of it are held; of a kernel that keeps 10 % of the warps active the mean is that."""
     finding = told(write, held(0, MEMORY * 95 // 100), "held.json")["memory_nearly_full"]
@@ -302,9 +348,9 @@ def test_a_function_is_taken_away_only_if_the_time_is_its_own(write: Write) -> N
 def test_every_rule_is_documented_and_has_words() -> None:
     text = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
     assert [name for name in all_rules() if f"| `{name}` |" not in text] == []
-    locales = ROOT / "visualprof/frontend/src/locales"
-    for language in ("en", "zh"):
-        assert (
-            json.loads((locales / f"{language}.json").read_text(encoding="utf-8"))["finding"].keys()
-            == all_rules().keys()
-        )
+    for locale in LOCALES:
+        assert locale["finding"].keys() == all_rules().keys()
+        assert locale["finding_served"].keys() <= all_rules().keys()
+        own = {name: locale["finding_served"].get(name, locale["finding"][name]["text"]) for name in all_rules()}
+        assert [name for name, text in own.items() if TRAINING.search(text) and not all_rules()[name].training] == []
+    assert LOCALES[0]["finding_served"].keys() == LOCALES[1]["finding_served"].keys()

@@ -36,9 +36,15 @@ class View(msgspec.Struct, frozen=True):
         params: a frozen dataclass; its fields are the view's parameters.
         compute: (subject, params) -> answer, of the type that it is annotated with. No IO, formatting or language.
         charts: (answer, params, top) -> ECharts options by chart name.
-        subject: what `compute` takes: one trace, all workers of a run as (worker's name, trace), a model, or reports.
-        part: of a view of a run, what `compute` takes of each worker in place of its trace: a struct, which is kept, so
-            that a thousand ranks are never in memory at once.
+        subject: what `compute` takes: one trace, parts of all workers of a run as (worker's name, part), a model, or
+            reports.
+        part: of a view of a run, what `compute` takes of a worker's trace: a struct, which is kept, so that a thousand
+            ranks are never in memory at once. With `asked` it is made for that, too.
+        shows: says whether a part has the data for it.
+        asked: what of the parameters a part depends on; "" for none.
+        merge: of a view of a run, what `compute` takes in place of the parts of all workers: what no parameter changes,
+            a few bytes a rank and step, which a server keeps while its user moves about.
+        lacks: of a view of a run, a hint for one without data for it.
     """
 
     name: str
@@ -48,7 +54,11 @@ class View(msgspec.Struct, frozen=True):
     compute: Callable[[Any, Any], Answer]
     charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
     subject: Subject = "trace"
-    part: Callable[[Trace], msgspec.Struct] | None = None
+    part: Callable[..., msgspec.Struct] | None = None
+    shows: Callable[[Any], bool] = bool
+    asked: Callable[[Any], str] | None = None
+    merge: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
+    lacks: str = ""
 
     def __post_init__(self) -> None:
         """Prepares the type of the parameters, for the reason given in `reader.trace.codec`."""
@@ -61,7 +71,21 @@ class View(msgspec.Struct, frozen=True):
 
     def of_run(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
         """The answer of all workers of a run."""
-        return self.compute([(name, self.part(trace)) for name, trace in ranks] if self.part else ranks, params)
+        asked = self.asks(params)
+        return self.of_parts([(name, self.of_worker(trace, asked)) for name, trace in ranks], params)
+
+    def of_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
+        """The answer of the parts of all workers."""
+        return self.compute(self.merge(parts) if self.merge else parts, params)
+
+    def of_worker(self, trace: Trace, asked: str = "") -> msgspec.Struct:
+        """The part of a worker. asked: as `asks`."""
+        assert self.part
+        return self.part(trace, asked) if self.asked else self.part(trace)
+
+    def asks(self, params: Any) -> str:
+        """What of the parameters the parts of workers depend on."""
+        return self.asked(params) if self.asked else ""
 
     def parse(self, texts: Mapping[str, str]) -> Any:
         """The parameters as the view's own dataclass.

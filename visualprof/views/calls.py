@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import Ids, Ints, Mask, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_device_work, is_operator, launches, operator_times
-from visualprof.views.measure.operator_call import torch_call
+from visualprof.views.measure.operator_call import onnx_call, torch_call
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
@@ -23,12 +23,21 @@ from visualprof.views.measure.work.catalog import work_of
 from visualprof.views.measure.work.formulas import UNKNOWN, Work
 from visualprof.views.measure.work.roof import at_roof, device_of
 
-TEXTS = ("input_shapes", "input_strides", "input_types", "input_values")
+TEXTS = ("input_shapes", "input_strides", "input_types", "input_values", "output_shapes")
+# Of each format: the argument of a trace that a column is, where it is called otherwise, None where it has it not.
+MEGENGINE = {"input_strides": None, "input_types": "input_dtypes", "input_values": "parameters"}
+FORMATS: dict[str, dict[str, str | None]] = {
+    "kineto": {"output_shapes": None},
+    "onnxruntime": {"input_strides": None, "input_types": None, "input_values": None},
+    "megengine-static": {**MEGENGINE},
+    "megengine": {**MEGENGINE, "input_shapes": "operand_shapes", "output_shapes": "result_shapes"},
+    "paddle": {"input_strides": None, "input_values": None, "output_shapes": None},
+}
 
 
 @dataclass(frozen=True)
 class CallsParams(Params):
-    """operator: only that name."""
+    """operator: only that name; of nodes, which have names of their own, also that type."""
 
     operator: str = ""
 
@@ -36,6 +45,7 @@ class CallsParams(Params):
 class OperatorCallColumns(Columns):
     """Calls that take the same. number: place among those of its operator, the longest first.
 
+    name: the operator; of ONNX Runtime and a static MegEngine graph its type. node: that of the longest call.
     host_ns, device_ns: median of one, with what is inside it. peak_ns: of one at the roof of the device.
     """
 
@@ -45,6 +55,8 @@ class OperatorCallColumns(Columns):
     input_strides: kinds.Texts
     input_types: kinds.Texts
     input_values: kinds.Texts
+    output_shapes: kinds.Texts
+    node: kinds.Texts
     calls: kinds.Counts
     total_ns: kinds.Durations
     host_ns: kinds.Durations
@@ -53,14 +65,18 @@ class OperatorCallColumns(Columns):
 
 
 class CallsAnswer(Table[OperatorCallColumns]):
-    """Calls that differ. device: that most of the work ran on; None where that is the host, or unknown."""
+    """Calls that differ. device: that most of the work ran on; None where that is the host, or unknown.
+
+    framework: of the profile.
+    """
 
     device: str | None
+    framework: str
 
 
 def needs(trace: Trace) -> bool:
-    """PyTorch recorded what some operator takes."""
-    return trace.meta.format == "kineto" and "input_shapes" in trace.args and bool(is_operator(trace).any())
+    """The profile records what some operator takes."""
+    return _shapes(trace) in trace.args and bool(is_operator(trace).any())
 
 
 def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
@@ -69,31 +85,47 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
     Cost: some 30 us for each row.
     """
     times = operator_times(trace, launches(trace))
-    keep = in_step(trace, params.step)[times.rows] & (trace.arg("input_shapes", times.rows, 0) > 0)
+    of_type = trace.meta.operator_names == "node" and "type" in trace.args
+    own = trace.events.name[times.rows].astype(np.int64)
+    called = trace.arg("type", times.rows, 0).astype(np.int64) if of_type else own
+    keep = in_step(trace, params.step)[times.rows] & (trace.arg(_shapes(trace), times.rows, 0) > 0)
     if params.operator:
-        keep &= names_with(trace, trace.events.name[times.rows], lambda name: name == params.operator)
+        keep &= _is(trace, own, params.operator) | _is(trace, called, params.operator)
     at = np.flatnonzero(keep)
-    rows = times.rows[at]
-    texts = [trace.arg(key, rows, 0).astype(np.int64) for key in TEXTS]
-    groups = group(trace.events.name[rows], *texts)
+    rows, called = times.rows[at], called[at]
+    args = (FORMATS[trace.meta.format].get(key, key) or "" for key in TEXTS)
+    texts = [trace.arg(arg, rows, 0).astype(np.int64) for arg in args]
+    groups = group(called, *texts)
     host, device = times.host_total[at], times.device_total[at]
     core = 2 * groups.sum(times.tensor_core_total[at]) > groups.sum(device)
     shown = [names(trace, text[groups.first]) for text in texts]
-    called = names(trace, trace.events.name[rows][groups.first])
-    works = [_work(*call) for call in zip(called, shown[0], shown[2], shown[3], strict=True)]
+    operators = names(trace, called[groups.first])
+    longest = rows[groups.largest(np.where(device > 0, device, host))]
     columns: dict[str, Column] = {
-        "name": called,
+        "name": operators,
         **{key: [text or None for text in values] for key, values in zip(TEXTS, shown, strict=True)},
+        "node": names(trace, trace.events.name[longest]) if of_type else [None] * len(operators),
         "calls": groups.count,
         "total_ns": groups.sum(device if is_device_work(trace).any() else host),
         "host_ns": groups.median(host),
         "device_ns": np.where(groups.sum(device) > 0, groups.median(device), np.nan),
-        "peak_ns": at_roof(trace, works, core.tolist()),
+        "peak_ns": at_roof(trace, _works(trace, rows[groups.first], operators, shown), core.tolist()),
     }
     columns = ordered(columns, "total_ns")
     columns["number"] = _numbers(columns["name"])
     used = device_of(trace)
-    return CallsAnswer(columns=OperatorCallColumns(**columns), device=used.name or None if used else None)
+    device_name = used.name or None if used else None
+    return CallsAnswer(columns=OperatorCallColumns(**columns), device=device_name, framework=trace.meta.framework)
+
+
+def _shapes(trace: Trace) -> str:
+    """The argument that has the shapes of what operators take, "" of other formats."""
+    names = FORMATS.get(trace.meta.format)
+    return "" if names is None else names.get("input_shapes", "input_shapes") or ""
+
+
+def _is(trace: Trace, ids: Ints, operator: str) -> Mask:
+    return names_with(trace, ids, lambda name: name == operator)
 
 
 def _numbers(called: Column) -> list[int]:
@@ -106,11 +138,23 @@ def _numbers(called: Column) -> list[int]:
     return numbers
 
 
-def _work(name: str, shapes: str, types: str, values: str) -> Work:
+def _works(trace: Trace, rows: Ids, operators: list[str], texts: list[list[str]]) -> list[Work]:
+    """What each call does: as recorded, else by the texts of its columns."""
+    moved = trace.arg("bytes", rows, np.nan).astype(np.float64).tolist()
+    if "flops" in trace.args:
+        flops = trace.arg("flops", rows, np.nan).astype(np.float64).tolist()
+        return [Work("recorded", *pair, "") for pair in zip(flops, moved, strict=True)]
+    onnx = trace.meta.format == "onnxruntime"
+    calls = zip(operators, moved, *texts, strict=True)
+    return [_work(onnx, size, name, shapes, types, values, out) for name, size, shapes, _, types, values, out in calls]
+
+
+def _work(onnx: bool, moved: float, name: str, shapes: str, types: str, values: str, outputs: str) -> Work:
     try:
-        return work_of(torch_call(name, shapes, types, values)) or UNKNOWN
-    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
-        return UNKNOWN  # texts that torch does not write
+        call = onnx_call(name, shapes, outputs, moved) if onnx else torch_call(name, shapes, types, values)
+        return work_of(call) or UNKNOWN
+    except (ValueError, TypeError, RecursionError, AttributeError, msgspec.MsgspecError):
+        return UNKNOWN  # texts that the framework does not write
 
 
 VIEW = View("calls", 23, needs, CallsParams, compute)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -70,11 +70,17 @@ class CountersAnswer(Table[CounterColumns]):
     metrics: Table[MetricColumns]
 
 
-class _Beside(msgspec.Struct):
-    """Kernels of a name in recordings that measure no counters."""
+class CountersPart(msgspec.Struct, frozen=True):
+    """What one recording tells of its kernels. measured: has it counters? Else it is beside those that have.
 
-    calls: int = 0
-    total_ns: int = 0
+    beside: calls and ns of kernels by their plain name. kernels: columns of `CounterColumns` that it measured itself.
+    metrics: rows of `MetricColumns`.
+    """
+
+    measured: bool
+    beside: dict[str, tuple[int, int]]
+    kernels: dict[str, list[str | int | float | None]]
+    metrics: list[tuple[str, str | None, str, str | None, float, float, float]]
 
 
 def needs(trace: Trace) -> bool:
@@ -82,25 +88,43 @@ def needs(trace: Trace) -> bool:
     return any(name.startswith(METRIC) for name in trace.args)
 
 
-def compute(workers: Sequence[tuple[str, Trace]], params: Params) -> CountersAnswer:
+def counters_part(trace: Trace) -> CountersPart:
+    """The part of a trace."""
+    measured = needs(trace)
+    return CountersPart(
+        measured,
+        {} if measured else _times(trace),
+        _kernels(trace) if measured else {},
+        list(_lines(trace)) if measured else [],
+    )
+
+
+def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> CountersAnswer:
     """Kernels, those that take the most time in the run first. Source: docs/views.md#counters."""
     del params
-    beside: dict[str, _Beside] = {}
-    measured = [trace for _, trace in workers if needs(trace)]
-    for _, trace in workers:
-        if not needs(trace):
-            _add_times(beside, trace)
-    parts = [_kernels(trace, beside) for trace in measured]
+    parts = [part for _, part in workers]
+    beside = dict[str, tuple[int, int]]()
+    for part in parts:
+        for name, (calls, total_ns) in part.beside.items():
+            known = beside.get(name, (0, 0))
+            beside[name] = known[0] + calls, known[1] + total_ns
     columns: dict[str, Column] = {
-        key: [value for part in parts for value in part[key]] for key in CounterColumns.__struct_fields__
+        key: [value for part in parts if part.measured for value in part.kernels[key]]
+        for key in CounterColumns.__struct_fields__
+        if not key.startswith("run_")
     }
-    calls = columns["run_calls"]
+    there = [beside.get(plain_name(str(name))) for name in columns["name"]]
+    columns["run_calls"] = [known[0] if known else 0 if beside else None for known in there]
+    columns["run_total_ns"] = [known[1] if known else None for known in there]
+    columns["run_mean_ns"] = [known[1] / known[0] if known else None for known in there]
     columns["weight"] = [t or m or 0 for t, m in zip(columns["run_total_ns"], columns["mean_ns"], strict=True)]
     sorted_columns = ordered(columns, "weight")
+    lines = [line for part in parts for line in part.metrics]
+    metrics: list[list[object]] = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in range(7)]
     return CountersAnswer(
         columns=CounterColumns(**{key: sorted_columns[key] for key in CounterColumns.__struct_fields__}),
-        matched=sum(bool(number) for number in calls),
-        metrics=Table(columns=_metrics(measured)),
+        matched=sum(bool(known) for known in there),
+        metrics=Table(columns=MetricColumns(**dict(zip(MetricColumns.__struct_fields__, metrics, strict=True)))),
     )
 
 
@@ -120,15 +144,17 @@ def plain_name(name: str) -> str:
     return name
 
 
-def _add_times(beside: dict[str, _Beside], trace: Trace) -> None:
+def _times(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Calls and ns of kernels by their plain name."""
     rows = np.flatnonzero(is_kernel(trace))
     groups = group(trace.events.name[rows])
     texts = names(trace, trace.events.name[rows][groups.first])
-    totals = groups.sum(trace.events.dur[rows])
-    for text, count, total in zip(texts, groups.count.tolist(), totals.tolist(), strict=True):
-        known = beside.setdefault(plain_name(text), _Beside())
-        known.calls += count
-        known.total_ns += total
+    totals: list[int] = groups.sum(trace.events.dur[rows]).tolist()
+    found = dict[str, tuple[int, int]]()
+    for text, count, total in zip(texts, groups.count.tolist(), totals, strict=True):
+        known = found.get(plain_name(text), (0, 0))
+        found[plain_name(text)] = known[0] + count, known[1] + total
+    return found
 
 
 def _measured(trace: Trace) -> Ids:
@@ -140,12 +166,11 @@ def _measured(trace: Trace) -> Ids:
     return np.flatnonzero(wanted).astype(np.int32)
 
 
-def _kernels(trace: Trace, beside: dict[str, _Beside]) -> dict[str, list[object]]:
+def _kernels(trace: Trace) -> dict[str, list[str | int | float | None]]:
     """The columns of one file."""
     rows = _measured(trace)
     groups = group(trace.events.name[rows])
     texts = names(trace, trace.events.name[rows][groups.first])
-    there = [beside.get(plain_name(text)) for text in texts]
     dur = np.where(trace.events.dur[rows] >= 0, trace.events.dur[rows], np.nan)
     figures: dict[str, Floats] = {"mean_ns": groups.mean(dur, np.ones(len(rows)))}
     for name in _RATIOS:
@@ -157,9 +182,6 @@ def _kernels(trace: Trace, beside: dict[str, _Beside]) -> dict[str, list[object]
         "name": [*texts],
         "launches": [*groups.count.tolist()],
         **{key: [None if np.isnan(v) else v for v in values.tolist()] for key, values in figures.items()},
-        "run_calls": [known.calls if known else 0 if beside else None for known in there],
-        "run_total_ns": [known.total_ns if known else None for known in there],
-        "run_mean_ns": [known.total_ns / known.calls if known else None for known in there],
     }
 
 
@@ -167,16 +189,9 @@ def _mean(trace: Trace, groups: Groups, rows: Ids, name: str) -> Floats:
     return groups.mean(trace.arg(name, rows, np.nan).astype(np.float64), np.ones(len(rows)))
 
 
-def _metrics(measured: Sequence[Trace]) -> MetricColumns:
-    """All metrics of all files; a loop over metrics, of which a report has a thousand."""
-    found = [line for trace in measured for line in _lines(trace)]
-    columns: list[list[object]] = [list(column) for column in zip(*found, strict=True)] or [[] for _ in range(7)]
-    return MetricColumns(**dict(zip(MetricColumns.__struct_fields__, columns, strict=True)))
-
-
-def _lines(trace: Trace) -> Iterator[tuple[object, ...]]:
+def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, float, float]]:
     """Kernel, section, name, unit, mean, least and most of each metric, kernel by kernel."""
-    lines: list[tuple[int, tuple[object, ...]]] = []
+    lines: list[tuple[int, tuple[str, str | None, str, str | None, float, float, float]]] = []
     for key, column in trace.args.items():
         if not key.startswith(METRIC):
             continue
@@ -187,9 +202,20 @@ def _lines(trace: Trace) -> Iterator[tuple[object, ...]]:
         mean = groups.mean(values, np.ones(len(values)))
         for place, first in enumerate(groups.first.tolist()):
             mine: Ints = np.flatnonzero(groups.of == place)
-            line = (section or None, name, unit or None, mean[place], values[mine].min(), values[mine].max())
-            lines.append((int(column.events[first]), (trace.strings[int(ids[first])], *line)))
-    yield from (line for _, line in sorted(lines, key=lambda known: known[0]))
+            figures = float(mean[place]), float(values[mine].min()), float(values[mine].max())
+            kernel = trace.strings[int(ids[first])]
+            lines.append((int(column.events[first]), (kernel, section or None, name, unit or None, *figures)))
+    return [line for _, line in sorted(lines, key=lambda known: known[0])]
 
 
-VIEW = View("counters", 33, needs, Params, compute, subject="run")
+VIEW = View(
+    "counters",
+    33,
+    needs,
+    Params,
+    compute,
+    subject="run",
+    part=counters_part,
+    shows=lambda part: part.measured,
+    lacks="it needs metrics of kernels, as Nsight Compute measures them",
+)

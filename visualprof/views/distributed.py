@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,14 +16,15 @@ from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.collectives import Matched, match
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, subtract, union
-from visualprof.views.measure.processes import processes, takes_part
+from visualprof.views.measure.links import links, slow_links
+from visualprof.views.measure.meetings import meetings
+from visualprof.views.measure.process_groups import ProcessGroups, process_groups
+from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
+from visualprof.views.measure.rank_figures import transfer_and_wait
 from visualprof.views.measure.rank_part import RankPart, rank_part
+from visualprof.views.measure.stragglers import Cause, Outlier, Unit, outliers, times
 
-Cause = Literal["input", "host", "device", "work", "computation", "unknown"]
-MORE_OWN = 0.02  # of a step: a rank whose own time is longer than the others' by more is a straggler
-EXPLAINS = 0.8  # of that, which the cause makes up for; as traceml has it
-MORE = 0.02  # blocks of kernels than the others have: more work
+MOST_STRAGGLERS = 100
 
 
 class RankColumns(Columns):
@@ -84,23 +86,39 @@ class RankDevice(DeviceSummary, frozen=True, kw_only=True):
 
 
 class Straggler(msgspec.Struct):
-    """A rank that the others wait for: its own time, that in which it does not only communicate, is longer than theirs.
+    """Ranks that the others wait for: their own time, that in which they do not only communicate, is longer.
 
-    own_excess_ns: its own time of a step on average less the median of the others'. steps_most: in how many steps it
-    has most. computation_excess_ns, input_excess_ns, host_excess_ns: how much more
-    of computation, of data loading beside no other work, and of time with neither of these nor communication its steps
-    have than the median of the others. cause: which of them makes up for 80 % of that or more; of computation
-    `work` where its kernels have more blocks, `device` where they have as many, itself where that is not recorded.
+    It is longer than that of the ranks in the same place of other groups, in the steps that are late. unit: what they
+    are together; name: of a host or group, the number of a stage. rank: the first of ranks. own_excess_ns: their own
+    time of a step on average less the median of the others'; late_excess_ns: that of a late step. steps_late: how many
+    are, late_steps: the first 100 of them. computation_excess_ns, input_excess_ns, host_excess_ns: how much more of
+    computation, of data loading beside no other work, and of time with neither of these nor communication their late
+    steps have. cause: which of them makes up for 80 % of that or more; of computation `work` where the kernels have
+    more blocks, `device` where they have as many, itself where that is not recorded. kernel: what takes longer by the
+    most, by kernel_excess_ns of a late step. collective: in which the others of their groups wait for most, waited_ns
+    each in a late step. Of a slow link (cause `link`) all excess is of its collective, which takes so many times as
+    long (slower) as others of the same size. "", null: not known.
     """
 
+    unit: Unit
+    name: str
     rank: kinds.Identifier
+    ranks: list[kinds.Identifier]
+    hosts: list[str]
     own_excess_ns: kinds.Duration
-    steps_most: kinds.Count
+    late_excess_ns: kinds.Duration
+    steps_late: kinds.Count
     steps: kinds.Count
+    late_steps: list[str]
     computation_excess_ns: kinds.Duration
     input_excess_ns: kinds.Duration
     host_excess_ns: kinds.Duration
     cause: Cause
+    kernel: str
+    kernel_excess_ns: kinds.Duration | None
+    slower: kinds.Ratio | None
+    collective: str
+    waited_ns: kinds.Duration | None
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -137,7 +155,7 @@ def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> Distribute
             for n, (worker, part) in zip(numbers, ordered, strict=True)
             for device in part.devices
         ],
-        stragglers=_stragglers(parts, numbers, shared, steps),
+        stragglers=_stragglers(parts, numbers, matched, shared, process_groups(ordered, numbers)),
         missing_ranks=_missing(parts, numbers),
         notes=_notes(parts, shared),
     )
@@ -198,20 +216,13 @@ def _rank_means(steps: RankColumns) -> RankMeanColumns:
 
 
 def _waits(parts: list[RankPart], numbers: list[int], matched: list[Matched], step: str) -> WaitColumns:
-    """Time of each step in which matched collectives transfer, and in which they only wait.
-
-    Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
-    """
+    """Time of each step in which matched collectives transfer, and in which they only wait."""
     rows: list[tuple[int, str, int, int]] = []
     for number, part, mine in zip(numbers, parts, matched, strict=True):
-        known = mine.part_transfer >= 0
-        if not known.any():
+        spent = transfer_and_wait(part, mine)
+        if spent is None:
             continue
-        start, end = mine.calls.start[known], mine.calls.end[known]
-        transferring = union(end - mine.part_transfer[known], end)
-        waiting = subtract(union(start, end), transferring)
-        times = (covered(spans, part.start, part.end).tolist() for spans in (transferring, waiting))
-        named = zip(part.steps, *times, strict=True)
+        named = zip(part.steps, *(each.tolist() for each in spent), strict=True)
         rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
@@ -226,7 +237,7 @@ def _collectives(parts: list[RankPart], numbers: list[int], matched: list[Matche
 def _of_rank(number: int, mine: Matched, world_size: int) -> Iterator[tuple[Any, ...]]:
     """The rows of one rank. Times are sums over the calls, each over its own span, whatever runs beside it."""
     calls = mine.calls
-    latency, groups = calls.latency(), group(calls.name)
+    latency, groups = mine.latency, group(calls.name)
     longest = groups.largest(latency)
     summed, told = (calls.bytes, latency, mine.transfer, mine.exchange), (calls.bytes, mine.transfer)
     sums: list[list[int]] = [groups.sum(values).tolist() for values in summed]
@@ -255,62 +266,80 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
-def _stragglers(ranks: list[RankPart], numbers: list[int], shared: list[str], steps: RankColumns) -> list[Straggler]:
-    """Ranks with most own time in most of the steps that can be compared."""
-    rows = {key: row for row, key in enumerate(zip(steps.rank, steps.step, strict=True))}
-    place = np.array([[rows[n, s] for s in shared if (n, s) in rows] for n in numbers], np.int64)
-    if len(ranks) < 2 or not place.size:
+def _stragglers(
+    parts: list[RankPart], numbers: list[int], matched: list[Matched], steps: list[str], where: ProcessGroups
+) -> list[Straggler]:
+    """Who is late in the steps that can be compared, that which costs most first."""
+    compared = times(parts, steps, where)
+    if compared is None:
         return []
-    computation, other, total = (
-        np.asarray(values, np.float64)[place] for values in (steps.computation_ns, steps.other_ns, steps.total_ns)
+    met = meetings(parts, numbers, matched, where)
+    slow = links(met, steps, float(np.median(compared.total)))
+    found = [*outliers(parts, compared, where), *slow_links(met, slow, numbers, where)]
+    found = sorted(found, key=lambda one: -float(one.excess[one.late].sum()))[:MOST_STRAGGLERS]
+    return [_straggler(one, parts, numbers, matched, steps, where) for one in found]
+
+
+def _straggler(
+    one: Outlier,
+    parts: list[RankPart],
+    numbers: list[int],
+    matched: list[Matched],
+    steps: list[str],
+    where: ProcessGroups,
+) -> Straggler:
+    rows: list[int] = one.members.tolist()
+    ranks = [numbers[row] for row in rows]
+    late = [name for name, is_late in zip(steps, one.late.tolist(), strict=True) if is_late]
+    collective, waited = _waited(set(ranks), parts, numbers, matched, late, where)
+    computation, loading, host = (round(ns) for ns in one.parts)
+    return Straggler(
+        unit=one.unit,
+        name=one.name,
+        rank=ranks[0],
+        ranks=ranks,
+        hosts=sorted({where.hosts[row] for row in rows} - {""}),
+        own_excess_ns=round(float(one.excess.mean())),
+        late_excess_ns=round(float(one.excess[one.late].mean())),
+        steps_late=len(late),
+        steps=len(steps),
+        late_steps=late[:100],
+        computation_excess_ns=computation,
+        input_excess_ns=loading,
+        host_excess_ns=host,
+        cause=one.cause,
+        kernel=one.kernel,
+        kernel_excess_ns=round(one.kernel_ns) if one.kernel else None,
+        slower=one.slower or None,
+        collective=one.exchange or collective,
+        waited_ns=waited,
     )
-    own = computation + other
-    loading = np.array([part.loading_ns for part in ranks])
-    parts = np.stack(
-        [_excess(values) for values in (computation.mean(axis=1), loading, other.mean(axis=1) - loading)], axis=1
-    )
-    blocks = np.array([part.blocks for part in ranks])
-    more = _excess(blocks) / np.maximum(blocks, 1e-9)
-    most, excess = own.argmax(axis=0), _excess(own.mean(axis=1))
-    return [
-        Straggler(
-            rank=numbers[i],
-            own_excess_ns=round(float(excess[i])),
-            steps_most=int((most == i).sum()),
-            steps=place.shape[1],
-            computation_excess_ns=round(float(parts[i, 0])),
-            input_excess_ns=round(float(parts[i, 1])),
-            host_excess_ns=round(float(parts[i, 2])),
-            cause=_cause(float(excess[i]), parts[i], float(more[i])),
-        )
-        for i in sorted(range(len(ranks)), key=lambda i: -excess[i])
-        if excess[i] > MORE_OWN * total.mean() and (most == i).mean() >= 0.5
-    ]
 
 
-def _excess(values: Floats) -> Floats:
-    """By how much each rank (first axis) exceeds the median of the others."""
-    order = np.argsort(values, axis=0)
-    place = np.argsort(order, axis=0)
-    rising, others = np.take_along_axis(values, order, axis=0), len(values) - 1
-    low, high = (  # of the others in their order: a rank itself is passed over
-        np.take_along_axis(rising, middle + (place <= middle), axis=0) for middle in ((others - 1) // 2, others // 2)
-    )
-    return values - (low + high) / 2
-
-
-def _cause(own: float, excess: Floats, more: float) -> Cause:
-    """What a rank does longer than the others, if that makes up for its own time's excess.
-
-    Args: own, excess: ns of all, and of computation, data loading, and neither. more: share of its kernels' blocks
-    beyond the others'.
-    """
-    most = int(excess.argmax())
-    if excess[most] < EXPLAINS * own:
-        return "unknown"
-    if most:
-        return "input" if most == 1 else "host"
-    return "computation" if np.isnan(more) else "work" if more > MORE else "device"
+def _waited(
+    ranks: set[int],
+    parts: list[RankPart],
+    numbers: list[int],
+    matched: list[Matched],
+    late: list[str],
+    where: ProcessGroups,
+) -> tuple[str, int | None]:
+    """The collective in which the other ranks of some ranks' groups wait for most, and ns each in a late step."""
+    met = [one for one in where.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
+    others = {rank for one in met for rank in one.present} - ranks or set(numbers) - ranks
+    waits: Counter[str] = Counter()
+    for number, part, mine in zip(numbers, parts, matched, strict=True):
+        if number in others:
+            calls = mine.calls
+            first = np.searchsorted(calls.call, np.arange(len(calls)))
+            steps = [part.steps.index(name) for name in late]
+            wait = np.where(mine.transfer >= 0, mine.latency - mine.transfer, 0)
+            chosen = np.isin(part.step[first], steps)
+            spent = np.bincount(calls.name[chosen], wait[chosen], len(calls.names)).tolist()
+            for name, ns in zip(calls.names, spent, strict=True):
+                waits[name] += ns
+    name, ns = max(waits.items(), key=lambda one: one[1], default=("", 0))
+    return (name, round(ns / len(others) / len(late))) if ns > 0 else ("", None)
 
 
 def _comparable(parts: list[RankPart], matched: list[Matched]) -> list[str]:
@@ -319,7 +348,7 @@ def _comparable(parts: list[RankPart], matched: list[Matched]) -> list[str]:
     for part, mine in zip(parts, matched, strict=True):
         some, alone = (
             np.bincount(part.step[mine.calls.exchanges & chosen] + 1, minlength=len(part.steps) + 1)[1:]
-            for chosen in (mine.part >= 0, mine.part < 0)
+            for chosen in (mine.part >= 0, mine.part == -1)
         )
         names.append({name for name, a, b in zip(part.steps, some, alone, strict=True) if a and not b})
     return [name for name in parts[0].steps if all(name in own for own in names)] if len(parts) > 1 else []
@@ -337,4 +366,15 @@ def _notes(parts: list[RankPart], shared: list[str]) -> list[str]:
     return [name for name, holds in notes.items() if holds]
 
 
-VIEW = View("distributed", 55, takes_part, Params, compute, make_charts, subject="run", part=rank_part)
+VIEW = View(
+    "distributed",
+    55,
+    takes_part,
+    Params,
+    compute,
+    make_charts,
+    subject="run",
+    part=rank_part,
+    shows=part_takes_part,
+    lacks=LACKS,
+)

@@ -44,7 +44,7 @@ Evidence = Annotated[
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something worth changing; its text is in the page's locales under `finding.ID`.
+    """Something worth changing; its text is in the locales under `finding.ID`, of servers under `finding_served`.
 
     severity: high from 20 % of the step on, medium from 10 %; of what is only bounded, medium from 20 %.
     gain_ns_per_step: what a step is shorter in the replay without the cause, None where there is no forecast.
@@ -83,6 +83,7 @@ class FindingsAnswer(Answer):
     """Findings, those with the largest gain first, then those without a forecast.
 
     measured_ns, simulated_ns: a step on average, measured and replayed as it is. obstacle: why there is no forecast.
+    served: the steps are those of an inference server, and so are the remedies.
     """
 
     measured_ns: kinds.Duration
@@ -90,6 +91,7 @@ class FindingsAnswer(Answer):
     obstacle: Obstacle | None
     findings: list[Finding]
     together: Together | None
+    served: bool
 
 
 def needs(trace: Trace) -> bool:
@@ -106,6 +108,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
     found = [
         finding
         for name, rule in all_rules().items()
+        if case.concerns(rule)
         for signal in _worst(rule.look(case))
         for finding in _finding(case, known, name, rule, signal)
     ]
@@ -116,6 +119,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         obstacle=known.obstacle,
         findings=found,
         together=_together(trace, known, [f.change for f in found if f.gain_ns_per_step is not None]),
+        served=case.server is not None,
     )
 
 
@@ -149,7 +153,7 @@ def _finding(case: Case, known: Baseline, name: str, rule: Rule, signal: Signal)
         None if most is None else round(most),
         signal.evidence,
         signal.change,
-        rule.code.get(case.trace.meta.framework, ""),
+        case.code(rule),
         signal.link,
         None if extent is None else extent.start - first,
         None if extent is None else extent.end - first,

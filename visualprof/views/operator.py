@@ -14,6 +14,7 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.call_paths import inside_of
+from visualprof.views.measure.condensed import Condensed, condensed
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts
@@ -85,7 +86,7 @@ class OperatorAnswer(Table[OperatorColumns]):
 
 def needs(trace: Trace) -> bool:
     """At least one operator on the host."""
-    return bool(is_operator(trace).any())
+    return bool(is_operator(condensed(trace).trace).any())
 
 
 def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
@@ -93,6 +94,8 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
 
     Source: torch-tb-profiler's operator view; docs/views.md#operator.
     """
+    of = Condensed(trace) if params.module else condensed(trace, params.step)  # modules may have the forward elsewhere
+    trace = of.trace
     joined = launches(trace)
     times = operator_times(trace, joined)
     keep = in_step(trace, params.step)[times.rows]
@@ -101,13 +104,13 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     if params.module:
         keep &= inside_of(trace, params.module, times.rows)
     at = np.flatnonzero(keep)
-    columns = _columns(trace, times, at, params)
+    columns = _columns(of, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
     lost = (joined.op < 0) & (is_kernel(trace) & in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
         columns=OperatorColumns(**ordered(columns, by)),
-        unlinked=Unlinked(int(lost.sum()), int(trace.events.dur[joined.work[lost]].sum())),
-        ranges=Table(columns=_ranges(trace, joined, lost & (joined.range >= 0))),
+        unlinked=Unlinked(int(of.weights(joined.work[lost]).sum()), int(trace.events.dur[joined.work[lost]].sum())),
+        ranges=Table(columns=_ranges(of, joined, lost & (joined.range >= 0))),
         parts=Table(columns=operator_parts(trace, joined, in_step(trace, params.step))),
     )
 
@@ -141,7 +144,8 @@ def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.
     return charts.bars(shown, [*series, ("@t:category.other", rest)])
 
 
-def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
+def _columns(of: Condensed, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
+    trace = of.trace
     rows = times.rows[at]
     name = trace.events.name[rows]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
@@ -155,7 +159,7 @@ def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParam
         columns["input_shapes"] = names(trace, shapes[first])
     if params.group == "stack":
         columns["call_stack"] = [stacks.text(s) for s in stack[first].tolist()]
-    columns |= {"stacks": groups.distinct(stack), "calls": groups.count}
+    columns |= {"stacks": groups.distinct(stack), "calls": of.count(groups, rows)}
     known, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
     columns |= {
@@ -166,18 +170,22 @@ def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParam
         "tensor_core_eligible": eligible(trace, rows[first]).tolist() if nvidia else [None] * len(first),
         "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self * known),
         "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total * known),
-        "flops": _known_sum(trace, groups, rows, "flops"),
-        "bytes": _known_sum(trace, groups, rows, "bytes"),
+        "flops": _known_sum(of, groups, rows, "flops"),
+        "bytes": _known_sum(of, groups, rows, "bytes"),
     }
     return columns
 
 
-def _ranges(trace: Trace, joined: Launches, of: Mask) -> RangeColumns:
+def _ranges(of: Condensed, joined: Launches, chosen: Mask) -> RangeColumns:
     """Some of the device work by the range in which it was launched, the longest first."""
-    name = trace.events.name[joined.range[of]]
+    trace, work = of.trace, joined.work[chosen]
+    name = trace.events.name[joined.range[chosen]]
     groups = group(name)
-    spent = groups.sum(trace.events.dur[joined.work[of]])
-    columns: dict[str, Column] = {"name": names(trace, name[groups.first]), "kernels": groups.count, "total_ns": spent}
+    columns: dict[str, Column] = {
+        "name": names(trace, name[groups.first]),
+        "kernels": of.count(groups, work),
+        "total_ns": groups.sum(trace.events.dur[work]),
+    }
     return RangeColumns(**ordered(columns, "total_ns"))
 
 
@@ -194,11 +202,12 @@ def _ratio(part: Ints, whole: Ints) -> Floats:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
-def _known_sum(trace: Trace, groups: Groups, rows: Ids, name: str) -> Floats:
+def _known_sum(of: Condensed, groups: Groups, rows: Ids, name: str) -> Floats:
     """Sum of an argument over the rows that have it; NaN for groups where none has."""
+    trace = of.trace
     values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
     known = ~np.isnan(values)
-    total = np.bincount(groups.of[known], values[known], len(groups.first))
+    total = np.bincount(groups.of[known], values[known] * of.weights(rows[known]), len(groups.first))
     return np.where(np.bincount(groups.of[known], minlength=len(groups.first)) > 0, total, np.nan)
 
 

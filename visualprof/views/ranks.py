@@ -9,17 +9,18 @@ from typing import Literal
 import numpy as np
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Floats, Trace
+from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table
-from visualprof.views.measure.processes import Ranks, place_of, processes, takes_part
+from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
 from visualprof.views.measure.replay.baseline import quality
-from visualprof.views.measure.replay.change import Change, changed, parse, suggestions
+from visualprof.views.measure.replay.change import WHOLE, Change, parse
+from visualprof.views.measure.replay.exchanges import Times
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
-from visualprof.views.measure.replay.graph import Graph
 from visualprof.views.measure.replay.path import Path, PathPartColumns, critical_path, part_columns
-from visualprof.views.measure.replay.ranks import Joint, Times, join, solved
+from visualprof.views.measure.replay.rank import Rank, rank_of
+from visualprof.views.measure.replay.ranks import Joint, join, solved
 
 
 @dataclass(frozen=True)
@@ -57,41 +58,51 @@ class RanksAnswer(Table[RankPathColumns]):
     changes: Table[ForecastColumns]
 
 
-def compute(ranks: Ranks, params: RanksParams) -> RanksAnswer:
+def asked(params: RanksParams) -> str:
+    """The change of all ranks that their parts must know the times of; those of whole kinds they always know."""
+    text = _common(parse(params.change))
+    return "" if text in WHOLE else text
+
+
+def _common(changes: Sequence[Change]) -> str:
+    return "; ".join(change.text for change in changes if change.what != "rank")
+
+
+def compute(ranks: Sequence[tuple[str, Rank]], params: RanksParams) -> RanksAnswer:
     """The steps of all ranks as replayed together, and as predicted.
 
     Raises: BadParameter: a change that is none, of a rank that is not there, or of what no rank has.
     Source: docs/whatif.md#ranks.
     """
-    ordered, numbers = processes(ranks, place_of)
-    traces, changes = [trace for _, trace in ordered], parse(params.change)
-    joint = join(traces)
+    ordered, numbers = processes(ranks, lambda rank: rank.place)
+    changes, joint = parse(params.change), join([rank for _, rank in ordered])
     if joint is None:
         return _unmatched()
-    steps = max(*(len(trace.steps) for trace in traces), 1)
-    usual = [(r.graph.moments.dur.astype(np.float64), r.graph.waits.ns) for r in joint.ranks]
-    own = np.array([rank.own_ns(times) for rank, times in zip(joint.ranks, usual, strict=True)])
+    steps = max(*(rank.steps for rank in joint.ranks), 1)
+    usual = [rank.usual for rank in joint.ranks]
+    own = np.array([rank.own_ns() for rank in joint.ranks])
     replay, dur, ns = solved(joint, usual)
     scope = joint.whole(replay.at, dur)
     path = critical_path(joint.graph, replay, dur, ns, scope)
     begun = joint.whole(joint.graph.moments.at.astype(np.float64), dur)
     measured, simulated = (begun.high - begun.low) / steps, (scope.high - scope.start) / steps
     error, unexplained, obstacle = quality(
-        measured, simulated, joint.graph.unexplained_ns, measured * steps * len(traces)
+        measured, simulated, joint.graph.unexplained_ns, measured * steps * len(joint.ranks)
     )
     met = obstacle is None
 
     def predicted(wanted: Sequence[Change]) -> float:
-        replay, dur, _ = solved(joint, _times(joint, traces, numbers, own, wanted))
+        replay, dur, _ = solved(joint, _times(joint, numbers, own, wanted))
         scope = joint.whole(replay.at, dur)
         return (scope.high - scope.start) / steps
 
-    suggested = _suggestions(joint, traces, numbers, own) if met else []
+    slowest = f"rank[{numbers[int(own.argmax())]}]=median"
+    suggested = [slowest, "rank[*]=median", *joint.ranks[0].offered] if met else []
     return RanksAnswer(
         columns=_shares(joint, path, numbers, [worker for worker, _ in ordered], own, steps),
         step=step_forecast(measured, simulated, predicted(changes) if met else None),
         steps=steps,
-        collectives=joint.exchanges,
+        collectives=joint.begun,
         error_ratio=error,
         unexplained_ratio=unexplained,
         obstacle=obstacle,
@@ -107,17 +118,13 @@ def make_charts(result: RanksAnswer, params: RanksParams, top: int) -> dict[str,
     return {"ranks": charts.bars(labels, [("@t:column.path_ns", columns.path_ns)])} if labels else {}
 
 
-def _times(
-    joint: Joint, traces: Sequence[Trace], numbers: Sequence[int], own: Floats, changes: Sequence[Change]
-) -> list[Times]:
+def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[Change]) -> list[Times]:
     """Of each rank after the changes: first those of all ranks, then those of single ones."""
-    common = [change for change in changes if change.what != "rank"]
-    each = [_changed(trace, rank.graph, common) for trace, rank in zip(traces, joint.ranks, strict=True)]
-    if all(times is None for times in each):
-        changed(traces[0], joint.ranks[0].graph, common)  # says what none of them has
-    times = [
-        times or changed(trace, rank.graph, []) for times, trace, rank in zip(each, traces, joint.ranks, strict=True)
-    ]
+    common = _common(changes)
+    if common and not any(common in rank.changes for rank in joint.ranks):
+        missing = f"{common}: the recording has nothing of that"
+        raise BadParameter(joint.ranks[0].lacks or missing, "names are those of the tables")
+    times = [rank.after(common) for rank in joint.ranks]
     median = float(np.sort(own)[(len(own) - 1) // 2])
     for change in changes:
         if change.what != "rank":
@@ -130,33 +137,28 @@ def _times(
     return times
 
 
-def _changed(trace: Trace, graph: Graph, changes: list[Change]) -> Times | None:
-    """Of one rank; None where it has nothing that one of them is about."""
-    try:
-        return changed(trace, graph, changes)
-    except BadParameter:
-        return None
-
-
-def _suggestions(joint: Joint, traces: Sequence[Trace], numbers: Sequence[int], own: Floats) -> list[str]:
-    """The slowest rank as fast as the others, all of them so, and changes of whole kinds that the first rank has."""
-    kinds = [text for text in suggestions(traces[0], joint.ranks[0].graph) if "[" not in text]
-    return [f"rank[{numbers[int(own.argmax())]}]=median", "rank[*]=median", *kinds]
-
-
 def _shares(
     joint: Joint, path: Path, numbers: list[int], workers: list[str], own: Floats, steps: int
 ) -> RankPathColumns:
-    """Time on the path: of a rank's device work, and of waits that lead to its moments."""
+    """Time on the path: of a rank's device work, and of waits that lead to its moments; the most first."""
     rank = np.concatenate((joint.rank[path.node], joint.rank[joint.graph.waits.dst[path.edge]]))
     spent = np.concatenate((path.work_ns, path.wait_ns))
     mine = np.bincount(rank[rank >= 0], spent[rank >= 0], len(numbers))
-    share = mine / max(float(spent.sum()), 1.0)
-    return RankPathColumns(rank=numbers, worker=workers, own_ns=own / steps, path_ns=mine / steps, share=share)
+    order = np.argsort(-mine, kind="stable")
+    rows: list[int] = order.tolist()
+    return RankPathColumns(
+        rank=[numbers[i] for i in rows],
+        worker=[workers[i] for i in rows],
+        own_ns=own[order] / steps,
+        path_ns=mine[order] / steps,
+        share=mine[order] / max(float(spent.sum()), 1.0),
+    )
 
 
 def _parts(joint: Joint, path: Path, steps: int) -> PathPartColumns:
-    return part_columns(joint.category[path.node], path.work_ns, joint.graph.waits.kind[path.edge], path.wait_ns, steps)
+    part, ns = joint.made(path.edge, path.wait_ns)
+    work = joint.work[path.node]
+    return part_columns(np.append(part, work[work >= 0]), np.append(ns, path.work_ns[work >= 0]), steps)
 
 
 def _each(texts: list[str], predicted: list[float], simulated: float) -> ForecastColumns:
@@ -186,4 +188,16 @@ def _unmatched() -> RanksAnswer:
     )
 
 
-VIEW = View("ranks", 56, takes_part, RanksParams, compute, make_charts, subject="run")
+VIEW = View(
+    "ranks",
+    56,
+    takes_part,
+    RanksParams,
+    compute,
+    make_charts,
+    subject="run",
+    part=rank_of,
+    shows=part_takes_part,
+    asked=asked,
+    lacks=LACKS,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -22,32 +23,56 @@ _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
 
 
 def _array(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        array = cast("NDArray[Any]", value)
-        return array.dtype.str, array.tobytes()
-    raise TypeError(f"a part has no column of {type(value)}")
+    """A column as its type, the type in which it is kept, what to add to that, and the bytes; integers are narrowed."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"a part has no column of {type(value)}")
+    array = cast("NDArray[Any]", value)
+    kept, low = array, 0
+    if array.dtype.kind == "i" and len(array):
+        low, high = int(array.min()), int(array.max())
+        kind = np.min_scalar_type(high - low)
+        kept, low = ((array - low).astype(kind), low) if kind.itemsize < array.itemsize else (array, 0)
+    return array.dtype.str, kept.dtype.str, low, kept.tobytes()
+
+
+def _column(_: type, kept: tuple[str, str, int, bytes]) -> NDArray[Any]:
+    dtype, kind, low, data = kept
+    array = np.frombuffer(data, kind)
+    return array if dtype == kind else array.astype(dtype) + np.dtype(dtype).type(low)
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_array)
 
 
-def part_of(cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace]) -> msgspec.Struct:
-    """What a view of a run takes of one worker: as it was kept, or made of its trace and kept."""
-    assert view.part
-    key = key_of(view.name, fingerprint)
-    if (data := cache.load_bytes(key)) is not None:
-        return _decoder(view.part).decode(data)
-    part = view.part(trace())
-    cache.store_bytes(key, _ENCODER.encode(part))
+def part_of(cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace], asked: str = "") -> msgspec.Struct:
+    """What a view of a run takes of one worker: as it was kept, or made of its trace and kept. asked: `View.asks`."""
+    part = kept_part(cache, view, fingerprint, asked)
+    if part is None:
+        part = view.of_worker(trace(), asked)
+        with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair in a name
+            cache.store_bytes(_key(view, fingerprint, asked), _ENCODER.encode(part))
     return part
 
 
-def _decoder(part: Callable[[Trace], msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+def kept_part(cache: Cache, view: View, fingerprint: str, asked: str = "") -> Any:
+    """The same as it was kept; None where it was not."""
+    assert view.part
+    data = cache.load_bytes(_key(view, fingerprint, asked))
+    return None if data is None else _decoder(view.part).decode(data)
+
+
+def _key(view: View, fingerprint: str, asked: str) -> str:
+    """Of a part, which several views may share."""
+    assert view.part
+    return key_of(view.part.__module__, view.part.__qualname__, fingerprint, asked)
+
+
+def _decoder(part: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
     with _preparing:
         return _prepared(part)
 
 
 @cache
-def _prepared(part: Callable[[Trace], msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+def _prepared(part: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
     kind = get_type_hints(part)["return"]
-    return msgspec.msgpack.Decoder(kind, dec_hook=lambda _, array: np.frombuffer(array[1], array[0]))
+    return msgspec.msgpack.Decoder(kind, dec_hook=_column)

@@ -46,6 +46,29 @@ class DiffParts(Columns):
     delta_ns: kinds.Durations
 
 
+class DiffPhases(Columns):
+    """Steps of a server by phase, means of each by itself. device_ns: in which a device worked.
+
+    status: added or removed (only one side has such steps), changed, same.
+    """
+
+    phase: kinds.Words
+    base_steps: kinds.Counts
+    new_steps: kinds.Counts
+    base_requests: kinds.Counts
+    new_requests: kinds.Counts
+    base_tokens: kinds.Counts
+    new_tokens: kinds.Counts
+    base_ns: kinds.Durations
+    new_ns: kinds.Durations
+    delta_ns: kinds.Durations
+    delta_ratio: kinds.Ratios
+    base_device_ns: kinds.Durations
+    new_device_ns: kinds.Durations
+    status: kinds.Words
+    significant: kinds.Flags
+
+
 class DiffRows(Columns, kw_only=True):
     """What changed, the largest change first.
 
@@ -115,6 +138,7 @@ class DiffNote(msgspec.Struct):
         "host",
         "batch",
         "inputs",
+        "load",
         "precision",
         "host_busy",
         "drift",
@@ -131,6 +155,7 @@ class DiffAnswer(Answer):
 
     not_explained_ns: of the step's change, what no row has; explained_ratio: the share that the rows have, null where
     the step did not change. detectable_ratio: the smallest change of a typical row that could be told from noise.
+    phase: of a server's steps, that of those compared; phases: all of them. Both null of others.
     """
 
     view: kinds.Word
@@ -145,3 +170,5 @@ class DiffAnswer(Answer):
     notes: list[DiffNote]
     memory: Table[DiffSizes] | None = None
     evaluation: Table[DiffPoints] | None = None
+    phase: kinds.Word | None = None
+    phases: Table[DiffPhases] | None = None

@@ -17,6 +17,7 @@ from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_SHARE, RowChang
 from visualprof.views.diff.match import Matched, match
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
+from visualprof.views.diff.phases import choose, compare_phases, has_phases, only
 from visualprof.views.diff.side import Held, Side
 from visualprof.views.measure.steps import PARTS
 
@@ -39,12 +40,19 @@ class _Times(NamedTuple):
     ns: NDArray[np.float64]
 
 
-def compare(view: str, base: Named, new: Named) -> DiffAnswer:
-    """What changed from one run to the other, per step.
+def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
+    """What changed from one run to the other, per step; of servers per step of one phase.
 
-    Raises: MissingData: the steps of only one of them are marked, or neither has anything for the view.
+    phase: that one; that of both that most of the time goes to when "".
+
+    Raises: MissingData: the steps of only one of them are marked, they have no phase in common, or neither has anything
+    for the view. BadParameter: not both have steps of that phase.
     """
     _same_kind(base, new)
+    phases = None
+    if phase or has_phases(base.side) or has_phases(new.side):
+        phase, phases = choose(base[:2], new[:2], phase), compare_phases(base.side, new.side)
+        base, new = (one._replace(side=only(one.side, phase)) for one in (base, new))
     memory = _memory(base.side, new.side)
     if memory is None and not len(base.side.pieces) + len(new.side.pieces):
         raise MissingData(f"neither {base.path} nor {new.path} has data for the view {view!r}", "compare another view")
@@ -70,6 +78,8 @@ def compare(view: str, base: Named, new: Named) -> DiffAnswer:
         detectable_ratio=changes.detectable if changes else None,
         notes=list(notes(base.side, new.side, same, step, changes)),
         memory=memory,
+        phase=phase or None,
+        phases=phases,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from visualprof.views.diff.answer import DiffNote, DiffStep
 from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_STEPS, RowChanges
 from visualprof.views.diff.side import Facts, Side
@@ -25,6 +27,7 @@ def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges
     elif min(steps) < LEAST_STEPS:
         yield DiffNote("few_steps", str(steps[0]), str(steps[1]))
     yield from _unlike(a, b)
+    yield from _loads(base, new)
     if _pressure(a) or _pressure(b):
         yield DiffNote("host_busy", _pressure(a), _pressure(b))
     if changes and changes.drift is not None and abs(changes.drift) > DRIFTED:
@@ -50,6 +53,13 @@ def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
         yield DiffNote("batch", first, other) if rest == others else DiffNote("inputs", a.input, b.input)
     if a.precision and b.precision and a.precision != b.precision:
         yield DiffNote("precision", a.precision, b.precision)
+
+
+def _loads(base: Side, new: Side) -> Iterator[DiffNote]:
+    """Steps of servers with more of something take longer. Tokens of a step, those of the mean one."""
+    a, b = (np.array([n for n in side.steps.columns.tokens or () if n is not None], np.float64) for side in (base, new))
+    if len(a) and len(b) and abs(b.mean() - a.mean()) > LEAST_CHANGE * a.mean():
+        yield DiffNote("load", f"{a.mean():.4g}", f"{b.mean():.4g}")
 
 
 def _yes(holds: bool) -> str | None:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.errors import MissingData
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views import Params, View, view
+from visualprof.reader.trace.serving import Phase, ServingStep
+from visualprof.views import Params, View
 from visualprof.views.answers import kinds
-from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.diff.memory import Held, memory_table
 from visualprof.views.measure.call_paths import BACKWARD, backward_times, belongs, places, texts_of
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import EVER, covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
-from visualprof.views.measure.memory import owners, owners_of
 from visualprof.views.measure.pressure import cpu_pressure
+from visualprof.views.measure.serving import serving, step_loads
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names
@@ -62,10 +66,13 @@ class Cells(Columns):
     spent_ns: kinds.Durations
 
 
-class StepTimes(Columns):
-    """Steps with the parts of each, which add up to it."""
+class StepTimes(Columns, kw_only=True):
+    """Steps with the parts of each, which add up to it. phase, requests, tokens: of a server's, absent of others."""
 
     name: kinds.Words
+    phase: kinds.Words | None = None
+    requests: kinds.Counts | None = None
+    tokens: kinds.Counts | None = None
     total_ns: kinds.Durations
     kernel_ns: kinds.Durations
     memcpy_ns: kinds.Durations
@@ -97,15 +104,6 @@ class Facts(msgspec.Struct):
     precision: str
     cpu_pressure_ratio: float | None
     system_cpu_ratio: float | None
-
-
-class Held(Columns):
-    """Memory, as in `DiffSizes`."""
-
-    name: kinds.Names
-    what: kinds.Words
-    device: kinds.Identifiers
-    bytes: kinds.Sizes
 
 
 class Side(Answer):
@@ -145,7 +143,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
 
     Raises: MissingData: it has no whole step. BadParameter: it has no step of that name.
     """
-    windows = step_windows(trace)
+    trace, windows, loads = _steps(trace)
     if params.step:
         step_index(trace, params.step)
         windows = windows.only(params.step)
@@ -156,13 +154,35 @@ def compute(trace: Trace, params: SideParams) -> Side:
     spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
     pieces, cells = _cells(trace, spent, len(windows), params)
     times = {f"{part}_ns": parts[part] for part in PARTS}
+    own = _worked_on(loads, windows) if loads else {}
     return Side(
         facts=_facts(trace, windows),
-        steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
+        steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **own, **times)),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
-        memory=_memory_table(trace, windows, params.step) if params.view == "memory" else None,
+        memory=memory_table(trace, windows, params.step) if params.view == "memory" else None,
     )
+
+
+def _steps(trace: Trace) -> tuple[Trace, Windows, Sequence[ServingStep | None] | None]:
+    """The trace with its steps, and what those of a server worked on; unmarked ones of a loop that generates, too."""
+    server = None if len(trace.steps) else serving(trace)
+    if server is None:
+        return trace, step_windows(trace), step_loads(trace)
+    windows = step_windows(server.trace)
+    return server.trace, replace(windows, phases=_phases(server.loads, windows)), server.loads
+
+
+def _phases(loads: Sequence[ServingStep], windows: Windows) -> tuple[Phase, ...]:
+    places: list[int] = windows.index.tolist()
+    return tuple(loads[i].phase for i in places)
+
+
+def _worked_on(loads: Sequence[ServingStep | None], windows: Windows) -> dict[str, Column]:
+    places: list[int] = windows.index.tolist()
+    own = [loads[i] for i in places]
+    requests, tokens = ([getattr(load, key, None) for load in own] for key in ("batch", "tokens"))
+    return {"phase": list(windows.phases), "requests": requests, "tokens": tokens}
 
 
 def _facts(trace: Trace, windows: Windows) -> Facts:
@@ -227,19 +247,10 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     )
 
 
-def _steps_of(trace: Trace, windows: Windows, rows: Rows) -> Ints:
-    """Place of the step of each event among those that count, -1 for none."""
-    if not len(trace.steps):
-        return np.zeros(len(rows), np.int64)
-    place = np.full(len(trace.steps) + 1, -1)
-    place[windows.index] = np.arange(len(windows))
-    return place[trace.events.step[rows]]
-
-
 def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
     """Events as they are, in the steps that asked for them."""
     none = np.zeros(len(rows), np.int64)
-    step, name = _steps_of(trace, windows, rows), trace.events.name[rows]
+    step, name = windows.places(trace, rows), trace.events.name[rows]
     return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
 
 
@@ -303,37 +314,6 @@ def _modules(trace: Trace, windows: Windows) -> _Spent:
 def _nothing(trace: Trace, windows: Windows) -> _Spent:
     """Of memory there are sizes, no times."""
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
-
-
-def _memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
-    """Peaks of each device; of the one with most, what operators hold at its peak and allocate in a step."""
-    memory = view("memory")
-    if not memory.needs(trace):
-        return None
-    answer: Any = memory.compute(trace, memory.parse({"step": step} if step else {}))
-    rows: list[tuple[Any, ...]] = []
-    for device in answer.devices:
-        name = device.name or f"device {device.id}"
-        rows.append((name, "peak_allocated", device.id, device.peak_allocated_bytes))
-        if device.peak_reserved_bytes is not None:
-            rows.append((name, "peak_reserved", device.id, device.peak_reserved_bytes))
-    if answer.peak.operators:  # unset without a curve
-        held = answer.peak.operators.columns
-        rows += [(n, "held_at_peak", answer.device, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
-    rows += ((name, "allocated", answer.device, size) for name, size in _allocated(trace, windows, answer.device))
-    return Table(columns=from_rows(Held, rows))
-
-
-def _allocated(trace: Trace, windows: Windows, device: int) -> Iterator[tuple[str, int]]:
-    """What operators allocate themselves, bytes in the mean step."""
-    allocs = trace.allocs
-    row = owners_of(trace, owners(trace))
-    place = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0) & (row >= 0))
-    place = place[_steps_of(trace, windows, row[place]) >= 0]
-    name = trace.events.name[row[place]]
-    operators = group(name)
-    mean = np.rint(operators.sum(allocs.bytes[place]) / len(windows)).astype(np.int64)
-    return zip(names(trace, name[operators.first]), mean.tolist(), strict=True)
 
 
 def _launched_by(trace: Trace, rows: Ids) -> Rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
@@ -22,14 +24,29 @@ class Offset(msgspec.Struct, frozen=True):
     collectives: int
 
 
-def offsets(traces: list[Trace]) -> list[Offset]:
+class Clock(msgspec.Struct, frozen=True):
+    """What tells the time of a trace. origin_ns: Unix ns of its time 0, None unknown. first_ns: of its first event.
+
+    ends: of its collectives by name, ascending.
+    """
+
+    origin_ns: int | None
+    first_ns: int
+    ends: dict[str, Ints]
+
+
+def clock_of(trace: Trace) -> Clock:
+    """The clock of a trace."""
+    return Clock(epoch_ns(trace), trace.span_ns[0], _ends(trace))
+
+
+def offsets(clocks: Sequence[Clock]) -> list[Offset]:
     """Offset of every trace to the first.
 
     A collective ends on all its ranks at nearly the same time, so the i-th end of the same collective on the
     same kind of track is compared.
     """
-    first, ends = traces[0], _ends(traces[0])
-    return [Offset(0, 0, 0), *(_offset(epoch_ns(first), ends, other) for other in traces[1:])]
+    return [Offset(0, 0, 0), *(_offset(clocks[0], other) for other in clocks[1:])]
 
 
 def epoch_ns(trace: Trace) -> int | None:
@@ -37,10 +54,9 @@ def epoch_ns(trace: Trace) -> int | None:
     return trace.meta.clock_origin_ns if trace.meta.clock_origin_ns >= 0 else None
 
 
-def _offset(origin: int | None, ends: dict[str, Ints], other: Trace) -> Offset:
-    own, own_ends = epoch_ns(other), _ends(other)
-    clock = None if origin is None or own is None else own - origin
-    pairs = [(ends[name], own_ends[name]) for name in ends.keys() & own_ends.keys()]
+def _offset(first: Clock, other: Clock) -> Offset:
+    clock = None if first.origin_ns is None or other.origin_ns is None else other.origin_ns - first.origin_ns
+    pairs = [(first.ends[name], other.ends[name]) for name in first.ends.keys() & other.ends.keys()]
     gaps = np.concatenate([b - a for a, b in pairs if len(a) == len(b)] or [np.zeros(0, np.int64)])
     if not len(gaps):
         return Offset(clock, None, 0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.reader.trace.process_group import ProcessGroup, listed, ranks_of, strided
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
@@ -30,18 +31,25 @@ HOST, KERNEL, INSIDE = 0, 1, 2
 class Collectives(msgspec.Struct, frozen=True):
     """The collectives of one rank in order of time, n calls with m parts: a host operator, its kernels.
 
-    name: (n,) ids of names. group: (n,) ids of groups, the process groups' names, "" unknown. bytes, group_size: (n,)
-    -1 unknown. event: (n,) row of the last part. call: (m,) ascending, the call of each part; row: of its event.
+    rank: -1 unknown.
+    name: (n,) ids of names. group: (n,) ids of groups, whose name is "" where it is unknown. bytes: (n,) of the larger
+    of what goes in and what comes out, group_size: (n,), -1 unknown. seq: (n,) the number that the group gave the call,
+    -1 unknown. source, destination: (n,) global ranks of a message, -1 of what is none, or where either is unknown.
+    event: (n,) row of the last part. call: (m,) ascending, the call of each part; row: of its event.
     start, end: (m,) ns.
     exchanges: (m,) is data exchanged in it? In the kernels, or in the host operator where there are none.
     """
 
+    rank: int
     names: tuple[str, ...]
     name: Ids
-    groups: tuple[str, ...]
+    groups: tuple[ProcessGroup, ...]
     group: Ids
     bytes: Ints
     group_size: Ints
+    seq: Ints
+    source: Ints
+    destination: Ints
     event: Ints
     call: Ints
     row: Ints
@@ -62,12 +70,14 @@ class Collectives(msgspec.Struct, frozen=True):
 class Matched(msgspec.Struct, frozen=True):
     """The collectives of a rank with what its ranks share; -1 for a call that some rank lacks.
 
-    transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks. exchange: (n,) ns, the shortest
-    time over the ranks in which data was exchanged; that of this rank alone where the call is unmatched. part: (m,) a
-    number that is the same on all ranks of the group, -1.
+    latency: (n,) ns of this rank. transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks.
+    exchange: (n,) ns, the shortest time over the ranks in which data was exchanged; that of this rank alone where the
+    call is unmatched. part: (m,) a number that is the same on all ranks of the group, -1; -2 where no other rank of the
+    group is there.
     """
 
     calls: Collectives
+    latency: Ints
     transfer: Ints
     part_transfer: Ints
     exchange: Ints
@@ -99,16 +109,20 @@ def collectives(trace: Trace) -> Collectives:
     sizes = trace.arg("group_size", rows, -1)
     part = role != INSIDE
     told = _first(call, trace.arg("group", rows, 0), len(heads), 0)
-    groups = group(told)
-    ids: list[int] = told[groups.first].tolist()
+    of_group = group(told)
+    groups = _groups(trace, told[of_group.first], rows, of_group.of[call])
     names, name = _names(trace, heads, _first(call, trace.arg("collective", rows, 0), len(heads), 0))
+    ends = _messages(trace, groups, of_group.of, np.array([_direction(n) for n in names], np.int64)[name], rows, call)
     return Collectives(
+        trace.meta.rank,
         names,
         name,
-        tuple(trace.strings[i] for i in ids),
-        groups.of.astype(np.int32),
+        groups,
+        of_group.of.astype(np.int32),
         nbytes,
         _first(call, sizes, len(heads), -1),
+        _first(call, trace.arg("group_seq", rows, -1) + 1, len(heads), 0) - 1,
+        *ends,
         rows[part][np.searchsorted(call[part], np.arange(len(heads)), side="right") - 1].astype(np.int64),
         call[part],
         rows[part].astype(np.int64),
@@ -119,15 +133,41 @@ def collectives(trace: Trace) -> Collectives:
 
 
 def match(ranks: Sequence[Collectives]) -> list[Matched]:
-    """The calls of every rank, the i-th of a name and process group with that on the other ranks of the group.
+    """The calls of every rank with those on the other ranks of the process group.
 
+    A message is the i-th from its source to its destination. Any other call has the number that its group gave it, and
+    is the i-th of that and of its name; where numbers or members are unknown, the i-th of its name and group.
     Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
     waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
     has one of one rank alone. Source: torch-tb-profiler's wait graph.
     """
     if not ranks:
         return []
-    keys = _shared(ranks)
+    keys, parts, every, count = _numbered(ranks)
+    took, exchanged = _latencies(ranks, exchanges=False), _latencies(ranks, exchanges=True)
+    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], count)
+    exchange = _shortest(keys, exchanged, every)
+    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
+    limit = _shortest(keys, took, every)
+    matched: list[Matched] = []
+    for calls, key, part, whole, own in zip(ranks, keys, parts, took, exchanged, strict=True):
+        known = key >= 0
+        part_transfer = np.where(part >= 0, fastest[np.maximum(part, -1)], -1)
+        total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
+        transfer = np.where(known, np.minimum(total, limit[key]), -1)
+        matched.append(Matched(calls, whole, transfer, part_transfer, np.where(known, exchange[key], own), part))
+    return matched
+
+
+def shared_parts(ranks: Sequence[Collectives]) -> list[Ints]:
+    """`Matched.part` of every rank."""
+    return _numbered(ranks)[1]
+
+
+def _numbered(ranks: Sequence[Collectives]) -> tuple[list[Ints], list[Ints], int, int]:
+    """A number of each call and one of each of its parts that are the same on all ranks, and how many there are."""
+    shared = _shared(ranks)
+    keys = [np.maximum(key, -1) for key in shared]
     every = int(max((key.max(initial=-1) for key in keys), default=-1)) + 1
     count = np.zeros(every + 1, np.int64)  # of parts, the same on all ranks; the last one is nobody's
     for key, calls in zip(keys, ranks, strict=True):
@@ -136,45 +176,66 @@ def match(ranks: Sequence[Collectives]) -> list[Matched]:
     # A part is known by its call and its place in that.
     before = np.cumsum(count) - count
     parts = [
-        np.where(key[calls.call] >= 0, before[key[calls.call]] + _nth(calls.call), -1)
-        for key, calls in zip(keys, ranks, strict=True)
+        np.where(key[calls.call] >= 0, before[key][calls.call] + _nth(calls.call), one[calls.call])
+        for key, one, calls in zip(keys, shared, ranks, strict=True)
     ]
-    took = [calls.latency() for calls in ranks]
-    exchanged = [calls.latency(calls.exchanges) for calls in ranks]
-    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], int(count.sum()))
-    exchange = _shortest(keys, exchanged, every)
-    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    limit = _shortest(keys, took, every)
-    matched: list[Matched] = []
-    for calls, key, part, own in zip(ranks, keys, parts, exchanged, strict=True):
-        known = key >= 0
-        part_transfer = np.where(part >= 0, fastest[part], -1)
-        total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
-        transfer = np.where(known, np.minimum(total, limit[key]), -1)
-        matched.append(Matched(calls, transfer, part_transfer, np.where(known, exchange[key], own), part))
-    return matched
+    return keys, parts, every, int(count.sum())
+
+
+def _latencies(ranks: Sequence[Collectives], *, exchanges: bool) -> list[Ints]:
+    """What `latency` gives of each rank, worked out at once; of the parts in which data is exchanged, or all."""
+    counts = [len(calls) for calls in ranks]
+    ends = np.cumsum(counts)
+    call = np.concatenate([calls.call + end - count for calls, end, count in zip(ranks, ends, counts, strict=True)])
+    start, end = (np.concatenate([getattr(calls, name) for calls in ranks]) for name in ("start", "end"))
+    if exchanges:
+        chosen = np.concatenate([calls.exchanges for calls in ranks])
+        call, start, end = call[chosen], start[chosen], end[chosen]
+    return np.split(lengths(call, start, end, int(ends[-1])), ends[:-1])
 
 
 def _shared(ranks: Sequence[Collectives]) -> list[Ints]:
-    """A number of each call that is the same on all ranks of its group, -1 where one of them lacks it."""
-    known: dict[tuple[str, str], int] = {}
+    """A number of each call that is the same on its group's ranks, -1 where one lacks it, -2 where it is alone."""
+    known: dict[tuple[str, str | ProcessGroup], int] = {}
     kinds: list[Ints] = []
+    numbered: list[Ints] = []
     for calls in ranks:
         pairs = group(calls.name, calls.group)
         ids: list[tuple[int, int]] = np.stack((calls.name, calls.group), axis=1)[pairs.first].tolist()
-        numbers = [known.setdefault((calls.names[i], calls.groups[j]), len(known)) for i, j in ids]
+        keys = [_key(one) for one in calls.groups]
+        numbers = [known.setdefault((calls.names[i], keys[j]), len(known)) for i, j in ids]
         kinds.append(np.array(numbers, np.int64)[pairs.of])
-    members = {**Counter(name for calls in ranks for name in calls.groups), "": len(ranks)}
-    need = np.array([members[name] for _, name in known], np.int64)
-    most = max(len(calls) for calls in ranks) + 1
-    parts = [np.bincount(calls.call, minlength=len(calls)) for calls in ranks]
-    keys, place = np.unique(np.concatenate([kind * most + _nth(kind) for kind in kinds]), return_inverse=True)
-    fewest, largest = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
-    np.minimum.at(fewest, place, np.concatenate(parts))
-    np.maximum.at(largest, place, np.concatenate(parts))
-    there = np.bincount(place, minlength=len(keys))
-    good = (there == need[keys // most]) & (there > 1) & (fewest == largest)
-    return np.split(np.where(good[place], place, -1), np.cumsum([len(calls) for calls in ranks])[:-1])
+        exact = np.array([bool(one.runs) for one in calls.groups], bool)[calls.group]
+        numbered.append(np.where(exact, calls.seq, -1))
+    members = Counter(key for calls in ranks for key in map(_key, calls.groups))
+    need = np.array([len(ranks) if group == "" else members[group] for _, group in known], np.int64)
+    kind, seq, source, destination, parts = map(
+        np.concatenate,
+        (
+            kinds,
+            numbered,
+            [calls.source for calls in ranks],
+            [calls.destination for calls in ranks],
+            [np.bincount(calls.call, minlength=len(calls)) for calls in ranks],
+        ),
+    )
+    message = source >= 0
+    own = np.array([calls.rank for calls in ranks], np.int64)
+    kind, seq, wanted = np.where(message, -1, kind), np.where(message, -1, seq), np.where(message, 2, need[kind])
+    rank = np.repeat(np.arange(len(ranks)), [len(calls) for calls in ranks])
+    same = group(kind, seq, source, destination).of
+    keys = group(same, _nth(same * len(ranks) + rank))
+    good = (keys.count == wanted[keys.first]) & (keys.count > 1) & (keys.min(parts) == keys.max(parts))
+    there = np.isin(destination, own) & np.isin(source, own)
+    alone = np.where(message, ~there, wanted < 2)
+    return np.split(
+        np.where(good[keys.of], keys.of, np.where(alone, -2, -1)), np.cumsum([len(calls) for calls in ranks])[:-1]
+    )
+
+
+def _key(one: ProcessGroup) -> str | ProcessGroup:
+    """What is the same of a group on all its ranks: its name, and its members where they are known."""
+    return ProcessGroup(one.name, runs=one.runs) if one.runs else one.name
 
 
 def _nth(values: Ints) -> Ints:
@@ -230,6 +291,52 @@ def _first(call: Ints, values: Ints, count: int, missing: int) -> Ints:
     return out
 
 
+def _groups(trace: Trace, told: Ints, rows: Rows, of: Ints) -> tuple[ProcessGroup, ...]:
+    """The process groups of calls as the file lists them, else as their events tell.
+
+    Args: told: (g,) string ids of their names. rows: of communication; of: the group of each.
+    """
+    listing = {one.name: one for one in trace.meta.groups}
+    names = ("group_description", "group_ranks", "rank_start", "rank_stride", "group_size")
+    facts = [_first(of, trace.arg(name, rows, -1) + 1, len(told), 0) for name in names]
+    each: list[list[int]] = np.stack((told, *facts), axis=1).tolist()
+    groups: list[ProcessGroup] = []
+    for i, description, ranks, start, stride, size in each:
+        name, text = trace.strings[i], trace.strings[description - 1] if description > 0 else ""
+        runs = strided(start - 1, stride - 1, size - 1) or (listed(trace.strings[ranks - 1]) if ranks > 0 else ())
+        own = ProcessGroup(name, text if text != "undefined" else "", runs)  # torch's word where a program has none
+        given = listing.get(name, own)
+        groups.append(ProcessGroup(name, given.description or own.description, given.runs or runs))
+    return tuple(groups)
+
+
+def _direction(name: str) -> int:
+    """1 of what sends a message to one rank, -1 of what receives one, 0 of other collectives."""
+    word = re.sub(r"^(nccl|c10d|gloo)[:_]+|_+$", "", name.lower())
+    return {"send": 1, "isend": 1, "recv": -1, "irecv": -1}.get(word, 0)
+
+
+def _messages(
+    trace: Trace, groups: tuple[ProcessGroup, ...], of: Ints, direction: Ints, rows: Rows, call: Ints
+) -> tuple[Ints, Ints]:
+    """Global ranks (n,) of the source and the destination of each call that is a message, else -1.
+
+    torch tells the other end's global rank as `Dst Rank` or `Src Rank`, earlier only its rank in the group, `Rank`.
+    """
+    count, own = len(direction), trace.meta.rank
+    peer, source, destination = (
+        _first(call, trace.arg(name, rows, -1) + 1, count, 0) - 1 for name in ("peer", "source", "destination")
+    )
+    members = [ranks_of(one.runs) for one in groups]
+    size = np.array([len(ranks) for ranks in members], np.int64)
+    at = np.where((peer >= 0) & (peer < size[of]), (np.cumsum(size) - size)[of] + peer, -1)
+    told = np.where(direction > 0, destination, source)
+    other = np.where(told >= 0, told, np.append(np.concatenate([np.zeros(0, np.int64), *members]), -1)[at])
+    known = (direction != 0) & (other >= 0) & (other < 1 << 31) & (own >= 0)
+    other, mine = np.where(known, other, -1), np.where(known, own, -1)
+    return np.where(direction > 0, mine, other), np.where(direction > 0, other, mine)
+
+
 def _names(trace: Trace, heads: Rows, told: Ints) -> tuple[tuple[str, ...], Ids]:
     """Names of the calls, and which one each has: what the file calls the collective, else that of its first part."""
     strings = trace.strings
@@ -252,7 +359,7 @@ def _short(name: str) -> str:
 def _bytes(trace: Trace, rows: Rows) -> Ints:
     """Sizes of collectives' messages: elements x type, or the bytes of the first input; -1 unknown."""
     strings = trace.strings
-    elements = trace.arg("elements_in", rows, -1).astype(np.int64)
+    elements = np.maximum(*(trace.arg(name, rows, -1).astype(np.int64) for name in ("elements_in", "elements_out")))
     dtype, shapes, types = (trace.arg(n, rows, 0).astype(np.int64) for n in ("dtype", "input_shapes", "input_types"))
     width = _each(dtype, lambda i: SIZES.get(strings[i].lower(), 0))
     pairs = shapes * len(strings) + types

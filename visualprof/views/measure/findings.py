@@ -11,10 +11,13 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
+from visualprof.reader.trace.serving import Engine
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered, intersect, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator, launches
+from visualprof.views.measure.serving import Serving, serving
+from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import Windows, breakdown, busy, exposed, kernels, step_windows
 
 Severity = Literal["high", "medium", "low"]
@@ -55,12 +58,15 @@ class Rule(msgspec.Struct, frozen=True):
 
     look: what it sees. confidence: how sure it is that the cause is the one that it names and the remedy does what the
     change says: high, both are seen; medium, the remedy's effect is assumed; low, a sign that may have other causes.
-    code: the remedy in code, by framework.
+    code: the remedy in code, by framework; server: of an inference server, by engine. training: what it sees is no
+    fault of a server; where one marks its steps it says nothing.
     """
 
     look: Callable[[Case], Iterator[Signal]]
     confidence: Confidence
     code: Mapping[str, str] = {}
+    server: Mapping[Engine, str] = {}
+    training: bool = False
 
 
 class Case:
@@ -69,6 +75,23 @@ class Case:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.windows: Windows = step_windows(trace)
+
+    @cached_property
+    def server(self) -> Serving | None:
+        """The steps of an inference server, or of a loop that generates and learns nothing."""
+        found = serving(self.trace)
+        marked = found is not None and found.source == "annotations"
+        return found if marked or "backward" not in find_stages(self.trace) else None
+
+    def concerns(self, rule: Rule) -> bool:
+        """Is what a rule looks for none of an inference server's own ways?"""
+        return not (rule.training and self.server is not None and self.server.source == "annotations")
+
+    def code(self, rule: Rule) -> str:
+        """The remedy of a rule in code, "" for none."""
+        if self.server is None:
+            return rule.code.get(self.trace.meta.framework, "")
+        return rule.server.get(self.server.engine, "") if self.server.engine else ""
 
     @cached_property
     def exposed(self) -> dict[str, Ints]:

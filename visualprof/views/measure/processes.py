@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from visualprof.reader.logdir.layout import RECORDINGS, recording_of
 from visualprof.reader.trace import Category, Trace
 
-Ranks = Sequence[tuple[str, Trace]]
 Worker = TypeVar("Worker")
 
 
@@ -22,9 +21,22 @@ class Place(msgspec.Struct, frozen=True):
     takes_part: bool
 
 
+LACKS = "it needs communication between ranks"  # said of a run in which none takes part
+
+
+class _Placed(Protocol):
+    @property
+    def place(self) -> Place: ...
+
+
 def takes_part(trace: Trace) -> bool:
     """At least one communication event, or a place among several ranks."""
     return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
+
+
+def part_takes_part(part: _Placed) -> bool:
+    """The same of the part of a trace."""
+    return part.place.takes_part
 
 
 def place_of(trace: Trace) -> Place:

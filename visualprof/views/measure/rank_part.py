@@ -5,33 +5,43 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
+from visualprof.reader.trace.process_group import ProcessGroup, ranks_of
 from visualprof.views.measure.collectives import Collectives, collectives
 from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.processes import Place, takes_part
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import Windows, step_windows
 
+MOST_KERNELS = 12
+
 
 class RankPart(msgspec.Struct, frozen=True):
     """One rank of a run, of n steps and m parts of collectives.
 
-    start, end, computation_ns, communication_ns, overlap_ns: (n,) ns; overlap is in both. loading_ns: of a step on
-    average, in which a thread loads data and nothing computes or communicates. blocks: of a step's kernels for each
-    multiprocessor on average, NaN where that is not recorded. step: (m,) the place among the steps, -1 for none.
+    start, end, computation_ns, communication_ns, overlap_ns: (n,) ns; overlap is in both. loading_ns: (n,) in which a
+    thread loads data and nothing computes or communicates. message_ns: (n,) in which messages are exchanged on the
+    device and nothing computes. blocks: (n,) of the kernels for each multiprocessor, NaN where that is not recorded.
+    kernels: names of those that take longest, k at most 12; kernel_ns: (k x n,) ns of each in each step.
+    groups: those that list the rank. step: (m,) the place among the steps, -1 for none.
     """
 
     place: Place
     host: str
+    groups: tuple[ProcessGroup, ...]
     steps: tuple[str, ...]
     start: Ints
     end: Ints
     computation_ns: Ints
     communication_ns: Ints
     overlap_ns: Ints
-    loading_ns: float
-    blocks: float
+    loading_ns: Ints
+    message_ns: Ints
+    blocks: Floats
+    kernels: tuple[str, ...]
+    kernel_ns: Ints
     calls: Collectives
     step: Ints
     devices: tuple[DeviceSummary, ...]
@@ -46,9 +56,13 @@ def rank_part(trace: Trace) -> RankPart:
     computation, communication, overlap = (covered(each, windows.start, windows.end) for each in spans)
     place = np.full(len(trace.steps) + 1, -1)
     place[windows.index] = np.arange(len(windows))  # the last one is for what is in no step
+    messages = (calls.source >= 0)[calls.call] & calls.exchanges
+    waiting = subtract(union(calls.start[messages], calls.end[messages]), computing)
+    kernels, kernel_ns, blocks = _kernels(trace, place, len(windows))
     return RankPart(
         Place(trace.meta.rank, trace.meta.world_size, takes_part(trace)),
         trace.meta.host,
+        tuple(one for one in trace.meta.groups if trace.meta.rank in ranks_of(one.runs)),
         windows.names,
         windows.start,
         windows.end,
@@ -56,7 +70,10 @@ def rank_part(trace: Trace) -> RankPart:
         communication,
         overlap,
         _loading(trace, windows, merge(computing, communicating)),
-        _blocks(trace, windows),
+        covered(waiting, windows.start, windows.end),
+        blocks,
+        kernels,
+        kernel_ns,
         calls,
         place[trace.events.step[calls.row]],
         tuple(device_summary(trace, windows)),
@@ -78,18 +95,31 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     )
 
 
-def _loading(trace: Trace, windows: Windows, busy: Ints) -> float:
-    if not len(windows):
-        return 0.0
+def _loading(trace: Trace, windows: Windows, busy: Ints) -> Ints:
     events = trace.events
     rows = np.flatnonzero(
         (events.category == Category.DATALOADER) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
     )
     spans = subtract(union(events.ts[rows], events.end[rows]), busy)
-    return float(covered(spans, windows.start, windows.end).mean())
+    return covered(spans, windows.start, windows.end)
 
 
-def _blocks(trace: Trace, windows: Windows) -> float:
-    mine = trace.track_mask(TrackKind.STREAM) & (trace.events.category == Category.KERNEL) & (trace.events.step >= 0)
-    blocks = trace.arg("blocks_per_sm", np.flatnonzero(mine), np.nan).astype(np.float64)
-    return float(blocks.sum()) / max(len(windows), 1) if len(blocks) else np.nan
+def _kernels(trace: Trace, place: Ints, steps: int) -> tuple[tuple[str, ...], Ints, Floats]:
+    """Names of the kernels that take longest, ns of each in each step (kernels x steps), and the steps' blocks."""
+    events = trace.events
+    mine = trace.track_mask(TrackKind.STREAM) & (events.category == Category.KERNEL) & (events.dur > 0)
+    rows = np.flatnonzero(mine & (place[events.step] >= 0))
+    step, blocks = place[events.step[rows]], trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
+    known = ~np.isnan(blocks).all()
+    told = np.bincount(step, blocks, steps).astype(np.float64)[:steps] if known else np.full(steps, np.nan)
+    names = group(events.name[rows])
+    strings: list[int] = events.name[rows[names.first]].tolist()
+    longest = np.argsort(-names.sum(events.dur[rows]), kind="stable")[:MOST_KERNELS]
+    chosen: list[int] = longest.tolist()
+    kept = tuple(trace.strings[strings[i]] for i in chosen)
+    order = np.full(len(names.first), -1)
+    order[longest] = np.arange(len(longest))
+    at = order[names.of]
+    cell, took = (at * steps + step)[at >= 0], events.dur[rows][at >= 0]
+    total: Ints = np.bincount(cell, took, len(longest) * steps).astype(np.int64)
+    return kept, total, told

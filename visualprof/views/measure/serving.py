@@ -110,8 +110,7 @@ def _with_steps(trace: Trace, rows: Rows, ends: Ints) -> Trace:
         return trace
     known = len(trace.strings)
     steps = Steps(np.arange(known, known + len(rows), dtype=np.int32), ts, ends - ts, events.track[rows])
-    return replace(
-        trace,
+    return trace.changed(
         strings=(*trace.strings, *map(str, range(len(rows)))),
         steps=steps,
         events=replace(events, step=steps_of(events, list(trace.tracks), steps, trace.links)),

@@ -100,7 +100,7 @@ class Windows(msgspec.Struct, frozen=True):
         phases: tuple[Phase | None, ...] = tuple(self.phases[i] for i in places)
         return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows], phases)
 
-    def of_phase(self, phase: Phase) -> Windows:
+    def of_phase(self, phase: Phase | None) -> Windows:
         """The steps of that phase."""
         return self._at([i for i, own in enumerate(self.phases) if own == phase])
 
@@ -115,6 +115,14 @@ class Windows(msgspec.Struct, frozen=True):
         of = np.array([phases.index(phase) for phase in self.phases], np.int64)
         most = int(np.bincount(of, self.end - self.start).argmax())
         return phases[most], of == most
+
+    def places(self, trace: Trace, rows: Rows) -> Ints:
+        """Place of the step of each event among these, -1 for none; the first of a trace without marks."""
+        if not len(trace.steps):
+            return np.zeros(len(rows), np.int64)
+        place = np.full(len(trace.steps) + 1, -1)
+        place[self.index] = np.arange(len(self))
+        return place[trace.events.step[rows]]
 
     def parts(self, spans: Ints) -> tuple[Ints, Ints]:
         """What of disjoint intervals lies in the host sides of steps, cut at their ends; the step of each."""

@@ -43,4 +43,8 @@ RULE = Rule(
         "paddle": "FLAGS_allocator_strategy=auto_growth",
         "onnxruntime": '("CUDAExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})',
     },
+    server={
+        "vllm": "vllm serve MODEL --gpu-memory-utilization 0.85",
+        "sglang": "sglang.launch_server --mem-fraction-static 0.8",
+    },
 )

@@ -50,4 +50,12 @@ def _softmaxes(case: Case, names: list[int]) -> Ids:
     return case.joined.work[owned] if len(case.joined.work) else np.flatnonzero(meant).astype(np.int32)
 
 
-RULE = Rule(look, "medium", {"pytorch": "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"})
+RULE = Rule(
+    look,
+    "medium",
+    {"pytorch": "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"},
+    server={
+        "vllm": "vllm serve MODEL --attention-backend FLASH_ATTN",
+        "sglang": "sglang.launch_server --attention-backend flashinfer",
+    },
+)

@@ -24,4 +24,8 @@ RULE = Rule(
         "pytorch": "DistributedDataParallel(model, bucket_cap_mb=100); with model.no_sync(): ...",
         "paddle": "paddle.DataParallel(model, comm_buffer_size=100)",
     },
+    server={
+        "vllm": "vllm serve MODEL --tensor-parallel-size 2 --data-parallel-size 4",
+        "sglang": "sglang.launch_server --tp-size 2 --dp-size 4",
+    },
 )

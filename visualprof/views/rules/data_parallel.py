@@ -27,4 +27,5 @@ RULE = Rule(
     look,
     "high",
     {"pytorch": "DistributedDataParallel(model)  # a process for each device: torchrun --nproc-per-node=N"},
+    training=True,
 )

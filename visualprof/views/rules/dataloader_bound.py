@@ -26,4 +26,5 @@ RULE = Rule(
         "paddle": "paddle.io.DataLoader(dataset, num_workers=4, persistent_workers=True)",
         "megengine": "megengine.data.DataLoader(dataset, sampler=sampler, num_workers=4)",
     },
+    training=True,
 )

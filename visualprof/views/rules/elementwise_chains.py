@@ -52,4 +52,8 @@ RULE = Rule(
         "paddle": "model = paddle.jit.to_static(model, backend='CINN')",
         "megengine": "@megengine.jit.trace(symbolic=True, opt_level=3)",
     },
+    server={
+        "vllm": "vllm serve MODEL -O3  # without --enforce-eager",
+        "sglang": "sglang.launch_server --enable-torch-compile",
+    },
 )

@@ -48,4 +48,8 @@ RULE = Rule(
         "megengine": "total += loss.detach()  # .item() only every 100 steps",
         "onnxruntime": "session.run_with_iobinding(binding)  # outputs stay on the device",
     },
+    server={
+        "vllm": "vllm serve MODEL --async-scheduling",
+        "sglang": "sglang.launch_server  # without --disable-overlap-schedule",
+    },
 )

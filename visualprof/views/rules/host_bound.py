@@ -54,4 +54,11 @@ def _most(did: NamedTime) -> dict[str, str | float]:
     return {"function": did.name[longest], "function_ratio": ratio} if named else {}
 
 
-RULE = Rule(look, "medium")
+RULE = Rule(
+    look,
+    "medium",
+    server={
+        "vllm": "vllm serve MODEL --async-scheduling",
+        "sglang": "sglang.launch_server  # without --disable-overlap-schedule",
+    },
+)

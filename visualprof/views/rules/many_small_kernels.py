@@ -44,4 +44,9 @@ RULE = Rule(
         "megengine": "@megengine.jit.trace(symbolic=True)",
         "onnxruntime": 'providers=[("CUDAExecutionProvider", {"enable_cuda_graph": "1"})]',
     },
+    server={
+        "vllm": "vllm serve MODEL --max-cudagraph-capture-size 512  # without --enforce-eager",
+        "sglang": "sglang.launch_server --cuda-graph-max-bs 512  # without --disable-cuda-graph",
+        "tensorrt-llm": "cuda_graph_config: {enable_padding: true, max_batch_size: 512}",
+    },
 )

@@ -27,4 +27,12 @@ def look(case: Case) -> Iterator[Signal]:
             yield Signal(numbers, "/kernel?group=launch", longest_event(case.trace, rows[small]))
 
 
-RULE = Rule(look, "low")
+RULE = Rule(
+    look,
+    "low",
+    server={
+        "vllm": "vllm serve MODEL --max-num-seqs 512 --max-num-batched-tokens 16384",
+        "sglang": "sglang.launch_server --max-running-requests 512 --chunked-prefill-size 16384",
+        "tensorrt-llm": "trtllm-serve MODEL --max_batch_size 512 --max_num_tokens 16384",
+    },
+)

@@ -24,4 +24,11 @@ def look(case: Case) -> Iterator[Signal]:
         yield Signal(numbers, f"/overview?step={step}", extent, most)
 
 
-RULE = Rule(look, "low")
+RULE = Rule(
+    look,
+    "low",
+    server={
+        "vllm": "vllm serve MODEL --enable-chunked-prefill --max-num-batched-tokens 2048",
+        "sglang": "sglang.launch_server --chunked-prefill-size 2048 --enable-mixed-chunk",
+    },
+)

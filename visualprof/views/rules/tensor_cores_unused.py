@@ -40,4 +40,5 @@ RULE = Rule(
         "paddle": 'with paddle.amp.auto_cast(dtype="bfloat16"): ...',
         "megengine": "with megengine.amp.autocast(): ...",
     },
+    server={"vllm": "vllm serve MODEL --dtype bfloat16", "sglang": "sglang.launch_server --dtype bfloat16"},
 )

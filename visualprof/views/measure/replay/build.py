@@ -26,6 +26,7 @@ HANDED_NS = 20_000  # a longer rest of a thread may end because another one asks
 CALL_NS = 3_000  # a call that need not wait
 LATE_NS = 5_000  # work that starts so much later than all that it is known to wait for waits for something else
 REACTION_NS = 15_000
+HELD_NS = 50_000  # the first work of a stream that comes so late waits for what was asked for before the recording
 QUEUED_NS = 4_000  # before the end of the work in front, that work was surely queued
 STEPS_BACK = 64
 AT_ONCE = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and calls within the work around them
@@ -88,16 +89,19 @@ class _Builder:
         )
         launched = starts[self._call]
         before = _before(self._stream)
-        launch_ns, gap_ns = self._constants(before)
+        held = self._held_back(before)
+        launch_ns, gap_ns = self._constants(before, held)
         edges = list(self._host_edges(at, row, line, role, points))
         back, return_ns = self._returns(ends, works)
         waited = self._waits()
         has, queued = np.flatnonzero(launched >= 0), np.flatnonzero(before >= 0)
-        late, unexplained = self._late(before, waited, launch_ns, gap_ns)
+        late, unexplained = self._late(before, waited, held, launch_ns, gap_ns)
+        first = moments.at[0] + moments.dur[0] if len(moments.at) else 0
         edges += [
             (launched[has], works[has], np.full(len(has), launch_ns), "launch"),
             (works[before[queued]], works[queued], self._paces(before, queued, gap_ns), "queue"),
             *((works[a], works[b], np.full(len(a), gap_ns), "wait") for a, b in (waited, late)),
+            (held * 0, works[held], (self._start[held] - first).astype(np.float64), "wait"),
             back,
         ]
         marks = points[np.flatnonzero(role == 2)]
@@ -244,12 +248,30 @@ class _Builder:
             awaited, latest = np.where(better, mine[np.maximum(place, 0)], awaited), np.where(better, at, latest)
         return awaited[awaited >= 0], behind[awaited >= 0]
 
-    def _constants(self, before: Ints) -> tuple[float, float]:
+    def _held_back(self, before: Ints) -> Ints:
+        """Places of work that what was asked for before the recording holds back: the first of a stream, and late.
+
+        It waits for longer than the recording lasts when it is asked for; less may have other causes. Unless the host
+        has waited for a device before, which leaves nothing from before the recording, or other work ended just then.
+        """
+        events = self._trace.events
+        rows = self._blocking()[0]
+        names = {int(i) for i in distinct(events.name[rows]) if DEVICE_SYNC.match(self._trace.strings[int(i)])}
+        synced = events.end[rows[one_of(events.name[rows], sorted(names))]].min(initial=EVER.max)
+        asked = np.where(self._call >= 0, events.ts[self._call], EVER.max)
+        least = np.maximum(asked - self._trace.span_ns[0], HELD_NS)
+        held = (before < 0) & (self._start - least > asked) & (self._start <= synced)
+        ends = np.sort(self._end)
+        latest = np.append(EVER.min, ends)[np.searchsorted(ends, self._start, side="right")]
+        return np.flatnonzero(held & (latest < self._start - REACTION_NS))
+
+    def _constants(self, before: Ints, held: Ints) -> tuple[float, float]:
         """Medians from a launch to its work on a free device, and from work to the work that was queued behind it.
 
         Where no device is ever free, of launches on a free stream: such work may also wait for another stream.
         """
         known = self._call >= 0
+        known[held] = False
         asked = np.where(known, self._trace.events.ts[self._call], 0)
         ended = np.where(before >= 0, self._end[before], EVER.min)
         reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
@@ -270,13 +292,14 @@ class _Builder:
         return np.where(inside, _median(gaps[inside], gap_ns), gap_ns)
 
     def _late(
-        self, before: Ints, waits: tuple[Ints, Ints], launch_ns: float, gap_ns: float
+        self, before: Ints, waits: tuple[Ints, Ints], held: Ints, launch_ns: float, gap_ns: float
     ) -> tuple[tuple[Ints, Ints], int]:
         """Work that began just after another stream's had ended, later than all that is known; and what is left."""
         asked = np.where(self._call >= 0, self._trace.events.ts[self._call] + launch_ns, -np.inf)
         ready = np.maximum(asked, np.where(before >= 0, self._end[before] + gap_ns, -np.inf))
         np.maximum.at(ready, waits[1], self._end[waits[0]] + gap_ns)
         late = np.where(np.isfinite(ready), self._start - ready, 0)
+        late[held] = 0
         by_end = np.argsort(self._end, kind="stable")
         latest = by_end[np.searchsorted(self._end[by_end], self._start, side="right") - 1]
         reacts = (

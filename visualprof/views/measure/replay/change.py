@@ -20,6 +20,7 @@ DEVICE = {
     "kernel": (Category.KERNEL, Category.COMM), "collective": (Category.COMM,),
     "copies": (Category.MEMCPY, Category.MEMSET), "gpu": DEVICE_WORK,
 }  # fmt: skip
+WHOLE = ("dataloader=0", "sync=remove", "copies=async", "launch=0", "collective*0.5", "gpu*0.5")  # of whole kinds
 MOST = 5  # suggested of a kind
 NAMED = ("kernel", "collective", "copies", "operator", "host", "rank")
 WORDS = {("sync", "remove"), ("copies", "async"), ("copies", "pinned"), ("rank", "median")}
@@ -96,18 +97,18 @@ def suggestions(trace: Trace, graph: Graph) -> list[str]:
     callers = distinct(events.name[graph.moments.event[blocking]])
     copying = {COPY.match(trace.strings[int(name)]) is not None for name in callers}
     work = calls(trace)[0]
-    has = {
-        "dataloader=0": Category.DATALOADER in kinds,
-        "sync=remove": False in copying,
-        "copies=async": True in copying,
-        "launch=0": bool((graph.waits.kind == KINDS.index("launch")).any()),
-        "collective*0.5": Category.COMM in kinds,
-        "gpu*0.5": len(work) > 0,
-    }
+    has = (
+        Category.DATALOADER in kinds,
+        False in copying,
+        True in copying,
+        bool((graph.waits.kind == KINDS.index("launch")).any()),
+        Category.COMM in kinds,
+        len(work) > 0,
+    )
     kernel = work[events.category[work] == Category.KERNEL]
     longest = [("kernel", kernel), ("operator", np.flatnonzero(is_operator(trace)))]
     named = [f"{what}[{name}]*0.5" for what, rows in longest for name in _longest(trace, rows)]
-    return [*(text for text, there in has.items() if there), *named]
+    return [*(text for text, there in zip(WHOLE, has, strict=True) if there), *named]
 
 
 def _longest(trace: Trace, rows: Rows) -> list[str]:

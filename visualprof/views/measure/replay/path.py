@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace
+from visualprof.reader.trace import Category, Floats, Ints, Rows, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import one_of
 from visualprof.views.measure.replay.graph import KINDS, Graph, Replay
+
+PARTS = (*KINDS, "communication", "memory", "computation")  # kinds of waits, and of device work
 
 
 class PathPartColumns(Columns):
@@ -134,22 +136,28 @@ def together(paths: Sequence[Path]) -> Path:
 
 def parts(trace: Trace, graph: Graph, path: Path, steps: int = 1) -> PathPartColumns:
     """What a path is made of, the largest first, divided by a number of steps."""
-    node, spent = path.node, path.work_ns
-    events = trace.events.category[graph.moments.event[node]]
-    return part_columns(
-        np.where(graph.moments.line[node] < 0, events, -1), spent, graph.waits.kind[path.edge], path.wait_ns, steps
-    )
+    node = path.node
+    category = np.where(graph.moments.line[node] < 0, trace.events.category[graph.moments.event[node]], 0)
+    kind = np.append(graph.waits.kind[path.edge], part_of_work(category))
+    return part_columns(kind, np.append(path.wait_ns, path.work_ns), steps)
 
 
-def part_columns(category: Rows, work_ns: Floats, kind: Ids, wait_ns: Floats, steps: int) -> PathPartColumns:
-    """The same of categories of device work, -1 for none, and of kinds of waits."""
-    waited: list[float] = np.bincount(kind, wait_ns, len(KINDS)).tolist()
-    found = dict[str, float](zip(KINDS, waited, strict=True))
-    found["communication"] = float(work_ns[category == Category.COMM].sum())
-    found["memory"] = float(work_ns[one_of(category, (Category.MEMCPY, Category.MEMSET))].sum())
-    found["computation"] = float(work_ns.sum()) - float(
-        work_ns[one_of(category, (Category.COMM, Category.MEMCPY, Category.MEMSET))].sum()
+def part_of_work(category: Rows) -> Ints:
+    """Places in PARTS of device work of some categories; -1 of what is none, with the category -1."""
+    copies = one_of(category, (Category.MEMCPY, Category.MEMSET))
+    memory, computation = PARTS.index("memory"), PARTS.index("computation")
+    part = np.where(category == Category.COMM, PARTS.index("communication"), np.where(copies, memory, computation))
+    return np.where(category < 0, -1, part)
+
+
+def part_columns(part: Rows, ns: Floats, steps: int) -> PathPartColumns:
+    """The same of times and what they are, places in PARTS."""
+    found = np.bincount(part, ns, len(PARTS))
+    order = np.argsort(-found, kind="stable")
+    order = order[found[order] >= 0.5]
+    places: list[int] = order.tolist()
+    return PathPartColumns(
+        part=[PARTS[i] for i in places],
+        path_ns=found[order] / steps,
+        share=found[order] / max(float(found[order].sum()), 1.0),
     )
-    shown = sorted((part for part, ns in found.items() if ns >= 0.5), key=lambda part: -found[part])
-    ns = np.array([found[part] for part in shown])
-    return PathPartColumns(part=shown, path_ns=ns / steps, share=ns / max(float(ns.sum()), 1.0))

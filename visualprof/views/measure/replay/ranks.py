@@ -6,92 +6,46 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace
+from visualprof.reader.trace import Floats, Ids, Ints
 from visualprof.views.measure.alignment import offsets
-from visualprof.views.measure.collectives import Matched, collectives, match
+from visualprof.views.measure.collectives import shared_parts
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.replay.build import wait_graph
+from visualprof.views.measure.replay.exchanges import Exchanges, Times
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Replay, Waits, solve
-from visualprof.views.measure.replay.path import Scope, window
-
-Times = tuple[Floats, Floats]  # (n,) ns of the moments' work and (e,) ns of the waits
-
-
-class Exchanges(msgspec.Struct, frozen=True):
-    """Matched parts of collectives of one rank, (p,).
-
-    key: the same on all ranks. begin, end: moments of a thread's call; of a device both are its work. call: the wait
-    of a thread's call for itself, -1 of a device.
-    """
-
-    key: Ints
-    begin: Ints
-    end: Ints
-    call: Ints
-
-
-class Rank(msgspec.Struct, frozen=True):
-    """A rank of a run."""
-
-    graph: Graph
-    exchanges: Exchanges
-
-    def without(self, times: Times) -> Times:
-        """Its times with collectives that take none."""
-        return self._with(times, np.zeros_like(times[0]), np.zeros_like(times[1]))
-
-    def scaled(self, times: Times, factor: float) -> Times:
-        """All its times but those of its collectives, times a factor."""
-        return self._with((times[0] * factor, times[1] * factor), *times)
-
-    def _with(self, times: Times, dur: Floats, ns: Floats) -> Times:
-        """Times of which those of collectives are others."""
-        one, out = self.exchanges, (np.array(times[0]), np.array(times[1]))
-        work, calls = one.begin[one.call < 0], one.call[one.call >= 0]
-        out[0][work], out[1][calls] = dur[work], ns[calls]
-        return out
-
-    def changes(self, times: Times) -> Floats:
-        """How many times as long as measured a change makes each of its collectives, (p,)."""
-        one, (dur, ns) = self.exchanges, times
-        on_device = np.array(dur[one.begin]), self.graph.moments.dur[one.begin]
-        on_host = ns[one.call], self.graph.waits.ns[one.call]
-        now, before = (np.where(one.call < 0, *pair) for pair in zip(on_device, on_host, strict=True))
-        return np.where(before > 0, now / np.maximum(before, 1), 1.0)
-
-    def own_ns(self, times: Times) -> float:
-        """How long it would take alone, were there no collectives."""
-        dur, ns = self.without(times)
-        start, end, _ = window(self.graph, solve(self.graph, dur, ns).at, dur)
-        return end - start
+from visualprof.views.measure.replay.path import PARTS, Scope
+from visualprof.views.measure.replay.rank import Rank
 
 
 class Joint(msgspec.Struct, frozen=True):
     """Graphs of ranks as one. Each exchange of data adds its beginning, and the transfer of each of its ranks.
 
-    rank: (n,) of each moment, -1 of a beginning. category: (n,) of device work and transfers, else -1. place: (n,) and
-    edge: (e,) where the moments and waits stood before they were sorted by time. marks: (r, 2) moments of the first
-    step's start and the last one's end. transfer: of each rank, (p,) ns from the last arrival to its own end.
+    rank: (n,) of each moment, -1 of a beginning. work: (n,) places in PARTS of device work and transfers, else -1.
+    place: (n,) and edge: (e,) where the moments and waits stood before they were sorted by time. marks: (r, 2) moments
+    of the first step's start and the last one's end. begun: exchanges, each once. exchanges: those of all ranks in a
+    row, in their moments and waits in a row; usual: the times of these. transfer: (p,) ns from the last arrival to the
+    rank's own end.
     """
 
     ranks: tuple[Rank, ...]
     graph: Graph
     rank: Ids
-    category: Ids
+    work: Ids
     place: Ints
     edge: Ints
     marks: Ints
-    exchanges: int
-    transfer: tuple[Ints, ...]
+    begun: int
+    exchanges: Exchanges
+    usual: Times
+    transfer: Ints
 
     def times(self, each: Sequence[Times]) -> Times:
         """Of the whole, from those of each rank."""
-        pairs = list(zip(self.ranks, each, strict=True))
-        moved = [spent * rank.changes(times) for (rank, times), spent in zip(pairs, self.transfer, strict=True)]
-        durs, waits = zip(*(rank.without(times) for rank, times in pairs), strict=True)
-        dur = np.concatenate([*durs, np.zeros(self.exchanges), *moved])
-        ns = np.concatenate([*waits, np.zeros(4 * sum(map(len, moved)))])
+        times = _in_a_row(each)
+        moved = self.transfer * self.exchanges.longer(times, self.usual)
+        dur, ns = self.exchanges.without(times)
+        dur, ns = np.concatenate((dur, np.zeros(self.begun), moved)), np.append(ns, np.zeros(4 * len(moved)))
         return dur[self.place], ns[self.edge]
 
     def whole(self, at: Floats, dur: Floats) -> Scope:
@@ -103,47 +57,54 @@ class Joint(msgspec.Struct, frozen=True):
         start = float(at[self.marks[:, 0]].min() if len(self.marks) else at.min())
         return Scope(start, node, round(start), round(float(ends[node])))
 
+    def made(self, edges: Ints, wait_ns: Floats) -> tuple[Ids, Floats]:
+        """What some waits are made of, (k,) places in PARTS and ns. wait_ns: of the waits, or of what is left of each.
 
-def join(traces: Sequence[Trace]) -> Joint | None:
+        The parts of a wait are in proportion, as those of one that lasts as measured, or not at all.
+        """
+        base = np.cumsum([0, *(len(rank.graph.waits.src) for rank in self.ranks)])
+        place = self.edge[edges]
+        owner = np.searchsorted(base, place, side="right") - 1
+        parts, spent = list[Ids](), list[Floats]()
+        numbers: list[int] = distinct(owner[owner < len(self.ranks)]).tolist()
+        for number in numbers:
+            made = self.ranks[number].made
+            mine = np.flatnonzero(owner == number)
+            own = place[mine] - base[number]
+            whole = np.bincount(made.wait, made.ns, len(self.ranks[number].graph.waits.src))
+            left = np.zeros(len(whole))
+            left[own] = np.divide(wait_ns[mine], whole[own], out=np.zeros(len(own)), where=whole[own] > 0)
+            chosen = np.flatnonzero(left[made.wait])
+            parts.append(made.part[chosen])
+            spent.append(made.ns[chosen] * left[made.wait[chosen]])
+        return np.concatenate([*parts, np.zeros(0, np.int32)]), np.concatenate([*spent, np.zeros(0)])
+
+
+def join(ranks: Sequence[Rank]) -> Joint | None:
     """The graphs of the ranks on one clock, that of the collectives' ends; None where no collectives are matched."""
-    if len(traces) < 2:
+    if len(ranks) < 2:
         return None
-    graphs = [wait_graph(trace) for trace in traces]
-    matched = match([collectives(trace) for trace in traces])
-    ranks = [Rank(graph, _exchanges(graph, mine)) for graph, mine in zip(graphs, matched, strict=True)]
-    if not all(len(rank.exchanges.key) for rank in ranks):
+    keys, matched = list[Ints](), list[Rank]()
+    for rank, part in zip(ranks, shared_parts([rank.calls for rank in ranks]), strict=True):
+        key = part[rank.exchanges.part]
+        keys.append(key[key >= 0])
+        matched.append(replace(rank, exchanges=rank.exchanges.only(key >= 0)))
+    if not all(map(len, keys)):
         return None
-    shifts = [(one.clock_ns or 0) - (one.residual_ns or 0) for one in offsets(list(traces))]
-    categories = [
-        np.where(graph.moments.line < 0, trace.events.category[graph.moments.event].astype(np.int32), -1)
-        for graph, trace in zip(graphs, traces, strict=True)
-    ]
-    return _joined(ranks, shifts, categories)
+    clocks = [rank.clock for rank in ranks]
+    since = [clock.first_ns - clocks[0].first_ns for clock in clocks]
+    shifts = [(o.clock_ns or 0) - (o.residual_ns or 0) + n for o, n in zip(offsets(clocks), since, strict=True)]
+    return _joined(matched, keys, shifts)
 
 
-def _exchanges(graph: Graph, mine: Matched) -> Exchanges:
-    """The parts in which data is exchanged, that all ranks have, and that are moments of the graph."""
-    chosen = np.flatnonzero(mine.calls.exchanges & (mine.part >= 0))
-    row, key = mine.calls.row[chosen], mine.part[chosen]
-    event, nodes = graph.moments.event, np.flatnonzero(graph.moments.event >= 0)
-    first, last = (np.full(int(max(row.max(initial=0), event.max(initial=0))) + 1, -1) for _ in range(2))
-    first[event[nodes[::-1]]] = nodes[::-1]
-    last[event[nodes]] = nodes
-    called = np.full(len(graph.moments.at) + 1, -1)
-    calls = np.flatnonzero(graph.waits.kind == KINDS.index("call"))
-    called[graph.waits.dst[calls]] = calls
-    begin, end = first[row], last[row]
-    on_device = (begin >= 0) & (graph.moments.line[begin] < 0)
-    call = np.where(on_device, -1, called[end])
-    holds = on_device | (call >= 0)
-    return Exchanges(key[holds], begin[holds], end[holds], call[holds])
+def _joined(ranks: Sequence[Rank], each: Sequence[Ints], shifts: list[int]) -> Joint:
+    """The call or the device work of a rank is its arrival; what came after that comes after its transfer.
 
-
-def _joined(ranks: Sequence[Rank], shifts: list[int], categories: Sequence[Ids]) -> Joint:
-    """The call or the device work of a rank is its arrival; what came after that comes after its transfer."""
+    each: (p,) numbers of the exchanges of each rank, the same on all.
+    """
     base = np.cumsum([0, *(len(rank.graph.moments.at) for rank in ranks)])
-    keys = distinct(np.concatenate([rank.exchanges.key for rank in ranks]))
-    hubs = [np.searchsorted(keys, rank.exchanges.key) for rank in ranks]
+    keys = distinct(np.concatenate(each))
+    hubs = [np.searchsorted(keys, key) for key in each]
     at = [rank.graph.moments.at + shift for rank, shift in zip(ranks, shifts, strict=True)]
     begun = _begun(ranks, at, hubs, len(keys))
     counts = [len(hub) for hub in hubs]
@@ -188,13 +149,31 @@ def _joined(ranks: Sequence[Rank], shifts: list[int], categories: Sequence[Ids])
         tuple(ranks),
         Graph(moments, joined, np.zeros(0, np.int64), (), 0.0, 0.0, 0.0, unexplained),
         np.repeat(np.concatenate((number, [-1], number)), sizes)[place].astype(np.int32),
-        np.concatenate([*categories, np.full(more, Category.COMM, np.int32)])[place],
+        np.concatenate([*(rank.work for rank in ranks), np.full(more, PARTS.index("communication"), np.int32)])[place],
         place,
         edge,
         node[np.array(marks, np.int64).reshape(-1, 2)],
         len(keys),
-        tuple(transfer),
+        _exchanges_in_a_row(ranks),
+        _in_a_row([rank.usual for rank in ranks]),
+        np.concatenate(transfer),
     )
+
+
+def _in_a_row(each: Sequence[Times]) -> Times:
+    return np.concatenate([dur for dur, _ in each]), np.concatenate([ns for _, ns in each])
+
+
+def _exchanges_in_a_row(ranks: Sequence[Rank]) -> Exchanges:
+    moments, waits = (
+        np.cumsum([0, *sizes])[:-1]
+        for sizes in ([len(rank.work) for rank in ranks], [len(rank.graph.waits.src) for rank in ranks])
+    )
+    columns = (
+        (one.part, one.begin + moment, one.end + moment, np.where(one.call < 0, -1, one.call + wait))
+        for one, moment, wait in zip([rank.exchanges for rank in ranks], moments, waits, strict=True)
+    )
+    return Exchanges(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def _begun(ranks: Sequence[Rank], at: Sequence[Ints], hubs: Sequence[Ints], count: int) -> Ints:

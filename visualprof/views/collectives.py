@@ -1,0 +1,336 @@
+"""Collectives of a run by process group and size, against their links' peak; slow pairs; bubbles of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from visualprof.peaks import link_of
+from visualprof.reader.trace import Floats
+from visualprof.views import Params, View
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.table import Columns, Table, from_rows
+from visualprof.views.measure.collectives import match
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.links import links
+from visualprof.views.measure.meetings import Meetings, bus_bytes, meetings
+from visualprof.views.measure.pipelines import Pipelines, pipelines
+from visualprof.views.measure.process_groups import ProcessGroups, process_groups
+from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
+from visualprof.views.measure.rank_part import RankPart, rank_part
+
+SPANS = ("unknown", "host", "hosts")
+MOST_MEMBERS = 8  # that a text lists
+
+
+class ExchangeColumns(Columns):
+    """Collectives and messages of a role, name, number of members and size (to the power of two below).
+
+    latency_ns: median of the shortest time over the ranks. bandwidth, bus_bandwidth: of that, as nccl-tests has them.
+    peak_bytes_per_s: of the link, by `against` (the device's datasheet, or the best that was measured over as far).
+    """
+
+    role: kinds.Words
+    name: kinds.Names
+    span: kinds.Words
+    members: kinds.Counts
+    calls: kinds.Counts
+    bytes: kinds.Sizes
+    latency_ns: kinds.Durations
+    wait_ns: kinds.Durations
+    bandwidth_bytes_per_s: kinds.Bandwidths
+    bus_bandwidth_bytes_per_s: kinds.Bandwidths
+    peak_bytes_per_s: kinds.Bandwidths
+    against: kinds.Words
+    of_peak: kinds.Ratios
+
+
+class ProcessGroupColumns(Columns):
+    """Process groups. busy_ns, wait_ns: of a member on average, in all steps. ranks: the members."""
+
+    role: kinds.Words
+    told: kinds.Words
+    name: kinds.Words
+    description: kinds.Words
+    members: kinds.Counts
+    ranks: kinds.Words
+    hosts: kinds.Counts
+    calls: kinds.Counts
+    bytes: kinds.Sizes
+    busy_ns: kinds.Durations
+    wait_ns: kinds.Durations
+
+
+class RankPairColumns(Columns):
+    """Messages between two ranks, and collectives of two. usual_ns: that of the faster quarter of pairs like it."""
+
+    source: kinds.Identifiers
+    destination: kinds.Identifiers
+    source_host: kinds.Words
+    destination_host: kinds.Words
+    name: kinds.Names
+    calls: kinds.Counts
+    bytes: kinds.Sizes
+    latency_ns: kinds.Durations
+    usual_ns: kinds.Durations
+    slower: kinds.Ratios
+    bandwidth_bytes_per_s: kinds.Bandwidths
+    slow: kinds.Flags
+
+
+class BubbleColumns(Columns):
+    """Of a step on average: what each rank of a pipeline computes, and how long it waits for other stages."""
+
+    rank: kinds.Identifiers
+    stage: kinds.Identifiers
+    step_ns: kinds.Durations
+    computation_ns: kinds.Durations
+    bubble_ns: kinds.Durations
+    bubble_ratio: kinds.Ratios
+
+
+class PipelineStageColumns(Columns):
+    """Stages of the pipelines: means of their ranks."""
+
+    stage: kinds.Identifiers
+    ranks: kinds.Counts
+    computation_ns: kinds.Durations
+    bubble_ns: kinds.Durations
+    bubble_ratio: kinds.Ratios
+
+
+class CollectivesAnswer(Table[ExchangeColumns]):
+    """All collectives of a run. microbatches, ideal_bubble_ratio: of a step; null where they cannot be counted."""
+
+    groups: Table[ProcessGroupColumns]
+    pairs: Table[RankPairColumns]
+    stages: Table[PipelineStageColumns]
+    bubbles: Table[BubbleColumns]
+    microbatches: kinds.Count | None
+    ideal_bubble_ratio: kinds.Ratio | None
+
+
+def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> CollectivesAnswer:
+    """Collectives by group and size, slow pairs, bubbles.
+
+    Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives.
+    """
+    ordered, numbers = processes(ranks, lambda part: part.place)
+    parts = [part for _, part in ordered]
+    where, matched = process_groups(ordered, numbers), match([part.calls for part in parts])
+    met = _within(meetings(parts, numbers, matched, where), params.step)
+    pipes = pipelines(parts, matched, numbers, where, params.step)
+    return CollectivesAnswer(
+        columns=_sizes(met, where, _link(parts)),
+        groups=Table(columns=_groups(met, where, numbers)),
+        pairs=Table(columns=_pairs(met, parts, where, numbers, params.step)),
+        stages=Table(columns=_stages(pipes)),
+        bubbles=Table(columns=_bubbles(pipes, numbers)),
+        microbatches=pipes.microbatches,
+        ideal_bubble_ratio=pipes.ideal,
+    )
+
+
+def make_charts(result: CollectivesAnswer, params: Params, top: int) -> dict[str, charts.Option]:
+    """`sizes`: latency over size, a series for each role."""
+    rows = result.columns
+    series: dict[str, list[charts.Option]] = {}
+    columns = zip(rows.role, rows.name, rows.bytes, rows.latency_ns, rows.bus_bandwidth_bytes_per_s, strict=True)
+    for role, name, size, latency, bandwidth in columns:
+        if size and latency:
+            value = [size, latency, bandwidth or 0]
+            series.setdefault(f"@t:exchange.role.{role}", []).append({"name": name, "symbolSize": 9, "value": value})
+    fields = tuple(
+        (f"@t:column.in_collectives.{name}", unit)
+        for name, unit in (("bytes", "bytes"), ("latency_ns", "ns"), ("bus_bandwidth_bytes_per_s", "rate"))
+    )
+    return {"sizes": charts.scatter(list(series.items()), fields, scales=("log2", "log"))} if series else {}
+
+
+def _within(met: Meetings, step: str) -> Meetings:
+    """The meetings of one step, by name, or all."""
+    if not step:
+        return met
+    keep = met.step == (met.steps.index(step) if step in met.steps else len(met.steps))
+    columns = [name for name in met.__struct_fields__ if name not in ("names", "steps")]
+    return msgspec.structs.replace(met, **{name: getattr(met, name)[keep] for name in columns})
+
+
+def _link(parts: Sequence[RankPart]) -> float | None:
+    """Bytes a second of the links within a host, where all devices are of one kind that is known."""
+    names = {device.name for part in parts for device in part.devices}
+    return link_of(names.pop()) if len(names) == 1 else None
+
+
+def _role(met: Meetings, row: int, where: ProcessGroups) -> str:
+    role = where.groups[int(met.group[row])].role if met.group[row] >= 0 else "unknown"
+    return "pipeline" if met.source[row] >= 0 and role in ("world", "unknown") else role
+
+
+def _sizes(met: Meetings, where: ProcessGroups, link: float | None) -> ExchangeColumns:
+    """Rows by role and name, then size; `against` measured: the best of all that go as far."""
+    bucket = np.where(met.bytes > 0, np.floor(np.log2(np.maximum(met.bytes, 1))), -1).astype(np.int64)
+    roles = {role: i for i, role in enumerate(dict.fromkeys(["unknown", *(one.role for one in where.groups)]))}
+    of_group = np.array([*(roles[one.role] for one in where.groups), 0], np.int64)[met.group]
+    span = np.minimum(met.hosts, 2)
+    same = group(of_group, met.name, span, met.size, bucket, met.message)
+    latency = same.median(met.exchange)
+    once = np.ones(len(met.name))
+    size = np.where(same.min(met.bytes) >= 0, same.mean(met.bytes.astype(np.float64), once), np.nan)
+    each = np.where(met.wait >= 0, met.wait / np.maximum(met.ranks, 1), np.nan)
+    wait = same.mean(each, once)
+    ids: list[int] = met.name[same.first].tolist()
+    names = [met.names[i] for i in ids]
+    members = met.size[same.first]
+    moved = np.array([bus_bytes(n, size[i : i + 1], members[i : i + 1])[0] for i, n in enumerate(names)], np.float64)
+    bus = np.where(latency > 0, moved / np.maximum(latency, 1) * 1e9, np.nan)
+    reach = span[same.first]
+    rows = list[tuple[Any, ...]]()
+    for i, first in enumerate(same.first.tolist()):
+        far = int(reach[i])
+        on_datasheet = link is not None and far == 1
+        best = np.nanmax(np.where(reach == far, bus, np.nan), initial=0.0) if far else 0.0
+        peak = link if on_datasheet else float(best) or None
+        rows.append(
+            (
+                _role(met, first, where),
+                names[i],
+                SPANS[far],
+                int(members[i]) or None,
+                int(same.count[i]),
+                _known(size[i]),
+                _known(latency[i]),
+                _known(wait[i]),
+                _known(size[i] / latency[i] * 1e9) if latency[i] > 0 else None,
+                _known(bus[i]),
+                peak,
+                ("datasheet" if on_datasheet else "measured") if peak else None,
+                _known(bus[i] / peak) if peak else None,
+            )
+        )
+    return from_rows(ExchangeColumns, sorted(rows, key=lambda row: (row[0], row[1], row[3] or 0, row[5] or 0)))
+
+
+def _known(value: Any) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _groups(met: Meetings, where: ProcessGroups, numbers: Sequence[int]) -> ProcessGroupColumns:
+    """Groups in which somebody met, those that wait most first."""
+    known = np.flatnonzero(met.group >= 0)
+    count = len(where.groups)
+    of = met.group[known]
+    calls, sized = np.bincount(of, minlength=count), met.bytes[known] >= 0
+    nbytes = np.bincount(of[sized], met.bytes[known][sized], count)
+    complete = np.bincount(of[~sized], minlength=count) == 0
+    each = np.maximum(met.ranks[known], 1)
+    busy, wait = (np.bincount(of, np.maximum(values[known], 0) / each, count) for values in (met.busy, met.wait))
+    waits = np.bincount(of, met.wait[known] >= 0, count) > 0
+    at = {number: i for i, number in enumerate(numbers)}
+    rows = list[tuple[Any, ...]]()
+    for i, one in enumerate(where.groups):
+        if calls[i]:
+            hosts = {where.hosts[at[rank]] if rank in at else "" for rank in one.members}
+            rows.append(
+                (
+                    one.role,
+                    one.told,
+                    one.name,
+                    one.description,
+                    len(one.members),
+                    _listed(one.members),
+                    None if "" in hosts else len(hosts),
+                    int(calls[i]),
+                    float(nbytes[i]) if complete[i] else None,
+                    float(busy[i]),
+                    float(wait[i]) if waits[i] else None,
+                )
+            )
+    return from_rows(ProcessGroupColumns, sorted(rows, key=lambda row: -(row[10] or 0)))
+
+
+def _listed(members: Sequence[int]) -> str:
+    shown = [str(rank) for rank in members]
+    return ", ".join(shown if len(shown) <= MOST_MEMBERS else [*shown[: MOST_MEMBERS - 1], "…", shown[-1]])
+
+
+def _pairs(
+    met: Meetings, parts: Sequence[RankPart], where: ProcessGroups, numbers: Sequence[int], step: str
+) -> RankPairColumns:
+    """Pairs of ranks, those that are slower than others first."""
+    shared = [name for name in met.steps if step in ("", name)]
+    length = float(np.median(np.concatenate([part.end - part.start for part in parts]))) if shared else 0.0
+    found = links(met, shared, length)
+    at = {number: i for i, number in enumerate(numbers)}
+    rows = list[tuple[Any, ...]]()
+    for i, row in enumerate(found.row.tolist()):
+        if met.source[row] >= 0:
+            ends = [int(met.source[row]), int(met.destination[row])]
+        elif met.group[row] >= 0 and len(where.groups[int(met.group[row])].members) == 2:
+            ends = list(where.groups[int(met.group[row])].members)
+        else:
+            continue
+        took, usual, size = float(found.took[i]), float(found.usual[i]), int(met.bytes[row])
+        rows.append(
+            (
+                *ends,
+                *(where.hosts[at[rank]] or None if rank in at else None for rank in ends),
+                met.names[int(met.name[row])],
+                int(found.calls[i]),
+                size,
+                took,
+                _known(usual),
+                _known(took / usual) if usual > 0 else None,
+                size / took * 1e9,
+                bool(found.slow[i]),
+            )
+        )
+    return from_rows(RankPairColumns, sorted(rows, key=lambda row: (not row[11], -(row[9] or 0), row[0], row[1])))
+
+
+def _bubbles(pipes: Pipelines, numbers: Sequence[int]) -> BubbleColumns:
+    rank, stage = np.array(numbers, np.int64)[pipes.row], pipes.stage
+    return BubbleColumns(
+        rank=rank,
+        stage=stage,
+        step_ns=pipes.step_ns,
+        computation_ns=pipes.computation_ns,
+        bubble_ns=pipes.bubble_ns,
+        bubble_ratio=_ratio(pipes.bubble_ns, pipes.step_ns),
+    )
+
+
+def _stages(pipes: Pipelines) -> PipelineStageColumns:
+    same = group(pipes.stage)
+    once = np.ones(len(pipes.stage))
+    computation, bubble, step = (
+        same.mean(values, once) for values in (pipes.computation_ns, pipes.bubble_ns, pipes.step_ns)
+    )
+    return PipelineStageColumns(
+        stage=pipes.stage[same.first],
+        ranks=same.count,
+        computation_ns=computation,
+        bubble_ns=bubble,
+        bubble_ratio=_ratio(bubble, step),
+    )
+
+
+def _ratio(values: Floats, of: Floats) -> Floats:
+    return np.where(of > 0, values / np.where(of > 0, of, 1), np.nan)
+
+
+VIEW = View(
+    "collectives",
+    57,
+    takes_part,
+    Params,
+    compute,
+    make_charts,
+    subject="run",
+    part=rank_part,
+    shows=part_takes_part,
+    lacks=LACKS,
+)

@@ -1,0 +1,60 @@
+"""What of a trace's memory is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from visualprof.reader.trace import Trace
+from visualprof.views import view
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Columns, Table, from_rows
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.memory import owners, owners_of
+from visualprof.views.measure.steps import Windows
+from visualprof.views.measure.timing import names
+
+
+class Held(Columns):
+    """Memory, as in `DiffSizes`. phase: of the steps that it is of, None of the whole recording."""
+
+    name: kinds.Names
+    what: kinds.Words
+    device: kinds.Identifiers
+    phase: kinds.Words
+    bytes: kinds.Sizes
+
+
+def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
+    """Peaks of each device; of the one with most, what operators hold at its peak and allocate in a step."""
+    memory = view("memory")
+    if not memory.needs(trace):
+        return None
+    answer: Any = memory.compute(trace, memory.parse({"step": step} if step else {}))
+    rows: list[tuple[Any, ...]] = []
+    for device in answer.devices:
+        name = device.name or f"device {device.id}"
+        rows.append((name, "peak_allocated", device.id, None, device.peak_allocated_bytes))
+        if device.peak_reserved_bytes is not None:
+            rows.append((name, "peak_reserved", device.id, None, device.peak_reserved_bytes))
+    if answer.peak.operators:  # unset without a curve
+        held = answer.peak.operators.columns
+        rows += [(n, "held_at_peak", answer.device, None, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
+    for phase in dict.fromkeys(windows.phases):
+        own = windows.of_phase(phase)
+        rows += ((n, "allocated", answer.device, phase, size) for n, size in _allocated(trace, own, answer.device))
+    return Table(columns=from_rows(Held, rows))
+
+
+def _allocated(trace: Trace, windows: Windows, device: int) -> Iterator[tuple[str, int]]:
+    """What operators allocate themselves, bytes in the mean step."""
+    allocs = trace.allocs
+    row = owners_of(trace, owners(trace))
+    place = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0) & (row >= 0))
+    place = place[windows.places(trace, row[place]) >= 0]
+    name = trace.events.name[row[place]]
+    operators = group(name)
+    mean = np.rint(operators.sum(allocs.bytes[place]) / len(windows)).astype(np.int64)
+    return zip(names(trace, name[operators.first]), mean.tolist(), strict=True)

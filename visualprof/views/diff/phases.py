@@ -1,0 +1,116 @@
+"""Steps of servers by phase: prefill and decode do different work, so each is compared with its own kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from visualprof.errors import BadParameter, MissingData
+from visualprof.reader.trace import Floats, Ints
+from visualprof.views.answers.table import Table, at, columns_of, from_rows
+from visualprof.views.diff.answer import DiffPhases
+from visualprof.views.diff.confidence import LEAST_CHANGE, of_step
+from visualprof.views.diff.side import Side
+
+ON_DEVICE = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
+NONE = "unknown"  # of a step whose phase nothing tells
+
+
+def phases(side: Side) -> list[str]:
+    """The phase of each step."""
+    return [str(phase or NONE) for phase in side.steps.columns.phase or [NONE] * len(side.steps)]
+
+
+def has_phases(side: Side) -> bool:
+    """Is it of a server?"""
+    return side.steps.columns.phase is not None
+
+
+def choose(base: tuple[str, Side], new: tuple[str, Side], phase: str) -> str:
+    """The phase whose steps are compared: the one asked for, else the one of both that most of the time goes to.
+
+    Args: base, new: path and side. Raises: BadParameter, MissingData: not both have steps of it.
+    """
+    spent: list[dict[str, float]] = [{}, {}]
+    for own, (_, side) in zip(spent, (base, new), strict=True):
+        for name, ns in zip(phases(side), _floats(side, "total_ns").tolist(), strict=True):
+            own[name] = own.get(name, 0.0) + ns
+    both = [name for name in spent[0] if name in spent[1]]
+    if phase and phase not in both:
+        raise BadParameter(
+            f"not both have steps of the phase {phase!r}", f"phases of both: {', '.join(both) or 'none'}"
+        )
+    if not both:
+        raise MissingData(
+            f"{base[0]} has steps of {', '.join(spent[0])}, {new[0]} of {', '.join(spent[1])}: none alike",
+            "compare recordings, or steps, of one phase",
+        )
+    return phase or max(both, key=lambda name: spent[0][name] + spent[1][name])
+
+
+def only(side: Side, phase: str) -> Side:
+    """A side with its steps of one phase alone."""
+    steps = np.flatnonzero(np.array([own == phase for own in phases(side)], bool))
+    place = np.full(len(side.steps), -1)
+    place[steps] = np.arange(len(steps))
+    cells = side.cells.columns
+    kept = np.flatnonzero(place[np.asarray(cells.step, np.int64)] >= 0)
+    used, piece = np.unique(np.asarray(cells.piece, np.int64)[kept], return_inverse=True)
+    inside = replace(_at(cells, kept), step=place[np.asarray(cells.step, np.int64)[kept]], piece=piece)
+    memory = side.memory
+    if memory is not None:
+        own = [of is None or of == phase for of in memory.columns.phase]
+        memory = Table(columns=_at(memory.columns, np.flatnonzero(own)))
+    return replace(
+        side,
+        steps=Table(columns=_at(side.steps.columns, steps)),
+        pieces=Table(columns=_at(side.pieces.columns, used)),
+        cells=Table(columns=inside),
+        memory=memory,
+    )
+
+
+def compare_phases(base: Side, new: Side) -> Table[DiffPhases]:
+    """Steps of each phase that either has, those that take most of the time first."""
+    names = dict.fromkeys((*phases(base), *phases(new)))
+    rows = [_row(name, [_of(side, name) for side in (base, new)]) for name in names]
+    rows.sort(key=lambda row: -(row[1] * (row[6] or 0) + row[2] * (row[7] or 0)))
+    return Table(columns=from_rows(DiffPhases, rows))
+
+
+def _of(side: Side, phase: str) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of the steps of a phase: requests, tokens, time, and that in which a device worked."""
+    mine = np.array([own == phase for own in phases(side)], bool)
+    device = sum((_floats(side, part) for part in ON_DEVICE), np.zeros(len(mine)))
+    columns = (_floats(side, "requests"), _floats(side, "tokens"), _floats(side, "total_ns"), device)
+    requests, tokens, spent, on_device = (column[mine] for column in columns)
+    return requests, tokens, spent, on_device
+
+
+def _row(phase: str, sides: list[tuple[Floats, Floats, Floats, Floats]]) -> tuple[Any, ...]:
+    counts = [len(spent) for *_, spent, _ in sides]
+    means = [_mean(side[i]) for i in range(4) for side in sides]
+    before, after = means[4:6]
+    delta = after - before if before is not None and after is not None else None
+    ratio = delta / before if delta is not None and before else None
+    sure = of_step(sides[0][2], sides[1][2])
+    large = ratio is not None and abs(ratio) > LEAST_CHANGE
+    status = "removed" if not counts[1] else "added" if not counts[0] else "changed" if large else "same"
+    return (phase, *counts, *means[:4], before, after, delta, ratio, *means[6:], status, sure and sure.significant)
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _floats(side: Side, name: str) -> Floats:
+    column: Any = getattr(side.steps.columns, name)
+    values = [None] * len(side.steps) if column is None else column
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _at(columns: Any, rows: Ints) -> Any:
+    return type(columns)(**{name: at(column, rows) for name, column in columns_of(columns).items()})

@@ -1,0 +1,117 @@
+"""Figures of every rank and step of a run as matrices, from the parts of its ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Floats, Ints
+from visualprof.views.measure.collectives import Matched, match
+from visualprof.views.measure.intervals import covered, subtract, union
+from visualprof.views.measure.process_groups import ProcessGroups, process_groups
+from visualprof.views.measure.processes import processes
+from visualprof.views.measure.rank_part import RankPart
+
+MOST_CELLS = 1 << 22  # ranks x steps; of a run with more the steps that most ranks have count
+
+
+class RankFigures(msgspec.Struct, frozen=True):
+    """Ranks r of a run and their steps s.
+
+    labels: (r,) names of what each rank belongs to, "" unknown: its `host` and `rack`, its group of data, tensor or
+    expert parallelism by the ranks in that, its stage of a pipeline by its number; only those of which any is known.
+
+    total, computation, communication, overlap, transfer, wait: (r, s) ns, NaN where a rank has no such step, or, of
+    the last two, no matched collectives. steps_left_out: how many do not count.
+    """
+
+    ranks: tuple[int, ...]
+    workers: tuple[str, ...]
+    labels: Mapping[str, tuple[str, ...]]
+    steps: tuple[str, ...]
+    steps_left_out: int
+    total: Floats
+    computation: Floats
+    communication: Floats
+    overlap: Floats
+    transfer: Floats
+    wait: Floats
+
+    def figure(self, name: str) -> Floats:
+        """One of the matrices, or what follows from them.
+
+        `own` is the time in which a rank does not only communicate, `exposed` that in which it does,
+        `other` that in which it neither computes nor communicates.
+        """
+        exposed = self.communication - self.overlap
+        if name == "exposed":
+            return exposed
+        if name == "own":
+            return self.total - exposed
+        return self.total - self.computation - exposed if name == "other" else getattr(self, name)
+
+
+def rank_figures(ranks: Sequence[tuple[str, RankPart]]) -> RankFigures:
+    """The figures of all ranks in their order, and of all steps in theirs."""
+    ordered, numbers = processes(ranks, lambda part: part.place)
+    parts = [part for _, part in ordered]
+    steps, left_out = _steps(parts)
+    place = {name: i for i, name in enumerate(steps)}
+    out = np.full((6, len(parts), len(steps)), np.nan)
+    for row, (part, mine) in enumerate(zip(parts, match([part.calls for part in parts]), strict=True)):
+        known = np.array([name in place for name in part.steps], bool)
+        at = np.array([place[name] for name in part.steps if name in place], np.int64)
+        times = transfer_and_wait(part, mine) or (np.full(len(part.steps), np.nan),) * 2
+        of_rank = (part.end - part.start, part.computation_ns, part.communication_ns, part.overlap_ns, *times)
+        out[:, row, at] = [values[known] for values in of_rank]
+    return RankFigures(
+        tuple(numbers),
+        tuple(worker for worker, _ in ordered),
+        _labels(process_groups(ordered, numbers)),
+        steps,
+        left_out,
+        *out,
+    )
+
+
+def transfer_and_wait(part: RankPart, mine: Matched) -> tuple[Ints, Ints] | None:
+    """Time of each step in which matched collectives transfer, and in which they only wait; None where there are none.
+
+    Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
+    """
+    known = mine.part_transfer >= 0
+    if not known.any():
+        return None
+    start, end = mine.calls.start[known], mine.calls.end[known]
+    transferring = union(end - mine.part_transfer[known], end)
+    waiting = subtract(union(start, end), transferring)
+    return covered(transferring, part.start, part.end), covered(waiting, part.start, part.end)
+
+
+def _labels(groups: ProcessGroups) -> dict[str, tuple[str, ...]]:
+    labels = {"host": groups.hosts, "rack": groups.racks}
+    for axis, of in groups.group_of.items():
+        stages = axis == "pipeline"
+        names = {-1: "", **{i: "" if stages else _members(one.members) for i, one in enumerate(groups.groups)}}
+        places: list[tuple[int, int]] = np.stack((of, groups.place[axis]), axis=1).tolist()
+        labels[axis] = tuple(str(place) if stages and group >= 0 else names[group] for group, place in places)
+    return {name: of for name, of in labels.items() if any(of)}
+
+
+def _members(ranks: tuple[int, ...]) -> str:
+    """Ranks in few words: `0-7`, or `0, 8 ... 56`."""
+    if ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ", ".join(map(str, ranks)) if len(ranks) < 4 else f"{ranks[0]}, {ranks[1]} ... {ranks[-1]}"
+
+
+def _steps(parts: Sequence[RankPart]) -> tuple[tuple[str, ...], int]:
+    """Names of the steps of all ranks in order, and how many there are besides."""
+    had = Counter(name for part in parts for name in dict.fromkeys(part.steps))
+    names = sorted(had, key=int) if all(name.isdecimal() and len(name) < 19 for name in had) else list(had)
+    most = MOST_CELLS // max(len(parts), 1)
+    kept = {name for name, _ in had.most_common(most)}
+    return tuple(name for name in names if name in kept), max(0, len(names) - most)
