@@ -54,6 +54,7 @@ def test_an_onnx_model_is_measured_and_profiled(
     assert agent.ended() == 0
 
 
+@pytest.mark.long
 def test_a_megengine_model_is_measured_and_profiled(server: FakeServer, start: StartAgent) -> None:
     model = SHARED / "models/megengine/lenet.mge"
     if not model.exists():

@@ -61,6 +61,7 @@ def test_whole_and_core_are_those_of_the_clock() -> None:
     assert (told["whole_ci"], told["accuracy"], told["first_ns"]) == (0.0, 1.0, 50_000_000)
 
 
+@pytest.mark.long
 def test_accuracy_is_that_of_all_samples() -> None:
     """Batches of different sizes: 1 of 4 and 2 of 2 are right, so 3 of 6, and not the mean of both shares."""
     batches = [(np.arange(4.0)[:, None], np.array([0.0, 9, 9, 9])), (np.arange(2.0)[:, None], np.arange(2.0))]

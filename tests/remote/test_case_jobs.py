@@ -34,6 +34,7 @@ def bundle(folder: Path) -> bytes:
     return (folder / "net.case.zip").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_agent_runs_the_bundle_of_a_case(server: FakeServer, start: StartAgent, tmp_path: Path) -> None:
     if usable():
@@ -68,6 +69,7 @@ class InferModel:
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_further_attempt_on_an_agent_goes_on_behind_the_last_good_step(
     server: FakeServer, start: StartAgent, tmp_path: Path

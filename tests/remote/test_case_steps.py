@@ -78,6 +78,7 @@ def test_a_case_runs_through_all_steps_and_is_recomputed(tmp_path: Path) -> None
     assert set(written["inference"]) <= set(known["inference"])
 
 
+@pytest.mark.long
 def test_a_rerun_goes_on_behind_the_last_good_step(tmp_path: Path) -> None:
     folder = numpy_case(tmp_path / "net", engine="raise SystemError('no compiler here')")
     failed = done(folder, tmp_path / "run")

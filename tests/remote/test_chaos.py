@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import Postgres
-from tests.remote import chaos, replicas
+from tests.remote import chaos, fleet_chaos, replicas
 from tests.swift import Swift
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -38,3 +39,12 @@ def test_servers_whose_runs_are_in_a_bucket_lose_and_show_nothing(
     told = replicas.run(tmp_path, postgres, 8, 7, swift)
     assert told["jobs"] >= 24
     assert min(told[kind] for kind in ("server", "database", "agent", "store")) >= 1
+
+
+def test_a_fleet_whose_workers_and_nodes_are_lost_says_so_of_every_attempt(tmp_path: Path) -> None:
+    for package in ("ray", "onnxruntime", "onnx"):
+        if not find_spec(package):
+            pytest.skip(f"{package} is not installed")
+    told = fleet_chaos.run(tmp_path, 5, 1)
+    assert told["jobs"] >= 4
+    assert told["worker"] + told["node"] >= 2

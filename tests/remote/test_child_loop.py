@@ -171,6 +171,7 @@ def test_warm_up_goes_on_while_runs_get_faster(clock: Hands) -> None:
     assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 5 * 3
 
 
+@pytest.mark.long
 def test_warm_up_of_runs_that_never_settle_ends_after_ten_windows(clock: Hands) -> None:
     took = iter([0.0005 * 1.2**i for i in range(1000)])
     assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 30

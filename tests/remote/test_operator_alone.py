@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import shared
 from tests.remote.child_runs import Job
 from visualprof.cli import main
-from visualprof.remote.operators import kineto_call
 from visualprof.remote.operators.script import script
 from visualprof.remote.protocol import Sweep
+from visualprof.server.recorded.torch import kineto_call
 
 pytestmark = pytest.mark.slow
 
@@ -139,4 +139,9 @@ def test_the_command_makes_the_script_or_says_why_not(tmp_path: Path, capsys: py
     assert "run an operator inside it" in capsys.readouterr().err
     onnx = str(shared("traces/onnxruntime/ort_resnet10_b2_opt_all.json"))
     assert main(["replay", onnx, "--operator", "Conv"]) == 2
-    assert "does not hold what operators take" in capsys.readouterr().err
+    assert "own layout NCHWc" in capsys.readouterr().err
+    paddle = next(shared("traces/paddle/small").glob("*.json"))
+    assert main(["replay", str(paddle), "--operator", "conv2d dygraph"]) == 2
+    told = capsys.readouterr().err
+    assert "does not hold what operators take" in told
+    assert "Paddle" in told

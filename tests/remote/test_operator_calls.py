@@ -7,15 +7,16 @@ import json
 
 import pytest
 
-from visualprof.remote.operators import MAGIC, Call, decoded, kineto_call
+from visualprof.remote.operators import MAGIC, Call, decoded
 from visualprof.remote.operators.comparison import compared
 from visualprof.remote.operators.script import script
 from visualprof.remote.protocol import TaskFailure
+from visualprof.server.recorded.torch import kineto_call
 
 RESULT = {
-    "overload": "aten::mm.default", "device": "cpu", "pytorch": "2.0", "threads": 1, "repeats": 3, "median_ns": 2000,
-    "min_ns": 1000, "max_ns": 3000, "clock_ns": 100, "profiled_host_ns": 4000, "profiled_device_ns": None,
-    "assumed": [],
+    "overload": "aten::mm.default", "device": "cpu", "runtime": "PyTorch 2.0", "threads": 1, "repeats": 3,
+    "median_ns": 2000, "min_ns": 1000, "max_ns": 3000, "clock_ns": 100, "profiled_host_ns": 4000,
+    "profiled_device_ns": None, "assumed": [],
 }  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def test_a_file_gives_the_same_call() -> None:
 )  # fmt: skip
 def test_other_files_are_refused(body: bytes) -> None:
     with pytest.raises(TaskFailure, match="no call of an operator"):
-        decoded(MAGIC + body)
+        decoded(MAGIC + b"\n" + body)
     with pytest.raises(TaskFailure, match="no call of an operator"):
         decoded(body)
 
@@ -105,8 +106,7 @@ def test_the_script_is_python_with_the_call_as_literals() -> None:
     values = {
         n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
     }
-    assert ast.literal_eval(values["OPERATOR"]) == "aten::mm"
-    assert ast.literal_eval(values["ARGUMENTS"]) == made.arguments
+    assert ast.literal_eval(values["CALL"]) == {"operator": "aten::mm", "arguments": made.arguments}
     assert "visualprof." not in script(made)
 
 

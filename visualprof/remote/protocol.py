@@ -315,9 +315,46 @@ class Gpu:
     driver: str = ""
 
 
+NodeState = Literal["ready", "starting", "away", "unusable"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of a fleet.
+
+    kind: of nodes that are alike. state: `starting` until it is known what it has, `away` where the engine gives it no
+    work. platform: "" until it is known. gpus: how many; a task gets one of them, as its `cuda:0`. note: why it is
+    unusable. tasks: that it has.
+    """
+
+    name: str
+    kind: str
+    state: NodeState = "ready"
+    platform: Platform | Literal[""] = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    note: str = ""
+    tasks: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A device that is free for tasks of a backend: what an agent says that it can run now."""
+
+    platform: str
+    backend: str
+    version: str
+    device: str
+
+
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap."""
+    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap.
+
+    fleet: the engine that has the tasks run elsewhere, on `nodes`; "" they run here. Runtimes are those of any node.
+    """
 
     platform: Platform
     machine: str  # x86_64, aarch64, ...
@@ -333,6 +370,13 @@ class Capabilities:
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None  # that its owner gives
     converters: list[str] = field(default_factory=list[str])
+    fleet: str = ""
+    nodes: list[Node] = field(default_factory=list[Node])
+
+    @property
+    def platforms(self) -> list[str]:
+        """Of itself, or of its nodes."""
+        return sorted({node.platform for node in self.nodes if node.platform}) or [self.platform]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Measures models that a dashboard gives out, on this machine.
 
 visualprof agent --server URL --token T   registers and works until it is stopped
+visualprof agent --fleet ray://head:10001 ... has the tasks run on the machines of a scheduler
 visualprof agent install-runtime NAME     makes a Python environment with a runtime, e.g. megengine==1.13.0
 visualprof agent probe                    prints what this machine is and has, as JSON
 """
@@ -24,7 +25,9 @@ from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.protocol import no_agent_here
 
 if TYPE_CHECKING:
+    from visualprof.remote.agent.daemon import AgentDaemon
     from visualprof.remote.agent.machine.probe import Interpreter
+    from visualprof.remote.agent.state import Settings
 
 TOKEN = "VISUALPROF_AGENT_TOKEN"
 WATCH = "VISUALPROF_WATCH_RUNS"
@@ -54,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch-runs", default=os.environ.get(WATCH), metavar="DIR", help=f"{watch} ({WATCH})")
     parser.add_argument("--once", action="store_true", help="end after one task")
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
+    _add_fleet(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     install = actions.add_parser("install-runtime", help="make a Python environment with a runtime or a converter")
     install.add_argument("requirement", help="a backend or a converter, with its version or without: megengine==1.13.0")
@@ -64,6 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--with", dest="more", type=Path, metavar="FILE", help=more)
     install.add_argument("--folder", metavar="DIR", help="where environments are (VISUALPROF_RUNTIMES)")
     actions.add_parser("probe", help="print what this machine is and has")
+
+
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    fleet = parser.add_argument_group("tasks on the machines of a scheduler")
+    kinds = "that scheduler: ray, slurm, kubernetes, or an address as ray://head:10001"
+    fleet.add_argument("--fleet", metavar="KIND|ADDRESS", help=kinds)
+    options = "a setting of it; repeatable"
+    fleet.add_argument("--fleet-option", action="append", default=[], metavar="KEY=VALUE", help=options)
+    cpus = "processors of a task (all of a node; beside GPUs its share)"
+    fleet.add_argument("--fleet-cpus", type=int, default=0, metavar="N", help=cpus)
+    waiting = "tasks that may wait in the scheduler for a node, so that it starts further ones (%(default)s)"
+    fleet.add_argument("--fleet-waiting", type=int, default=0, metavar="N", help=waiting)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -122,7 +138,27 @@ def _serve(args: argparse.Namespace) -> int:
     )
     if not settings.token:
         raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")
-    return AgentDaemon(settings, say).run()
+    return (_fleet_daemon(args, settings) if args.fleet else AgentDaemon(settings, say)).run()
+
+
+def _fleet_daemon(args: argparse.Namespace, settings: Settings) -> AgentDaemon:
+    """The agent of a fleet. Raises: AgentError."""
+    try:
+        daemon = importlib.import_module("visualprof.remote.fleets.daemon")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("visualprof."):
+            raise
+        raise AgentError("agent.pyz has no fleets", "pip install visualprof") from None
+    if settings.watch_runs:
+        raise AgentError("--watch-runs is for one machine, not for a fleet")
+    given: dict[str, str] = {}
+    for text in args.fleet_option:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise AgentError(f"--fleet-option {text!r} is not KEY=VALUE")
+        given[name] = value
+    cpus, waiting = max(args.fleet_cpus, 0), max(args.fleet_waiting, 0)
+    return daemon.FleetDaemon(settings, daemon.FleetOptions(args.fleet, given, cpus, waiting), say)
 
 
 def _price(args: argparse.Namespace) -> float | None:

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,12 @@ from visualprof.remote.agent.link.client import Answered, Unreachable, retried
 from visualprof.remote.agent.machine import processes, runtimes
 from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
-from visualprof.remote.agent.registration import Registration
+from visualprof.remote.agent.registration import Registration, Task
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
 from visualprof.remote.agent.work.earlier import work_folder
 from visualprof.remote.agent.work.followed import Followed
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
-from visualprof.remote.protocol import Intervals, Lease, build
+from visualprof.remote.protocol import Lease, build
 
 BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
 BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel does not wait long
@@ -54,7 +54,7 @@ class AgentDaemon:
         self._parent = os.getppid()
         self._registration = Registration(settings, self._state, say, self._leaving)
         # Each in a thread of its own; several on a device are specs of one job that is measured repeatedly.
-        self._tasks: list[LeasedTask] = []
+        self._tasks: list[Task] = []
 
     def run(self) -> int:
         """Runs until a signal, or the task of --once, ends it. Raises: AgentError."""
@@ -149,17 +149,7 @@ class AgentDaemon:
             self._news.clear()
 
     def _beat(self, machine: Machine | None) -> None:
-        """Sends a heartbeat, which renews the leases. machine: sent along when it has changed."""
-        tasks, registration = list(self._tasks), self._registration
-        body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks], "clock_ns": time.time_ns()}
-        if machine:
-            body["capabilities"] = asdict(machine.capabilities)
-        answer = registration.client.post("heartbeat", body, timeout_s=registration.intervals.heartbeat_s * 2)
-        for why, key in (("cancelled", "cancel"), ("stale", "stale")):
-            for task in tasks:
-                if task.lease.task in answer.get(key, ()):
-                    task.end(why)
-        registration.intervals = build(Intervals, answer.get("intervals", {}))
+        self._registration.beat(self._tasks, machine.capabilities if machine else None)
 
     # --- runs of others ---
 
@@ -194,20 +184,24 @@ class AgentDaemon:
             free = [device for device in self._context.machine.devices() if device not in taken]
             repeated = {task.lease.job: task.lease.spec.device for task in tasks if task.lease.request.repeat > 1}
             begun = {job: device for job, device in repeated.items() if job not in whole}
-            answer = self._ask_for(free, begun) if free or begun else {}
+            wait_s = 0.0 if begun else self._poll_s()
+            answer = self._ask({"devices": free, "begun": begun}, wait_s) if free or begun else {}
             if answer:
                 self._begin(build(Lease, answer))
             elif not free and not begun:
                 self._leaving.wait(0.05)
             whole |= set() if answer else begun.keys()
 
-    def _ask_for(self, free: list[str], begun: dict[str, str]) -> dict[str, Any]:
+    def _poll_s(self) -> float:
+        """How long the server may keep a request for a task."""
+        return min(self._registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
+
+    def _ask(self, wish: dict[str, Any], wait_s: float) -> dict[str, Any]:
+        """A lease, or nothing."""
         registration = self._registration
-        wait_s = min(registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
-        body = {"devices": free, "wait_s": 0.0 if begun else wait_s, "begun": begun}
         try:
             return retried(
-                lambda: registration.client.post("lease", body, timeout_s=wait_s + ANSWER_S),
+                lambda: registration.client.post("lease", {**wish, "wait_s": wait_s}, timeout_s=wait_s + ANSWER_S),
                 self._leaving,
                 failed=registration.unreachable,
             )
@@ -224,10 +218,10 @@ class AgentDaemon:
         if self._settings.once:
             self._leaving.set()
 
-    def _start(self, task: LeasedTask) -> None:
+    def _start(self, task: Task) -> None:
         threading.Thread(target=self._run, args=(task,), name="task", daemon=True).start()
 
-    def _run(self, task: LeasedTask) -> None:
+    def _run(self, task: Task) -> None:
         self._say(str(task))
         try:
             self._say(f"{task}: {task.run()}")

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from visualprof.remote.agent.faults import AgentError, StopRequested
 from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
 from visualprof.remote.agent.machine.probe import Say
 from visualprof.remote.agent.state import Identity, Settings, StateFolder
-from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, build
+from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease, build
+
+
+class Task(Protocol):
+    """A task that an agent has leased."""
+
+    lease: Lease
+
+    def heartbeat(self) -> dict[str, Any]:
+        """Its part of a heartbeat; nothing where somebody else renews its lease."""
+        ...
+
+    def end(self, why: str) -> None:
+        """Ends it. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
+        ...
+
+    def run(self) -> str:
+        """Works; returns in words how it ended."""
+        ...
 
 
 class Registration:
@@ -65,6 +85,23 @@ class Registration:
             raise AgentError(f"{server} is no visualprof dashboard: it answers something else") from None
         self._state.keep(Identity(server, self.agent, self.client.token))
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
+
+    def beat(self, tasks: Sequence[Task], capabilities: Capabilities | None = None) -> None:
+        """Renews the leases of tasks, and ends those that are over. capabilities: sent along when they have changed.
+
+        Raises: Answered, Unreachable.
+        """
+        tasks = list(tasks)  # others change it
+        rows = [row for task in tasks if (row := task.heartbeat())]
+        body: dict[str, Any] = {"tasks": rows, "clock_ns": time.time_ns()}
+        if capabilities:
+            body["capabilities"] = asdict(capabilities)
+        answer = self.client.post("heartbeat", body, timeout_s=self.intervals.heartbeat_s * 2)
+        for why, key in (("cancelled", "cancel"), ("stale", "stale")):
+            for task in tasks:
+                if task.lease.task in answer.get(key, ()):
+                    task.end(why)
+        self.intervals = build(Intervals, answer.get("intervals", {}))
 
     def unreachable(self, error: Unreachable) -> None:
         """Says once that the server cannot be reached; one that sends Retry-After can be."""

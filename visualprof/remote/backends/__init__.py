@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from visualprof.remote.operators import TITLES, magic
+from visualprof.remote.operators.alone import measured, read_call, suffix_of
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
 MOST = 1024  # of threads or streams
@@ -125,6 +127,45 @@ ONNX = FileFormat(
     fixed_inputs=True,
     sweep_hint="export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
 )
+
+
+def calls_of(framework: str) -> FileFormat:
+    """The files with calls of a framework, as its backend loads them."""
+
+    def inputs(path: Path) -> list[Input]:
+        read_call(path)
+        return []
+
+    start = magic(framework)
+    return FileFormat(
+        suffix_of(framework)[1:], f"operator calls of {TITLES[framework]}", (suffix_of(framework),),
+        fixed_inputs=True, own_inputs=True, sniff=lambda head: head.startswith(start), inputs=inputs,
+    )  # fmt: skip
+
+
+class OperatorSession(Session):
+    """One call of an operator in the place of a model. It gives nothing back: its values are random."""
+
+    def __init__(self, path: Path, spec: Spec) -> None:
+        self._operator, self._measured = measured(path, spec)
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """A call; nothing is fed."""
+        return self._operator.prepared()
+
+    def infer(self, prepared: Any) -> Any:
+        """One run; waits for the device."""
+        prepared()
+        self._operator.wait()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def effective(self) -> dict[str, str]:
+        """What it takes alone, too."""
+        return {"precision": "as in the run", "form": "operator", **self._measured}
+
 
 LoadFunction = Callable[[Path, Spec, Feeds], Session]
 PassFunction = Callable[[Path, Spec, Feeds, int, Path], list[ProfileFile]]

@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote import traced_module
-from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.backends import (
+    Backend,
+    Feeds,
+    FileFormat,
+    OperatorSession,
+    ProfileFile,
+    Session,
+    calls_of,
+    check_inputs,
+    choose,
+)
+from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
@@ -88,11 +99,16 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
+    if _is_call(path):
+        return OperatorSession(path, spec)
     return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
 
 
 def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `profile.json`: each operator of the last run, with its footprint."""
+    if _is_call(path):
+        (out / "profile.json").write_text(json.dumps(alone.opened(path, spec).profiles(runs)[-1]), "utf-8")
+        return [ProfileFile("profile.json")]
     profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
     graph, inputs, outputs, plugin = _build(path, spec, feeds, profiler)
     session = MegEngineSession(graph, inputs, outputs, spec)
@@ -108,19 +124,33 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
     One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
     """
-    tools: Any = importlib.import_module("megengine.utils.profiler")
+    if _is_call(path):
+        operator = alone.opened(path, spec)
+        run = operator.prepared()
+
+        def once() -> None:
+            run()
+            operator.wait()
+
+        return _recorded(once, runs, out)
     plugin: Any = importlib.import_module("megengine.core._imperative_rt.graph").GraphProfiler2
     graph, inputs, outputs, _kept = _build(path, spec, feeds, plugin)
     session = MegEngineSession(graph, inputs, outputs, spec)
     prepared = session.prepare(feeds)
+    return _recorded(lambda: session.infer(prepared), runs, out)
+
+
+def _recorded(run: Callable[[], Any], runs: int, out: Path) -> list[ProfileFile]:
+    """Writes the timeline of some runs."""
+    tools: Any = importlib.import_module("megengine.utils.profiler")
     for _ in range(WARM_UP):
-        session.infer(prepared)
+        run()
     folder = Path(tempfile.mkdtemp(dir=out, prefix="timeline."))
     profiler = tools.Profiler(str(folder), format="chrome_timeline.json")
     profiler.start()
     for _ in range(runs):
         with tools.scope("step"):
-            session.infer(prepared)
+            run()
     profiler.stop()
     profiler.dump()
     start_ns = _without_warm_up(next(folder.glob("*.chrome_timeline.json")), out / "timeline.json")
@@ -138,6 +168,8 @@ def _without_warm_up(source: Path, target: Path) -> int:
 
 def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
+    if _is_call(path):
+        raise TaskFailure("input_error", "the memory of one operator is not planned", "leave out the pass memory")
     lite: Any = importlib.import_module("megenginelite")
     device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
     with _without_banner():
@@ -152,6 +184,10 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
         network.forward()
         network.wait()
     return [ProfileFile("memory.json")]
+
+
+def _is_call(path: Path) -> bool:
+    return path.suffix == alone.suffix_of("megengine")
 
 
 def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:
@@ -260,7 +296,11 @@ BACKEND = Backend(
     name="megengine",
     package="megengine",
     module="megengine",
-    files=(FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True), TRACED),
+    files=(
+        FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True),
+        TRACED,
+        calls_of("megengine"),
+    ),
     devices=devices,
     load=load,
     passes={"static": static, "timeline": timeline, "memory": memory},

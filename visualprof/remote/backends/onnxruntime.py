@@ -16,13 +16,16 @@ from visualprof.remote.backends import (
     ONNX,
     Backend,
     Feeds,
+    OperatorSession,
     ProfileFile,
     Session,
+    calls_of,
     check_inputs,
     choose,
     counted,
     whole_option,
 )
+from visualprof.remote.operators import alone
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
@@ -100,6 +103,8 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
+    if path.suffix == alone.suffix_of("onnxruntime"):
+        return OperatorSession(path, spec)
     options = choose(spec, OPTIONS)
     own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
     precision = CONVERTED.get(spec.precision, own)
@@ -131,6 +136,9 @@ def by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
+    if path.suffix == alone.suffix_of("onnxruntime"):
+        written, start_ns = alone.opened(path, spec).record(1 + runs, str(out))
+        return _timeline(Path(written), start_ns, out)
     options = _session_options(spec, choose(spec, OPTIONS))
     options.enable_profiling = True
     options.log_severity_level = 3  # it warns that the file below fits this machine alone
@@ -142,7 +150,10 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
     for _ in range(1 + runs):  # memory is planned in the first
         session.infer(prepared)
     start_ns = int(inner.get_profiling_start_time_ns())
-    written = Path(inner.end_profiling())
+    return _timeline(Path(inner.end_profiling()), start_ns, out)
+
+
+def _timeline(written: Path, start_ns: int, out: Path) -> list[ProfileFile]:
     _leave_out_first_run(written, out / "timeline.json")
     written.unlink()
     return [ProfileFile("timeline.json", start_ns, "chrome_list")]
@@ -247,7 +258,7 @@ BACKEND = Backend(
     name="onnxruntime",
     package="onnxruntime",
     module="onnxruntime",
-    files=(ONNX,),
+    files=(ONNX, calls_of("onnxruntime")),
     devices=devices,
     load=load,
     passes={"timeline": timeline},

@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
-from visualprof.remote.operators import MAGIC, alone
-from visualprof.remote.protocol import Input, Spec, TaskFailure
+from visualprof.remote.backends import (
+    Backend,
+    Feeds,
+    FileFormat,
+    ProfileFile,
+    Session,
+    calls_of,
+    check_inputs,
+    choose,
+)
+from visualprof.remote.operators import alone
+from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {
     "mode": ("eager", "compile"),  # of a .pt2: operator by operator, or torch.compile
@@ -110,8 +119,10 @@ class OperatorSession(TorchSession):
     """One call of an operator in the place of a module. It gives nothing back: its values are random."""
 
     def __init__(self, path: Path, spec: Spec) -> None:
-        call, self._measured = alone.measured(path, spec)
-        super().__init__(call, _by_order, spec, {"form": "operator", **choose(replace(spec, options={}), OPTIONS)})
+        operator, self._measured = alone.measured(path, spec)
+        super().__init__(
+            operator.prepared(), _by_order, spec, {"form": "operator", **choose(replace(spec, options={}), OPTIONS)}
+        )
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Nothing."""
@@ -352,15 +363,6 @@ def _start_ns(file: Path) -> int:
     return int(base[1]) if base else 0
 
 
-def _inputs(path: Path) -> list[Input]:
-    alone.read_call(path)
-    return []
-
-
-OPERATOR = FileFormat(
-    "operator", "operator calls", (alone.SUFFIX,), fixed_inputs=True, own_inputs=True,
-    sniff=lambda head: head.startswith(MAGIC), inputs=_inputs,
-)  # fmt: skip
 TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
 EXPORT = FileFormat(
     "torch_export",
@@ -372,7 +374,7 @@ BACKEND = Backend(
     name="torch",
     package="torch",
     module="torch",
-    files=(TORCHSCRIPT, EXPORT, OPERATOR),
+    files=(TORCHSCRIPT, EXPORT, calls_of("torch")),
     devices=devices,
     load=load,
     passes={"timeline": timeline},

@@ -1,79 +1,70 @@
 """One call of an operator, which can be run alone: the operator, its tensors' shapes, strides and types, its numbers.
 
-`torch_call` runs it, `script` makes a file of that, the backend `torch` measures it on an agent. A call holds no text
-beside the operator's name, and no value of a tensor.
+Two parts a framework: `server/recorded/FRAMEWORK` makes a call of what a profile holds, `FRAMEWORK_call` runs it.
+`script` makes a file of that, and the framework's backend measures it on an agent. A call holds no text of a profile
+beside the operator's name and words such as SAME_UPPER, and of the values of tensors a few whole numbers alone: shapes
+and axes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from visualprof.remote.protocol import TaskFailure
 
-MAGIC = b"visualprof operator 1\n"  # no profile begins like that
-NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
+# Each has a file `FRAMEWORK_call.py`.
+TITLES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "megengine": "MegEngine", "paddle": "Paddle"}
+MAGIC = b"visualprof operator 1"  # no profile begins like that
+NAME = re.compile(r"([A-Za-z_][\w.]{0,99}::)?[A-Za-z_]\w{0,99}", re.ASCII)
+WORD = re.compile(r"[A-Za-z_][\w,.>-]{0,79}|", re.ASCII)  # SAME_UPPER, bij,bjk->bik
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
     "complex64", "complex128", "int64", "int32", "int16", "int8", "uint8", "bool",
 )  # fmt: skip
-# How Kineto calls the type of an element.
-KINETO = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
-    "c10::Float8_e4m3fnuz": "float8_e4m3fnuz", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
-    "long int": "int64", "long": "int64", "__int64": "int64", "long long": "int64", "int": "int32",
-    "short int": "int16", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
-}  # fmt: skip
+SIDES = {"shape", "strides", "dtype"}
 NOT_FINITE = ("inf", "-inf", "nan")
 MOST_ARGUMENTS, MOST_PARTS, MOST_SIDES, LARGEST = 128, 4096, 64, 1 << 48
 WHOLE = 1 << 63
+MOST_VALUES = 64  # of a tensor that says a shape or axes
 MAX_BYTES = 1 << 20
 RECORDED = ("calls", "host_ns", "device_ns", "peak_ns")
-DEVICE = re.compile(r"[\w .()/+-]{0,80}", re.ASCII)
+DEVICE = re.compile(r"[\w .:()/+-]{0,80}", re.ASCII)
 
 Argument = Any  # a tensor or tensors as a dict, a number, a list of numbers, None
 
 
 @dataclass(frozen=True)
 class Call:
-    """operator: `namespace::name`. arguments: as `torch_call.Operator` takes them.
+    """operator: `namespace::name` or `name`. arguments: in its order, as `FRAMEWORK_call.Operator` takes them.
 
     recorded: of the run: calls, median host_ns and device_ns of one, peak_ns at the roof of its device, and device.
+    attributes: by name, numbers, words, lists of them. form: what else the framework has to know, alike.
     """
 
     operator: str
     arguments: list[Argument]
     recorded: dict[str, Any] = field(default_factory=dict[str, Any])
+    framework: str = "torch"
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    form: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def parts(self) -> dict[str, Any]:
+        """What is run, without what was recorded of it."""
+        more = {"attributes": self.attributes, "form": self.form}
+        whole = {"operator": self.operator, "arguments": self.arguments}
+        return whole | {name: value for name, value in more.items() if value}
 
     def encoded(self) -> bytes:
         """A file of it; the same call gives the same bytes."""
-        body = {"operator": self.operator, "arguments": self.arguments, "recorded": self.recorded}
-        return MAGIC + json.dumps(body, indent=1).encode()
+        return magic(self.framework) + json.dumps(self.parts() | {"recorded": self.recorded}, indent=1).encode()
 
 
-def kineto_call(
-    operator: str, shapes: str, strides: str, types: str, values: str, recorded: Mapping[str, Any] | None = None
-) -> Call:
-    """A call by the texts of `Input Dims`, `Input Strides`, `Input type` and `Concrete Inputs`, "" where absent.
-
-    Raises: ValueError: it cannot be run alone; the message says why.
-    """
-    if not NAME.fullmatch(operator):
-        raise ValueError(f"{operator[:100]!r} is a range, a node of autograd or a kernel: run an operator inside it")
-    if not shapes:
-        raise ValueError(f"the profile has no inputs of {operator}: record it with record_shapes=True")
-    try:
-        dims, *others = (_list_of(text) for text in (shapes, strides, types, values))
-        rows = zip(dims, *(_padded(other, len(dims)) for other in others), strict=True)
-        arguments = [_argument(*row) for row in rows]
-    except (TypeError, AttributeError, RecursionError, ValueError) as error:
-        raise ValueError(f"the profile's inputs of {operator} cannot be read: {error}") from None
-    return checked(Call(operator, arguments, dict(recorded or {})))
+def magic(framework: str) -> bytes:
+    """How a file with a call of that framework begins."""
+    return MAGIC + (b"\n" if framework == "torch" else f" {framework}\n".encode())
 
 
 def decoded(data: bytes) -> Call:
@@ -82,10 +73,12 @@ def decoded(data: bytes) -> Call:
     Raises: TaskFailure: it is none, or not one that is run.
     """
     try:
-        if not data.startswith(MAGIC) or len(data) > MAX_BYTES:
-            raise ValueError(f"it does not begin with {MAGIC.decode().strip()!r}, or has over {MAX_BYTES >> 10:,} KiB")
-        body = json.loads(data[len(MAGIC) :])
-        return checked(Call(body["operator"], body["arguments"], body.get("recorded", {})))
+        framework = next((name for name in TITLES if data.startswith(magic(name))), None)
+        if framework is None or len(data) > MAX_BYTES:
+            raise ValueError(f"it does not begin with {MAGIC.decode()!r}, or has over {MAX_BYTES >> 10:,} KiB")
+        body = json.loads(data[len(magic(framework)) :])
+        more = body.get("recorded", {}), framework, body.get("attributes", {}), body.get("form", {})
+        return checked(Call(body["operator"], body["arguments"], *more))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskFailure(
             "model_error", f"this is no call of an operator: {error}", "`visualprof replay` makes one"
@@ -98,6 +91,8 @@ def checked(call: Call) -> Call:
         raise ValueError(f"{call.operator[:100]!r} is no name of an operator")
     if len(call.arguments) > MOST_ARGUMENTS or not all(map(_is_argument, call.arguments)):
         raise ValueError("an argument is neither a tensor nor a number")
+    if call.framework not in TITLES or not (_are_named(call.attributes) and _are_named(call.form)):
+        raise ValueError("an attribute is neither a number nor a word")
     numbers = [call.recorded.get(name) for name in RECORDED]
     known = {*RECORDED, "device"}.issuperset(call.recorded)
     if not known or not all(number is None or _is_number(number) for number in numbers):
@@ -107,58 +102,42 @@ def checked(call: Call) -> Call:
     return call
 
 
-def _list_of(text: str) -> list[Any]:
-    """Raises: TypeError, ValueError, RecursionError: it is no list in JSON."""
-    values: object = json.loads(text or "[]")
-    if not _is_list(values):
-        raise TypeError("they are no lists")
-    return values
-
-
-def _padded(values: list[Any], count: int) -> list[Any]:
-    return [*values[:count], *[None] * (count - len(values))]
-
-
-def _argument(shape: list[Any], strides: list[Any] | None, kind: str | None, value: Any) -> Argument:
-    """One input: a tensor, tensors, or what its text says."""
-    if shape and isinstance(shape[0], list):
-        steps = _padded(strides or [], len(shape))
-        return {"tensors": [_tensor(one, step, kind) for one, step in zip(shape, steps, strict=True)]}
-    if shape or kind in KINETO:
-        return _tensor(shape, strides, kind)
-    return _number(value) if isinstance(value, str) else None
-
-
-def _tensor(shape: list[int], strides: list[int] | None, kind: str | None) -> dict[str, Any]:
-    steps = strides if strides is not None and len(strides) == len(shape) else None
-    return {"shape": shape, "strides": steps, "dtype": KINETO.get(kind or "")}
-
-
-def _number(text: str) -> Argument:
-    """A number, a truth value or a list of them; None for any other text, which is nobody's business."""
-    if text in ("True", "False"):
-        return text == "True"
-    if text.startswith("[") and text.endswith("]"):
-        parts = [_number(part.strip()) for part in text[1:-1].split(",") if part.strip()]
-        return None if any(part is None or isinstance(part, list) for part in parts) else parts
-    if re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
-        return int(text)
-    if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?", text[:60], re.ASCII):
-        return float(text) if abs(float(text)) != float("inf") else None
-    return text if text in NOT_FINITE else None
-
-
 def _is_argument(value: object) -> bool:
     if _is_object(value) and value.keys() == {"tensors"}:
         tensors = value["tensors"]
-        return _is_list(tensors) and len(tensors) <= MOST_PARTS and all(map(_is_tensor, tensors))
-    if _is_list(value):
+        return is_list(tensors) and len(tensors) <= MOST_PARTS and all(map(_is_tensor, tensors))
+    if is_list(value):
         return len(value) <= MOST_PARTS and all(map(_is_number, value))
     return value is None or _is_number(value) or _is_tensor(value)
 
 
+def _are_named(values: object) -> bool:
+    """Attributes: by words, each a number, a word, a small tensor, or a list of numbers, words and such lists."""
+    return (
+        _is_object(values)
+        and len(values) <= MOST_ARGUMENTS
+        and all(WORD.fullmatch(name) and _is_attribute(value) for name, value in values.items())
+    )
+
+
+def _is_attribute(value: object, depth: int = 3) -> bool:
+    if is_list(value):
+        return depth > 0 and len(value) <= MOST_PARTS and all(_is_attribute(one, depth - 1) for one in value)
+    return value is None or _is_number(value) or _is_tensor(value) or is_word(value)
+
+
+def is_word(value: object) -> bool:
+    """A name of a mode."""
+    return isinstance(value, str) and WORD.fullmatch(value) is not None
+
+
 def _is_tensor(value: object) -> bool:
-    if not _is_object(value) or value.keys() != {"shape", "strides", "dtype"}:
+    if not _is_object(value) or not SIDES <= value.keys() <= SIDES | {"values", "constant"}:
+        return False
+    values = value.get("values", [])
+    if not (is_list(values) and len(values) <= MOST_VALUES and all(map(_is_number, values))):
+        return False
+    if not isinstance(value.get("constant", False), bool):
         return False
     shape, strides, dtype = value["shape"], value["strides"], value["dtype"]
     alike = strides is None or (_are_sizes(strides) and _are_sizes(shape) and len(strides) == len(shape))
@@ -166,7 +145,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
-    return _is_list(value) and len(value) <= MOST_SIDES and all(map(_is_size, value))
+    return is_list(value) and len(value) <= MOST_SIDES and all(map(_is_size, value))
 
 
 def _is_size(value: object) -> bool:
@@ -179,7 +158,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (bool, float)) or (isinstance(value, int) and -WHOLE <= value < WHOLE)
 
 
-def _is_list(value: object) -> TypeGuard[list[Any]]:
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether it is a list."""
     return isinstance(value, list)
 
 

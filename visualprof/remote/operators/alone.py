@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.operators import MAX_BYTES, Call, decoded
+from visualprof.remote.operators import MAX_BYTES, TITLES, Call, decoded
+from visualprof.remote.operators.clock import Refused, Runs, measure
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SUFFIX = ".operator"
 REPEATS = "repeats"  # an option that only such a file has: timed calls, "" as many as take a second
 NOTHING = "nothing"
-TEXTS = ("overload", "device", "pytorch")
+TEXTS = ("overload", "device", "runtime")
 NUMBERS = ("median_ns", "min_ns", "max_ns", "clock_ns", "profiled_host_ns", "profiled_device_ns", "repeats", "threads")
 
 
-def measured(path: Path, spec: Spec) -> tuple[Callable[[], Any], dict[str, str]]:
-    """The call of a file as a function, and what it takes alone: `torch_call.measure` as texts.
+def suffix_of(framework: str) -> str:
+    """Of the files with calls of a framework: each backend has its own."""
+    return SUFFIX if framework == "torch" else f".{framework}_operator"
+
+
+def measured(path: Path, spec: Spec) -> tuple[Runs, dict[str, str]]:
+    """The operator of a file, and what it takes alone: `clock.measure` as texts.
 
     Raises: TaskFailure: it does not run here, or the spec asks for what an operator has not.
     """
-    torch_call = importlib.import_module("visualprof.remote.operators.torch_call")
+    operator = opened(path, spec)
+    try:
+        result = measure(operator, int(spec.options.get(REPEATS) or 0))
+    except Refused as refusal:
+        raise _failure(path, refusal) from None
+    texts = {name: str(result[name]) for name in (*TEXTS, *NUMBERS) if result[name] is not None}
+    return operator, texts | {"assumed": ", ".join(result["assumed"]) or NOTHING}
+
+
+def opened(path: Path, spec: Spec) -> Any:
+    """The operator of a file on its device, as `Runs`. Raises: TaskFailure: as `measured`."""
     others = sorted(spec.options.keys() - {REPEATS})
     if spec.precision or others:
         error = f"spec '{spec.id}': an operator alone runs in the types of its inputs"
         raise TaskFailure("input_error", error, f"leave out the option {others[0] if others else 'precision'}")
     call = read_call(path)
+    runner = importlib.import_module(f"visualprof.remote.operators.{call.framework}_call")
     try:
-        operator = torch_call.Operator(call.operator, call.arguments, spec.device)
-        result = torch_call.measure(operator, int(spec.options.get(REPEATS) or 0))
-    except torch_call.Refused as refusal:
-        raise TaskFailure("model_error", str(refusal), "another device or version of PyTorch may run it") from None
-    texts = {name: str(result[name]) for name in (*TEXTS, *NUMBERS) if result[name] is not None}
-    return operator.prepared(), texts | {"assumed": ", ".join(result["assumed"]) or NOTHING}
+        return runner.operator(call.parts(), spec.device, spec.threads)
+    except Refused as refusal:
+        raise _failure(path, refusal) from None
+
+
+def _failure(path: Path, refusal: Refused) -> TaskFailure:
+    hint = f"another device or version of {TITLES[read_call(path).framework]} may run it"
+    return TaskFailure("model_error", str(refusal), hint)
 
 
 def result_of(effective: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ def compared(result: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
     spread = f"{result['min_ns'] / 1e3:,.2f} to {result['max_ns'] / 1e3:,.2f} us"
     nothing = f"a call of nothing {result['clock_ns'] / 1e3:,.2f} us"
     lines = [
-        f"{result['overload']} on {result['device']}, PyTorch {result['pytorch']}, {result['threads']} threads",
+        f"{result['overload']} on {result['device']}, {result['runtime']}, {result['threads']} threads",
         _line("alone", result["median_ns"], f"median of {result['repeats']}, {spread}; {nothing}"),
     ]
     if profiled:

@@ -3,36 +3,33 @@
 Of PyTorch and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
 """
 
-import argparse
-import contextlib
 import importlib
-import json
 import math
 import re
-import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
-from visualprof.remote.operators.comparison import compared
+from visualprof.remote.operators.clock import (
+    INDEX,
+    Refused,
+    check_fits,
+    first_line,
+    free_bytes,
+    host_times,
+    median,
+    nothing,
+)
 
 torch: Any = importlib.import_module("torch")
 
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
 NOT_FINITE = ("inf", "-inf", "nan")
 UNSAFE = ("from_file", "save", "load")  # operators that read or write files
-INDEX = ("ind", "target", "offset")  # parts of the names of arguments that point into others
 BETWEEN_0_AND_1 = ("bernoulli", "multinomial", "binary_cross_entropy", "log", "sqrt", "rsqrt", "pow")
 POSITIVE = ("running_var", "rstd", "save_invstd", "save_var", "invstd", "variance")  # arguments
-WARM_UP_S, LEAST, MOST, FOR_S = 0.2, 10, 1000, 1.0  # runs before the clock, and with it
-PROFILED = 200  # calls at most, in about half a second
 AHEAD_CYCLES = 2_000_000  # a device waits about a millisecond, in which the host can launch what is timed
 BATCH = 20  # calls that it launches meanwhile
-
-
-class Refused(Exception):
-    """The operator cannot be run here; the message says why."""
 
 
 class Operator:
@@ -51,6 +48,8 @@ class Operator:
         self.device = torch.device(device)
         self._name, self._schema = name, overload_of(name, arguments)
         self.overload = f"{name}.{self._schema.overload_name or 'default'}"
+        self.device_name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+        self.runtime, self.threads = f"PyTorch {torch.__version__}", torch.get_num_threads()
         namespace, _, base = name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), base)
         self._call = getattr(packet, self._schema.overload_name or "default")
@@ -84,9 +83,47 @@ class Operator:
             self.prepared()()
             self.wait()
         except NotImplementedError as error:
-            raise Refused(f"{self._name} does not run on {self.device.type}: {_first_line(error)}") from error
+            raise Refused(f"{self._name} does not run on {self.device.type}: {first_line(error)}") from error
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
-            raise Refused(f"{self.overload} refuses these inputs: {_first_line(error)}") from error
+            raise Refused(f"{self.overload} refuses these inputs: {first_line(error)}") from error
+
+    def times(self, count: int) -> tuple[list[float], list[float]]:
+        """Times in ns of calls and of calls of nothing: by events of CUDA, or by the host's clock."""
+        if self.device.type == "cuda":
+            return self._device_times(self.prepared, count), self._device_times(lambda: nothing, count)
+        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+
+    def _device_times(self, prepared: Callable[[], Callable[[], Any]], count: int) -> list[float]:
+        """Times in ns by events. The device begins when the host has launched a batch: launches are not in them."""
+        times = list[float]()
+        while len(times) < count:
+            calls = [prepared() for _ in range(min(BATCH, count - len(times), self.at_once))]
+            events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
+            self.wait()
+            torch.cuda._sleep(AHEAD_CYCLES)  # noqa: SLF001 - nothing public lets a device wait
+            for call, (begin, end) in zip(calls, events, strict=True):
+                begin.record()
+                call()
+                end.record()
+            self.wait()
+            times += [begin.elapsed_time(end) * 1e6 for begin, end in events]
+        return times
+
+    def profiled(self, count: int) -> tuple[float | None, float | None]:
+        """Medians of PyTorch's profiler, ns: on the host, and of the work on the device."""
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            kinds.append(torch.profiler.ProfilerActivity.CUDA)
+        calls = [self.prepared() for _ in range(count)]
+        with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
+            for call in calls:
+                call()
+            self.wait()
+        events = [one for one in profile.events() if one.name == self._name]
+        newer = hasattr(torch.autograd.profiler_util.FunctionEvent, "device_time_total")
+        on_device = "device_time_total" if newer else "cuda_time_total"
+        host = [one.cpu_time_total * 1e3 for one in events]
+        return median(host), median([getattr(one, on_device) * 1e3 for one in events])
 
     def _value(self, argument: Any) -> Any:
         recorded, kind = self._recorded.get(argument.name), _bare(argument)
@@ -171,9 +208,8 @@ class Operator:
         for one in (one for value in arguments for one in _tensors(value)):
             size = torch.empty(0, dtype=getattr(torch, one.get("dtype") or "float32")).element_size()
             needed += size * _extent(one["shape"], one.get("strides") or _contiguous(one["shape"]))
-        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_bytes()
-        if needed > free // 3:  # once more as random float32, and for what comes out
-            raise Refused(f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_bytes()
+        check_fits(needed, free)
         self.at_once = max(1, free // 3 // max(needed, 1)) if self.writes else sys.maxsize
 
 
@@ -200,104 +236,6 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
         if value is None and not _fits(None, one):
             raise Refused(f"{name}: the profile has no value of '{one.name}', of type {one.type}")
     raise Refused(f"{name}: no overload of PyTorch {torch.__version__} takes these {len(arguments)} arguments")
-
-
-def measure(operator: Operator, repeats: int = 0) -> dict[str, Any]:
-    """What a call takes, in ns: medians and extremes. repeats: 0 as many as take about a second, 10 to 1000.
-
-    clock_ns: what the clock says of a call that does nothing, which is in `median_ns`, too. profiled: of the same call
-    under PyTorch's profiler, as the run was.
-    """
-    operator.first_run()
-    count = repeats or min(max(int(FOR_S / max(_warm_up(operator), 1e-9)), LEAST), MOST)
-    timed = _device_times if operator.device.type == "cuda" else _host_times
-    times = timed(operator.prepared, count, operator)
-    clock = timed(lambda: _nothing, count, operator)
-    profiled = _profiled(operator, min((count + 1) // 2, PROFILED, operator.at_once))
-    return {
-        "overload": operator.overload,
-        "device": _device_name(operator.device),
-        "pytorch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "repeats": count,
-        "median_ns": round(statistics.median(times)),
-        "min_ns": round(min(times)),
-        "max_ns": round(max(times)),
-        "clock_ns": round(statistics.median(clock)),
-        **profiled,
-        "assumed": operator.assumed,
-    }
-
-
-def _warm_up(operator: Operator) -> float:
-    """Seconds of the fastest of some calls."""
-    end, best, count = time.perf_counter() + WARM_UP_S, math.inf, 0
-    while count < LEAST // 2 or time.perf_counter() < end:
-        call = operator.prepared()
-        begin = time.perf_counter()
-        call()
-        operator.wait()
-        best, count = min(best, time.perf_counter() - begin), count + 1
-        if best > FOR_S:
-            break
-    return best
-
-
-def _host_times(prepared: Callable[[], Callable[[], Any]], count: int, operator: Operator) -> list[float]:
-    """Times by the host's clock, ns."""
-    times = list[float]()
-    for _ in range(count):
-        call = prepared()
-        begin = time.perf_counter_ns()
-        call()
-        operator.wait()
-        times.append(time.perf_counter_ns() - begin)
-    return times
-
-
-def _device_times(prepared: Callable[[], Callable[[], Any]], count: int, operator: Operator) -> list[float]:
-    """Times by events of CUDA, ns. The device begins when the host has launched a batch: launches are not in them."""
-    times = list[float]()
-    while len(times) < count:
-        calls = [prepared() for _ in range(min(BATCH, count - len(times), operator.at_once))]
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
-        operator.wait()
-        torch.cuda._sleep(AHEAD_CYCLES)  # noqa: SLF001 - nothing public lets a device wait
-        for call, (begin, end) in zip(calls, events, strict=True):
-            begin.record()
-            call()
-            end.record()
-        operator.wait()
-        times += [begin.elapsed_time(end) * 1e6 for begin, end in events]
-    return times
-
-
-def _profiled(operator: Operator, count: int) -> dict[str, Any]:
-    """Medians of PyTorch's profiler, ns: on the host, and of the work on the device."""
-    kinds = [torch.profiler.ProfilerActivity.CPU]
-    if operator.device.type == "cuda":
-        kinds.append(torch.profiler.ProfilerActivity.CUDA)
-    calls = [operator.prepared() for _ in range(count)]
-    with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
-        for call in calls:
-            call()
-        operator.wait()
-    events = [one for one in profile.events() if one.name == operator.overload.partition(".")[0]]
-    host = [one.cpu_time_total * 1e3 for one in events]
-    device_time = (
-        "device_time_total"
-        if hasattr(torch.autograd.profiler_util.FunctionEvent, "device_time_total")
-        else "cuda_time_total"
-    )
-    device = [getattr(one, device_time) * 1e3 for one in events]
-    return {
-        "profiled_host_ns": round(statistics.median(host)) if host else None,
-        "profiled_device_ns": round(statistics.median(device)) if any(device) else None,
-    }
-
-
-def _nothing() -> None:
-    return
 
 
 def _fits(value: Any, argument: Any) -> bool:
@@ -364,35 +302,11 @@ def _copied(value: Any) -> Any:
     return torch.as_strided(whole.clone(), shape, strides)
 
 
-def _free_bytes() -> int:
-    """Memory of the host that is free; where that is unknown, what this process may address."""
-    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    return sys.maxsize
+def operator(call: dict[str, Any], device: str, threads: int) -> Operator:
+    """The operator of a call. threads: of the CPU, 0 as PyTorch chooses."""
+    if threads > 0:
+        torch.set_num_threads(threads)
+    return Operator(call["operator"], call["arguments"], device)
 
 
-def _device_name(device: Any) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].partition(". ")[0][:300]
-
-
-def main(name: str, arguments: Sequence[Any], recorded: dict[str, Any]) -> int:
-    """Runs the script; the last line is the result as JSON."""
-    parser = argparse.ArgumentParser(description=f"Measures {name} alone.")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
-    parser.add_argument("--repeats", type=int, default=0, help="timed calls (default: about a second of them)")
-    parser.add_argument("--threads", type=int, default=0, help="of the CPU (default: PyTorch's own choice)")
-    chosen = parser.parse_args()
-    if chosen.threads > 0:
-        torch.set_num_threads(chosen.threads)
-    try:
-        result = measure(Operator(name, arguments, chosen.device), max(chosen.repeats, 0))
-    except Refused as refusal:
-        print(json.dumps({"operator": name, "error": str(refusal)}), flush=True)
-        return 1
-    print("\n".join(compared(result, recorded)))
-    print(json.dumps({"operator": name, **result, "recorded": recorded}), flush=True)
-    return 0
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

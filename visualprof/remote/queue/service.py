@@ -87,6 +87,8 @@ class Remote:
         """Why nothing can be submitted here, and what to do; None when it can."""
         if self.read_only:
             return "this server is read-only", "start it without --read-only"
+        if self.root.address:
+            return "the log directory is at an address", "name one of this machine, too, for the results: --logdir DIR"
         if self.root.path.is_file():
             return "the log directory is a single file", "start with --logdir DIR: results are folders in it"
         for place in (self.root.path, self.folder):

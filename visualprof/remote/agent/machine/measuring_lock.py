@@ -22,9 +22,8 @@ def turn(device: str, check: Callable[[], None], folder: Path | None = None) -> 
         device: `cpu`, `cuda:0`. check: called while waiting; what it raises ends that.
         folder: of the locks; that of `VISUALPROF_TURNS`, or the system's for temporary files, which all users share.
     """
-    path = (
-        folder or Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
-    ) / f"visualprof-{device.replace(':', '_')}.lock"
+    place = folder or Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
+    path = place / f"visualprof-{plain_device(device)}.lock"
     handle = _opened(path)
     began = time.monotonic()
     try:
@@ -35,6 +34,15 @@ def turn(device: str, check: Callable[[], None], folder: Path | None = None) -> 
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def plain_device(device: str) -> str:
+    """`cuda:0` as a part of a file's name: by its place among all GPUs, where CUDA_VISIBLE_DEVICES shows only some."""
+    kind, colon, number = device.partition(":")
+    visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    if kind == "cuda" and number.isdecimal() and int(number) < len(visible):
+        number = visible[int(number)] or number
+    return kind + colon.replace(":", "_") + "".join(c if c.isalnum() else "_" for c in number)
 
 
 def _opened(path: Path) -> int | None:

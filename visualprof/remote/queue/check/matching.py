@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from visualprof.remote.protocol import Runtime, Spec, version_order
+from visualprof.remote.protocol import Offer, Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
 
@@ -25,8 +25,8 @@ def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
     has = agent.capabilities
     versions = serving(has.runtimes, spec.backend, "")
     fitting = serving(has.runtimes, spec.backend, spec.version)
-    if spec.platform not in ("", has.platform):
-        yield FieldError("platform", f"{agent.name} is {has.platform}, not {spec.platform}")
+    if spec.platform not in ("", *has.platforms):
+        yield FieldError("platform", f"{agent.name} is {' and '.join(has.platforms)}, not {spec.platform}")
     if not versions:
         there = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
         yield FieldError("backend", f"{agent.name} has no {spec.backend}", f"its runtimes: {there}")
@@ -48,20 +48,34 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
 class Free:
     """Where a machine takes tasks: its free devices, and for jobs that it has begun, by id, the device that they have.
 
-    The specs of a job that is measured repeatedly take turns on one device.
+    The specs of a job that is measured repeatedly take turns on one device. fleet: what the free nodes of a fleet can
+    run; without it a machine's free devices are for all of its runtimes that have them.
     """
 
     devices: Sequence[str]
     begun: Mapping[str, str] = field(default_factory=dict[str, str])
+    fleet: Sequence[Offer] = ()
 
-    def of(self, job: str) -> list[str]:
-        """The devices for a task of that job, the first that fits."""
-        return [*([self.begun[job]] if job in self.begun else []), *self.devices]
+    def offers(self, agent: Agent, job: str = "") -> list[Offer]:
+        """What the machine can run for a task of that job, the devices that come first before others."""
+        own = [*([self.begun[job]] if job in self.begun else []), *self.devices]
+        return [*_offers(agent, own), *self.fleet]
+
+
+def _offers(agent: Agent, devices: Sequence[str]) -> list[Offer]:
+    has = agent.capabilities
+    return [Offer(has.platform, r.backend, r.version, d) for d in devices for r in has.runtimes if d in r.devices]
 
 
 def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:
     """The device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
-    runtimes = serving(agent.capabilities.runtimes, task.backend, task.version)
-    served = {device for runtime in runtimes for device in runtime.devices}
-    device = next(d for d in free.of(task.job) if d in served and task.device in device_names([d]))
-    return device, max((r.version for r in runtimes if device in r.devices), key=version_order)
+    fitting = [
+        offer
+        for offer in free.offers(agent, task.job)
+        if offer.backend == task.backend
+        and task.version in ("", offer.version)
+        and (task.platform in ("", offer.platform) or (task.wanted_agent and not free.fleet))
+        and task.device in device_names([offer.device])
+    ]
+    device = fitting[0].device
+    return device, max((offer.version for offer in fitting if offer.device == device), key=version_order)

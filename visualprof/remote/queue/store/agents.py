@@ -21,7 +21,7 @@ from visualprof.remote.queue.store.tables import agents, bookings, grants, runs,
 from visualprof.remote.queue.store.visibility import visible_agents
 
 TOKEN = "vp_a_"
-MAX_CAPABILITIES = 64 << 10
+MAX_CAPABILITIES, MAX_FLEET = 64 << 10, 512 << 10
 MAX_AGENTS = 1000
 MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
@@ -51,8 +51,9 @@ def _credentials(known: tuple[str, str]) -> ColumnElement[bool]:
 def _encoded(capabilities: Capabilities) -> str:
     """Raises: Oversize: a list of agents would be megabytes."""
     text = msgspec.json.encode(capabilities).decode()
-    if len(text) > MAX_CAPABILITIES:
-        raise Oversize(f"a machine says at most {MAX_CAPABILITIES >> 10} KiB of itself, not {len(text) >> 10}")
+    most = MAX_FLEET if capabilities.fleet else MAX_CAPABILITIES
+    if len(text) > most:
+        raise Oversize(f"a machine says at most {most >> 10} KiB of itself, not {len(text) >> 10}")
     return text
 
 

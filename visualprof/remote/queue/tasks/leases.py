@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
-from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Offer, Request, State
 from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.check.matching import Free, lacks, placed
 from visualprof.remote.queue.refusals import Oversize, Stale
@@ -78,16 +78,18 @@ class Leases:
         wait_s: float,
         gone: Callable[[], bool] = lambda: False,
         begun: Mapping[str, str] | None = None,
+        fleet: Sequence[Offer] = (),
     ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
 
         gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
         begun: jobs of which the agent takes more specs on a device that is not free, where they take turns.
+        fleet: what its free nodes can run.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        free = Free(devices, begun or {})
+        free = Free(devices, begun or {}, fleet)
         offered = offer(agent, free)
         known = self._notifier.notices
         lease = self._claim(agent, free, offered)
@@ -317,11 +319,12 @@ class Leases:
     def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> bool:
         """Prolongs a lease; whether people see what it tells."""
         now = self._database.now_ns()
-        progress = min(max(beat.progress, 0.0), 1.0)
-        values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
+        phase = beat.phase or row.phase
+        values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": phase}
+        values["progress"] = row.progress if beat.progress is None else min(max(beat.progress, 0.0), 1.0)
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
-        if beat.phase in NOT_ITS_OWN and not row.cancel:
+        if phase in NOT_ITS_OWN and not row.cancel:
             own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
             waiting = own * (specs - 1)  # for the turns of the others
             values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)

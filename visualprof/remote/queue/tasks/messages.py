@@ -15,12 +15,12 @@ MAX_POINT = 64 << 10
 
 @dataclass(frozen=True)
 class Beat:
-    """What an agent says of a task that it has."""
+    """What an agent says of a task that it has. phase, progress: as they were where it does not say."""
 
     task: str
     lease: str
-    phase: Phase = "preparing"
-    progress: float = 0.0
+    phase: Phase | None = None
+    progress: float | None = None
     warnings: list[str] | None = None
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, tuple_
 
+from visualprof.remote.protocol import Offer
 from visualprof.remote.queue.check.matching import Free, device_names
 from visualprof.remote.queue.store.quotas import room_of
 from visualprof.remote.queue.store.records import Agent, AnyRow
@@ -21,14 +22,14 @@ WAITS = tasks.c.state == "waiting"
 OWNER = func.coalesce(tasks.c.owner, "")
 SERVED = serves(bindparam("taker"), OWNER, bindparam("now"))
 # Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
+# A task that names a machine goes to it whatever it has become since; one that names a fleet, to a node that fits.
+_platform = case((tasks.c.wanted_agent == bindparam("machine"), ""), else_=tasks.c.platform)
+_wanted = _platform, tasks.c.backend, tasks.c.version, tasks.c.device
 _FITTING = and_(
+    or_(tasks.c.wanted_agent == "", tasks.c.wanted_agent == bindparam("taker")),
     or_(
-        tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
-    ),
-    or_(
-        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
-        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
+        tuple_(*_wanted).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, *_wanted).in_(bindparam("more", expanding=True)),
     ),
     SERVED,
 )
@@ -87,18 +88,19 @@ def offer(agent: Agent, free: Free) -> dict[str, Any]:
     """The parameters of `_FITTING`: what a machine serves."""
     return {
         "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "served": _served(agent, free.devices),
-        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device])],
+        "machine": "" if agent.capabilities.fleet else agent.id,
+        "served": _served(free.offers(agent)),
+        "more": [(job, *one) for job, device in free.begun.items() for one in _served(Free([device]).offers(agent))],
     }
 
 
-def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Backends, versions and devices of the tasks that a machine can run on these devices."""
+def _served(offers: Sequence[Offer]) -> list[tuple[str, str, str, str]]:
+    """Platforms, backends, versions and devices of the tasks that fit what is offered."""
     served = {
-        (runtime.backend, version, device)
-        for runtime in agent.capabilities.runtimes
-        for version in ("", runtime.version)
-        for device in device_names([device for device in devices if device in runtime.devices])
+        (platform, offer.backend, version, device)
+        for offer in offers
+        for platform in ("", offer.platform)
+        for version in ("", offer.version)
+        for device in device_names([offer.device])
     }
     return sorted(served)

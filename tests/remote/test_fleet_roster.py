@@ -1,0 +1,371 @@
+"""Which node a task goes to, and what becomes of it there, with a scheduler that runs nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.remote.queue_sites import capabilities, member, opened, request, runtime
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.machine.measuring_lock import plain_device
+from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.fleets import Fleet, Placed, Progress, Wanted
+from visualprof.remote.fleets.placed import PlacedTask
+from visualprof.remote.fleets.roster import Roster
+from visualprof.remote.protocol import Capabilities, Gpu, Intervals, Lease, Node, Offer, Spec, build
+from visualprof.remote.queue.refusals import Oversize
+
+
+class Call(Placed):
+    """A call that is where somebody puts it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.cancelled = False
+
+    def poll(self) -> Progress:
+        return self.progress
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@dataclass
+class FakeFleet(Fleet):
+    """Nodes as they are set; a look answers with what the node's kind has."""
+
+    has: dict[str, Capabilities]
+    there: list[Node]
+    silent: bool = False
+    placed: list[tuple[str, Wanted, Call]] = field(default_factory=list[tuple[str, Wanted, Call]])
+
+    def nodes(self) -> list[Node]:
+        if self.silent:
+            raise AgentError("no answer")
+        return list(self.there)
+
+    def place(self, order: str, wanted: Wanted) -> Placed:
+        known = self.has.get(wanted.kind)
+        answer = (
+            Progress("ended", json.dumps(asdict(Machine(known)))) if known else Progress("failed", "no such module")
+        )
+        call = Call(answer if order.startswith("look") else Progress("waiting"))
+        self.placed.append((order, wanted, call))
+        return call
+
+    def close(self) -> None: ...
+
+
+def node(name: str, kind: str = "small", cores: int = 4, **more: Any) -> Node:
+    return Node(name, kind, cores=cores, **more)
+
+
+SMALL = capabilities("x86", [runtime()])
+GPUS = replace(
+    capabilities("cuda", [runtime("torch", "2.0", "cpu", "cuda:0")]), gpus=[Gpu("cuda:0", "a GPU", 80 << 30)]
+)
+
+
+def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: list[str] | None = None) -> Roster:
+    found = Roster(
+        fleet, file, lambda name: f"look {name}", (said if said is not None else []).append, cpus, 0, waiting
+    )
+    found.look()
+    return found
+
+
+def lease(task: str = "t", spec: Spec | None = None, job: str = "j", **changes: Any) -> Lease:
+    spec = spec or Spec("s", "onnxruntime", version="1.2")
+    return Lease(task, job, "run", 1, "token", spec, request("k", spec, **changes), [])
+
+
+CPU = Offer("x86", "onnxruntime", "1.2", "cpu")
+TORCH = [Offer("cuda", "torch", "2.0", "cuda:0"), Offer("cuda", "torch", "2.0", "cpu")]
+
+
+def test_a_node_of_each_kind_is_looked_at_once(tmp_path: Path) -> None:
+    fleet = FakeFleet({"small": SMALL, "big": GPUS}, [node("a"), node("b"), node("g", "big", 8, gpus=2)])
+    found = roster(fleet, tmp_path / "kinds.json")
+    assert [(order, wanted.node, wanted.gpus) for order, wanted, _ in fleet.placed] == [
+        ("look a", "a", 0),
+        ("look g", "g", 1),
+    ]
+    assert found.offers() == [CPU, *TORCH]
+    machine = found.machine(SMALL, "ray").capabilities
+    assert (machine.fleet, machine.cores, machine.platforms) == ("ray", 16, ["cuda", "x86"])
+    assert [(one.name, one.state, one.platform) for one in machine.nodes] == [
+        ("a", "ready", "x86"), ("b", "ready", "x86"), ("g", "ready", "cuda"),
+    ]  # fmt: skip
+    assert {(one.backend, *one.devices) for one in machine.runtimes} == {
+        ("onnxruntime", "cpu"),
+        ("torch", "cpu", "cuda:0"),
+    }
+
+
+def test_each_device_of_a_node_has_one_task(tmp_path: Path) -> None:
+    fleet = FakeFleet({"big": GPUS}, [node("g", "big", 8, gpus=2)])
+    found = roster(fleet, tmp_path / "kinds.json")
+    gpu, cpu = (Spec("s", "torch", version="2.0", device=device) for device in ("cuda:0", "cpu"))
+    spots = [found.take(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
+    assert [spot and (spot.wanted.node, spot.wanted.gpus, spot.wanted.cpus) for spot in spots] == [
+        ("g", 1, 4),
+        ("g", 1, 4),
+        None,
+    ]
+    spot = found.take(lease("cpu", cpu))
+    assert spot
+    assert (spot.wanted.gpus, spot.wanted.cpus, spot.wanted.timeout_s) == (0, 8, 900.0)
+    assert found.offers() == []
+    assert found.machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
+    found.give_back("gpu0")
+    assert found.offers() == [TORCH[0]]
+
+
+def test_a_node_whose_task_was_lost_gets_nothing_for_a_while(tmp_path: Path) -> None:
+    found = roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json")
+    assert found.take(lease())
+    found.give_back("t", lost=True)
+    assert found.offers() == []
+
+
+def test_tasks_wait_for_a_kind_of_which_no_node_is_free(tmp_path: Path) -> None:
+    fleet = FakeFleet({"small": SMALL}, [node("a")])
+    file = tmp_path / "kinds.json"
+    assert roster(fleet, file, waiting=1).take(lease())
+    fleet.there = []  # the scheduler has let the node go; what its kind has is known
+    found = roster(fleet, file, cpus=2, waiting=1)
+    assert found.offers() == [CPU]
+    spot = found.take(lease())
+    assert spot
+    assert (spot.wanted.node, spot.wanted.kind, spot.wanted.cpus) == ("", "small", 2)
+    assert found.offers() == []
+    assert roster(fleet, file).offers() == []
+
+
+def test_nodes_that_are_away_or_cannot_be_used_say_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    fleet = FakeFleet({"small": SMALL}, [node("a", state="away"), node("b", "bare")])
+    found = roster(fleet, tmp_path / "kinds.json", said=said)
+    told = {one.name: (one.state, one.note) for one in found.machine(SMALL, "ray").capabilities.nodes}
+    assert told == {"a": ("away", ""), "b": ("unusable", "it cannot be used: no such module")}
+    assert said == ["node b: it cannot be used: no such module"]
+    assert found.offers() == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '[{"node": 3}]', '{"a": 1}'])
+def test_a_spoilt_file_of_kinds_is_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kinds.json").write_text(text)
+    assert roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json").offers() == [CPU]
+
+
+def test_specs_to_be_compared_share_a_node_or_say_so(tmp_path: Path) -> None:
+    found = roster(FakeFleet({"small": SMALL}, [node("a"), node("b")]), tmp_path / "kinds.json")
+    first, second = found.take(lease("one")), found.take(lease("two"))
+    assert first
+    assert second
+    assert (first.wanted.node, first.note) == ("a", "")
+    assert (second.wanted.node, second.note) == (
+        "b",
+        "measured on b, another spec of this job on a: they share no machine",
+    )
+    found.give_back("one")
+    found.give_back("two")
+    third = found.take(lease("three"))
+    assert third
+    assert (third.wanted.node, third.note) == ("a", "")
+    spread = found.take(lease("four", spread=True))
+    assert spread
+    assert spread.note == ""
+
+
+# --- a placed task ---
+
+
+def begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
+) -> tuple[PlacedTask, list[Any], Callable[[], str]]:
+    """A task, the outcomes that it reports, and what waits for its end."""
+    found = roster(fleet, tmp_path / "kinds.json")
+    spot, outcomes, ended = found.take(lease()), list[Any](), list[str]()
+    assert spot
+
+    class Report:
+        def __init__(self, _: Lease, context: object, outcome: Any) -> None:
+            outcomes.append(outcome)
+
+        def run(self) -> str:
+            return "reported"
+
+    monkeypatch.setattr("visualprof.remote.fleets.placed.LeasedTask", Report)
+    context = cast(
+        "Any", SimpleNamespace(changed=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
+    )
+    task = PlacedTask(lease(), spot, fleet, found, context, "work", lambda _: None)
+    thread = threading.Thread(target=lambda: ended.append(task.run()))
+    thread.start()
+
+    def wait() -> str:
+        thread.join(5)
+        return ended[0]
+
+    return task, outcomes, wait
+
+
+def call_of(fleet: FakeFleet) -> Call:
+    end = time.monotonic() + 5
+    while fleet.placed[-1][0] != "work" and time.monotonic() < end:
+        time.sleep(0.01)
+    return fleet.placed[-1][2]
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet({"small": SMALL}, [node("a")])
+
+
+def test_a_waiting_task_keeps_its_lease_and_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
+) -> None:
+    task, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
+    call = call_of(fleet)
+    assert task.heartbeat() == {"task": "t", "lease": "token"}
+    task.end("cancelled")
+    assert wait() == "reported"
+    assert (call.cancelled, outcomes[0]["state"]) == (True, "cancelled")
+
+
+def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
+) -> None:
+    task, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
+    call = call_of(fleet)
+    call.progress = Progress("running")
+    time.sleep(0.8)  # both do for a lease, so that neither leaves it alone
+    assert task.heartbeat() == {}
+    call.progress = Progress("ended", "succeeded")
+    assert (wait(), outcomes, call.cancelled) == ("succeeded", [], False)
+
+
+@pytest.mark.parametrize(
+    ("progress", "said", "reported"),
+    [
+        (
+            Progress("lost", "ActorDiedError"),
+            "lost: ActorDiedError; the server gives it out again when its lease is over",
+            [],
+        ),
+        (Progress("failed", "no server"), "reported", ["node a: no server"]),
+    ],
+)
+def test_a_lost_task_is_left_to_its_lease_and_a_failed_one_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fleet: FakeFleet,
+    progress: Progress,
+    said: str,
+    reported: list[str],
+) -> None:
+    _, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
+    call_of(fleet).progress = progress
+    assert wait() == said
+    assert [(one["reason"], one["error"]) for one in outcomes] == [("agent_error", error) for error in reported]
+
+
+def test_what_the_scheduler_refuses_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet
+) -> None:
+    place = fleet.place
+
+    def refusing(order: str, wanted: Wanted) -> Placed:
+        if order == "work":
+            raise AgentError("it is full")
+        return place(order, wanted)
+
+    monkeypatch.setattr(fleet, "place", refusing)
+    _, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
+    assert wait() == "reported"
+    assert outcomes[0]["error"] == "node a: the scheduler refused the task: it is full"
+
+
+# --- the server ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        (Spec("s", "onnxruntime"), ("cpu", "1.2")),
+        (Spec("s", "torch", device="cuda"), ("cuda:0", "2.0")),
+        (Spec("s", "torch", platform="cuda"), None),  # its CPU is not free there
+        (Spec("s", "onnxruntime", platform="arm"), None),
+        (Spec("s", "onnxruntime", version="1.3"), None),
+    ],
+)
+def test_a_fleet_gets_what_a_free_node_can_run(tmp_path: Path, spec: Spec, fits: tuple[str, str] | None) -> None:
+    nodes = [replace(node("a"), platform="x86"), replace(node("g", "big"), platform="cuda")]
+    runtimes = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0")]
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        agent = member(queue, known=replace(capabilities("x86", runtimes), fleet="ray", nodes=nodes))
+        queue.jobs.submit(request("k", replace(spec, agent=agent.id)))
+        taken = queue.leases.lease(agent, [], 0, fleet=[CPU, TORCH[0]])
+        assert (taken and (taken.spec.device, taken.spec.version)) == fits
+
+
+def test_a_fleet_says_more_of_itself_than_a_machine(tmp_path: Path) -> None:
+    nodes = [node(f"node-{number}", tasks=["t"] * 8) for number in range(1000)]
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        known = replace(capabilities(), nodes=nodes)
+        with pytest.raises(Oversize):
+            member(queue, known=known)
+        assert len(member(queue, known=replace(known, fleet="ray")).capabilities.nodes) == 1000
+        with pytest.raises(Oversize):
+            member(queue, known=replace(known, fleet="ray", nodes=nodes * 4))
+
+
+def test_a_heartbeat_without_a_phase_leaves_it(tmp_path: Path) -> None:
+    from visualprof.remote.queue.tasks.messages import Beat
+
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        agent = member(queue)
+        queue.jobs.submit(request("k"))
+        taken = queue.leases.lease(agent, ["cpu"], 0)
+        assert taken
+        queue.leases.beat(agent, [Beat(taken.task, taken.lease, "measuring", 0.5)])
+        queue.leases.beat(agent, [Beat(taken.task, taken.lease)])
+        (task,) = queue.jobs.one(taken.job).tasks
+        assert (task.phase, task.progress) == ("measuring", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "name"),
+    [
+        ("", "cuda:1", "cuda_1"),
+        ("3,5", "cuda:1", "cuda_5"),
+        ("GPU-ab-c", "cuda:0", "cuda_GPU_ab_c"),
+        ("3", "cpu", "cpu"),
+    ],
+)
+def test_a_gpu_is_locked_by_its_place_among_all(
+    monkeypatch: pytest.MonkeyPatch, visible: str, device: str, name: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert plain_device(device) == name
+
+
+def test_an_order_survives_its_text(tmp_path: Path) -> None:
+    from visualprof.remote.fleets.node import Order
+
+    order = Order("http://host", "token", "agent", "fleet", lease=asdict(lease()), machine=asdict(Machine(SMALL)))
+    read: Order = build(Order, json.loads(order.text()))
+    assert build(Lease, read.lease) == lease()
+    assert build(Machine, read.machine).capabilities == SMALL

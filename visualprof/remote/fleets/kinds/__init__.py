@@ -1,0 +1,1 @@
+"""Kinds of fleets, one file each."""

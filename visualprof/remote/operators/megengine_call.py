@@ -1,0 +1,219 @@
+"""Runs one operator of MegEngine alone: inputs like those of the run, clock, and the profiler of a graph of it.
+
+Of MegEngine and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+"""
+
+import importlib
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
+
+np: Any = importlib.import_module("numpy")
+mge: Any = importlib.import_module("megengine")
+builtin: Any = importlib.import_module("megengine.core.ops.builtin")
+core: Any = importlib.import_module("megengine.core._imperative_rt.core2")
+ops: Any = importlib.import_module("megengine.core._imperative_rt.ops")
+jit: Any = importlib.import_module("megengine.jit")
+
+NAME = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
+FORWARD = "Forward"  # how the operators of a graph end, and those of `builtin` do not
+# Operators that read files, talk to other processes, or run what others wrote.
+UNSAFE = re.compile(r"Runtime|Extern|Remote|Collective|Barrier|Custom|Local|ParamPack|Load|IO")
+HANDED = ("InputCallback", "OutputCallback", "Host2DeviceCopy", "ImmutableTensor")
+SHAPED = ("Reshape", "Broadcast", "Reduce")  # a second input is the shape of the output
+INDEXED = ("IndexingMultiAxisVec", "IndexingOneHot", "Subtensor")
+PLACES = ("begin", "end", "step", "idx")  # what stands for a piece of an index, after its axis
+
+
+class Operator:
+    """An operator with its inputs on a device. Attributes as `Runs`.
+
+    Args: call: operator, arguments, attributes, and form: outputs, the shapes of the run, and items of an index.
+    Raises: Refused.
+    """
+
+    def __init__(self, call: dict[str, Any], device: str) -> None:
+        self._name, self._form = call["operator"].removesuffix(FORWARD), call.get("form", {})
+        self._arguments, self._given = call["arguments"], call.get("attributes", {})
+        self.overload, self.assumed = f"megengine.core.ops.builtin.{self._name}", list[str]()
+        self.device_name, self.runtime, self.threads = device, f"MegEngine {mge.__version__}", 1
+        self.at_once = sys.maxsize
+        self._choose(device)
+        check_fits(sum(4 * math.prod(one["shape"]) for one in self._arguments), free_bytes())
+        self._random = np.random.default_rng(0)
+        self._operator = self._made()
+        self._tensors = [mge.Tensor(self._values(place)) for place in range(len(self._arguments))]
+
+    def prepared(self) -> Callable[[], Any]:
+        """One call."""
+        operator, tensors, apply = self._operator, self._tensors, core.apply
+        return lambda: apply(operator, *tensors)
+
+    def wait(self) -> None:
+        """Until everything is done."""
+        mge._full_sync()  # noqa: SLF001 - nothing public waits for all
+
+    def first_run(self) -> None:
+        """Runs it once. Raises: Refused: MegEngine does not run it here, or what comes out is not that of the run."""
+        try:
+            shapes = [[*map(int, tuple(one.shape))] for one in self.prepared()()]
+            self.wait()
+        except Exception as error:
+            raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
+        wanted = self._form.get("outputs") or shapes
+        if not any(shape in wanted or (shape or [1]) in wanted for shape in shapes):
+            raise Refused(f"{self._name} gives {shapes[0]}, not as in the run: the profile lacks a parameter")
+
+    def times(self, count: int) -> tuple[list[float], list[float]]:
+        """Times in ns of calls, and of waiting for nothing."""
+        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+
+    def profiled(self, count: int) -> tuple[float | None, float | None]:
+        """Median ns on the device, by the profiler of a graph of this operator; on the host the profile has none."""
+        try:
+            return None, median([_device_ns(profile) for profile in self.profiles(count)])
+        except RuntimeError:  # a graph takes shapes as tensors alone
+            return None, None
+
+    def profiles(self, count: int) -> list[dict[str, Any]]:
+        """Static profiles of so many runs."""
+        apply, operator = core.apply, self._operator
+
+        def run(*tensors: Any) -> Any:
+            return apply(operator, *tensors)[0]
+
+        traced = jit.trace(run, symbolic=True, profiling=True)
+        profiles = list[dict[str, Any]]()
+        for number in range(count + 2):  # the first is traced, the second compiled
+            traced(*self._tensors)
+            self.wait()
+            if number > 1:
+                profiles.append(traced.get_profile())
+        return profiles
+
+    def _choose(self, device: str) -> None:
+        """Raises: Refused: MegEngine sees no such device."""
+        kind, _, number = device.partition(":")
+        if kind == "cuda" and int(number or 0) >= mge.get_device_count("gpu"):
+            raise Refused(f"this MegEngine sees no device {device}")
+        mge.set_default_device("cpu0" if kind == "cpu" else f"gpu{number or 0}")
+
+    def _made(self) -> Any:
+        """The operator with its parameters. Raises: Refused: there is none of that name."""
+        made = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
+        if not isinstance(made, type) or UNSAFE.search(self._name) or not issubclass(made, ops.OpDef):
+            raise Refused(f"MegEngine {mge.__version__} has no operator {self._name} that is run alone")
+        try:
+            default: Any = made()
+            names = {name for name in dir(default) if name[0].islower() and name != "scope"}
+            given = {name: value for name, value in {**self._given, **self._told()}.items() if name in names}
+            for name, value in given.items():
+                if isinstance(getattr(default, name), bool):
+                    given[name] = bool(value)
+            self._assume(names - given.keys(), default)
+            return made(**given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise Refused(f"{self._name} does not take its parameters: {first_line(error)}") from error
+
+    def _told(self) -> dict[str, Any]:
+        """Parameters that the profile has no words for, by the shapes of the run."""
+        shapes: list[list[int]] = [one["shape"] for one in self._arguments]
+        outputs: list[list[int]] = self._form.get("outputs") or [[]]
+        if self._name == "LayerNorm":
+            sides = shapes[1] if len(shapes) > 1 else shapes[0][len(([*outputs, []])[1]) :]
+            return {"affine": len(shapes) > 1, "normalized_dim": len(sides), "normalized_size": math.prod(sides)}
+        if self._name.endswith("MatrixMul") and len(shapes) > 1:
+            return {"dimA": len(shapes[0]), "dimB": len(shapes[1])}
+        if self._name in ("RemoveAxis", "AddAxis"):
+            return {"axis": _axes(shapes[0], outputs[0], removed=self._name == "RemoveAxis")}
+        if self._name in ("Reshape", "Broadcast") and len(shapes) == 1:
+            return {"shape": outputs[0]}
+        items = [(one[0], *map(bool, one[1:])) for one in self._form.get("items", [])]
+        return {"items": items} if items else {}
+
+    def _assume(self, names: set[str], default: Any) -> None:
+        """Says which parameters have their defaults, of those that change what is computed."""
+        missing = sorted(names & {"axis", "eps", "epsilon"}) if self._name not in (*SHAPED, "GetVarShape") else []
+        self.assumed += [f"{name}={getattr(default, name)!r}" for name in missing]
+
+    def _values(self, place: int) -> Any:
+        """Values of an input: random ones, 0 to 1; shapes; places within bounds."""
+        one = self._arguments[place]
+        shape, dtype = one["shape"], one.get("dtype")
+        outputs: list[list[int]] = self._form.get("outputs", [])
+        if place and self._name in SHAPED and outputs:
+            return np.array(outputs[0], "int32")
+        if place and self._name in INDEXED:
+            return np.asarray(self._index(place), "int32")
+        if dtype is None:
+            dtype = self._other_type()
+            self.assumed.append(f"input {place}: {dtype}")
+        if dtype == "bool":
+            return np.asarray(self._random.random(shape) < 0.5)
+        if dtype.startswith(("int", "uint")):
+            return np.asarray(self._random.integers(1, 8, shape), dtype)
+        if dtype == "bfloat16":
+            raise Refused("inputs of type bfloat16 cannot be made by numpy")
+        return np.asarray(self._random.random(shape, np.float32), dtype)
+
+    def _other_type(self) -> str:
+        """The type of the first input of which it is known."""
+        known: list[str] = [one["dtype"] for one in self._arguments if one.get("dtype")]
+        return [*known, "float32"][0]
+
+    def _index(self, place: int) -> Any:
+        """What chooses places of the first input: those within its bounds; of a slice the whole."""
+        whole, shape = self._arguments[0]["shape"], self._arguments[place]["shape"]
+        if self._name == "IndexingOneHot":
+            return self._random.integers(0, max(1, whole[self._given.get("axis", -1)]), shape)
+        pieces = [
+            (one[0], what)
+            for one in self._form.get("items", [])
+            for what, on in zip(PLACES, one[1:], strict=True)
+            if on
+        ]
+        if place > len(pieces):
+            raise Refused(f"{self._name}: the profile does not say what input {place} is")
+        axis, what = pieces[place - 1]
+        if what == "idx":
+            return self._random.integers(0, max(1, whole[axis]), shape)
+        removed = sum(kind == "idx" and at < axis for at, kind in pieces)
+        made = self._form.get("outputs") or [whole]
+        return np.full(shape, {"begin": 0, "step": 1, "end": [*made[0], *whole][axis - removed]}[what])
+
+
+def _axes(before: list[int], after: list[int], *, removed: bool) -> list[int]:
+    """Where sides of 1 go, or come from, one after the other."""
+    left, rest, axes = list(before if removed else after), list(after if removed else before), list[int]()
+    place = 0
+    while place < len(left):
+        if place < len(rest) and left[place] == rest[place]:
+            place += 1
+        elif removed:
+            axes.append(place)
+            left.pop(place)
+        else:
+            axes.append(place)
+            rest.insert(place, left[place])
+            place += 1
+    return axes
+
+
+def _device_ns(profile: dict[str, Any]) -> float:
+    """Ns of what the device did in a run, without handing tensors over."""
+    operators: dict[str, Any] = profile.get("graph_exec", {}).get("operator", {})
+    spans: dict[str, Any] = profile.get("profiler", {}).get("device", {})
+    own = [spans[one] for one in spans if operators.get(one, {}).get("type") not in (*HANDED, None)]
+    return sum((span["end"] - span["start"]) * 1e9 for lanes in own for span in lanes.values())
+
+
+def operator(call: dict[str, Any], device: str, _threads: int) -> Operator:
+    """The operator of a call; a CPU computes on one thread."""
+    return Operator(call, device)
+
+
+DEVICE = "cuda" if mge.is_cuda_available() else "cpu"

@@ -1,0 +1,242 @@
+"""Runs one operator of ONNX Runtime alone: a model of that node, inputs like those of the run, clock.
+
+Of onnxruntime, onnx and the standard library: `script.py` makes a file of its own of it, and agents run it as it is.
+"""
+
+import importlib
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median
+
+np: Any = importlib.import_module("numpy")
+onnx: Any = importlib.import_module("onnx")
+ort: Any = importlib.import_module("onnxruntime")
+
+DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
+IR = 9  # which ONNX Runtime reads since 1.17
+LARGEST_MODEL = 1 << 31  # bytes, as protobuf
+# Which input has the places that another one of whole numbers points into, and along which axis.
+PLACES = {
+    "Gather": (1, 0), "GatherElements": (1, 0), "GatherND": (1, 0), "ScatterElements": (1, 0), "ScatterND": (1, 0),
+    "Scatter": (1, 0), "EmbedLayerNormalization": (0, 2), "GatherBlockQuantized": (1, 0),
+}  # fmt: skip
+
+
+class Operator:
+    """A session of one node. Attributes as `Runs`; what is constant in the run's model is so here, and packed alike.
+
+    Args: call: operator, arguments by place (None of one that is left out), attributes, and form: domain, opset, and
+        outputs, each a type, or None where it is not taken.
+    Raises: Refused.
+    """
+
+    def __init__(self, call: dict[str, Any], device: str, threads: int = 0) -> None:
+        self._name, self._form = call["operator"], call.get("form", {})
+        self._arguments, self._attributes = call["arguments"], call.get("attributes", {})
+        domain = self._form.get("domain", "")
+        if domain not in DOMAINS:
+            raise Refused(f"{self._name} is of the domain {domain!r}, which is not run")
+        self.overload = f"{domain or 'ai.onnx'}::{self._name} of opset {self._form.get('opset')}"
+        self.assumed: list[str] = []
+        self.runtime, self.threads, self.at_once = (
+            f"ONNX Runtime {ort.__version__}",
+            threads or os.cpu_count() or 1,
+            sys.maxsize,
+        )
+        self._given_threads, (self.device_name, self._providers) = threads, _providers(device)
+        sizes = [_bytes(one) for one in self._arguments if one is not None]
+        check_fits(sum(sizes), free_bytes())
+        if sum(_bytes(one) for one in self._arguments if one is not None and one.get("constant")) >= LARGEST_MODEL:
+            raise Refused(f"the weights of {self._name} take over 2 GiB, which a model of one file cannot hold")
+        self._random = np.random.default_rng(0)
+        self._session, self._binding = self._open(self._options())
+
+    def prepared(self) -> Callable[[], Any]:
+        """One call; inputs and outputs lie on the device."""
+        run, binding = self._session.run_with_iobinding, self._binding
+        return lambda: run(binding)
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+        self._binding.synchronize_outputs()
+
+    def first_run(self) -> None:
+        """Runs it once. Raises: Refused: ONNX Runtime does not run it here."""
+        try:
+            self.prepared()()
+            self.wait()
+        except Exception as error:
+            raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
+
+    def times(self, count: int) -> tuple[list[float], list[float]]:
+        """Times in ns of calls, and of a session that gives one number back."""
+        call: dict[str, Any] = {
+            "operator": "Identity",
+            "arguments": [{"shape": [], "dtype": "float32"}],
+            "form": {"opset": 17, "outputs": ["float32"]},
+        }
+        empty = Operator(call, self.device_name, 1)
+        return host_times(self.prepared, count, self.wait), host_times(empty.prepared, count, empty.wait)
+
+    def profiled(self, count: int) -> tuple[float | None, float | None]:
+        """Medians of ONNX Runtime's profiler, ns: of the node, and of all kernels of a run on the device."""
+        with tempfile.TemporaryDirectory() as folder:
+            events = json.loads(Path(self.record(count + 1, folder)[0]).read_bytes())  # memory is planned in the first
+        own = [one for one in events if one["cat"] == "Node" and one["name"].endswith("_kernel_time")]
+        host = [one["dur"] * 1e3 for one in own if one["args"].get("op_name") == self._name][1:]
+        kernels = [one["dur"] * 1e3 for one in events if one["cat"] == "Kernel"]
+        return median(host), sum(kernels) / (count + 1) if kernels else None
+
+    def record(self, count: int, folder: str) -> tuple[str, int]:
+        """Writes a profile of so many runs; its path, and the epoch of its time 0, ns."""
+        options = self._options()
+        options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "ort_profile")
+        session, binding = self._open(options)
+        for _ in range(count):
+            session.run_with_iobinding(binding)
+            binding.synchronize_outputs()
+        return session.end_profiling(), int(session.get_profiling_start_time_ns())
+
+    def _options(self) -> Any:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # the node as it ran
+        options.intra_op_num_threads = self._given_threads
+        options.log_severity_level = 3
+        return options
+
+    def _open(self, options: Any) -> tuple[Any, Any]:
+        """A session with its inputs bound. Raises: Refused: there is no such operator, or not for these types."""
+        model, feeds = self._model()
+        try:
+            session = ort.InferenceSession(model.SerializeToString(), options, providers=self._providers)
+            binding = session.io_binding()
+            kind, _, number = self.device_name.partition(":")
+            for name, (value, values) in feeds.items():
+                place = ort.OrtValue.ortvalue_from_numpy(values, kind, int(number or 0)) if value is None else value
+                binding.bind_ortvalue_input(name, place)
+            for one in session.get_outputs():
+                binding.bind_output(one.name, kind, int(number or 0))
+        except Exception as error:
+            raise Refused(
+                f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_line(error)}"
+            ) from error
+        return session, binding
+
+    def _model(self) -> tuple[Any, dict[str, Any]]:
+        """The model, and values of its inputs."""
+        helper, names, inputs, weights = onnx.helper, list[str](), list[Any](), list[Any]()
+        feeds = dict[str, Any]()
+        for place, one in enumerate(self._arguments):
+            names.append("" if one is None else f"x{place}")
+            if one is None:
+                continue
+            values, kind = self._values(one, place), _kind(one.get("dtype"))
+            if one.get("constant") or "values" in one:
+                weights.append(_weight(values, names[-1], kind))
+            else:
+                inputs.append(helper.make_tensor_value_info(names[-1], kind, one["shape"]))
+                feeds[names[-1]] = _placed(values, kind)
+        made = [(f"y{place}", dtype) for place, dtype in enumerate(self._form.get("outputs", ["float32"]))]
+        outputs = [helper.make_tensor_value_info(name, _kind(dtype), None) for name, dtype in made if dtype]
+        attributes = {key: self._attribute(value) for key, value in self._attributes.items()}
+        taken = [name if dtype else "" for name, dtype in made]
+        try:
+            node = helper.make_node(
+                self._name, names, taken, name="node", domain=self._form.get("domain", ""), **attributes
+            )
+        except (ValueError, TypeError) as error:
+            raise Refused(f"{self._name} has an attribute that ONNX does not take: {first_line(error)}") from error
+        graph = helper.make_graph([node], "operator", inputs, outputs, weights)
+        domains = {self._form.get("domain", ""): self._form.get("opset", 17)}
+        opsets = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR), feeds
+
+    def _attribute(self, value: Any) -> Any:
+        """A tensor by its values, everything else as it is."""
+        if not _is_tensor(value):
+            return value
+        return _weight(self._values(value, -1), "value", _kind(value["dtype"]))
+
+    def _values(self, one: dict[str, Any], place: int) -> Any:
+        """Values of an input: those of the call, else random ones, 0 to 1, or places within bounds."""
+        shape, dtype = one["shape"], one.get("dtype") or "float32"
+        if "values" in one:
+            try:
+                return np.array(one["values"], np.float32 if dtype == "bfloat16" else dtype).reshape(shape)
+            except (ValueError, OverflowError) as error:
+                raise Refused(f"values of input {place} of {self._name} are none of its type: {error}") from error
+        if dtype == "bool":
+            return np.asarray(self._random.random(shape) < 0.5)
+        if dtype.startswith(("int", "uint")):
+            least, most = self._bounds(place)
+            return np.asarray(self._random.integers(least, most, shape), dtype)
+        return np.asarray(self._random.random(shape, np.float32), "float32" if dtype == "bfloat16" else dtype)
+
+    def _bounds(self, place: int) -> tuple[int, int]:
+        """Whole numbers of an input: places in another one, else small ones."""
+        at, of = PLACES.get(self._name, (-1, -1))
+        if place != at:
+            return 1, 8
+        shape: list[int] = self._arguments[of]["shape"] if of < len(self._arguments) and self._arguments[of] else []
+        axis = self._attributes.get("axis", 0)
+        within = isinstance(axis, int) and -len(shape) <= axis < len(shape)
+        return 0, max(1, min(shape, default=1) if self._name.endswith("ND") else shape[axis] if within else 1)
+
+
+def _providers(device: str) -> tuple[str, list[Any]]:
+    """The device's name, and what runs there. Raises: Refused: this ONNX Runtime has nothing for it."""
+    if device == "cpu":
+        return "cpu", ["CPUExecutionProvider"]
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or "CUDAExecutionProvider" not in ort.get_available_providers():
+        raise Refused(f"this ONNX Runtime has no provider for {device}: {', '.join(ort.get_available_providers())}")
+    return f"cuda:{number or 0}", [("CUDAExecutionProvider", {"device_id": int(number or 0), "use_tf32": 0})]
+
+
+def _is_tensor(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _kind(dtype: Any) -> int:
+    """ONNX's number of a type. Raises: Refused: it has none."""
+    names = {"float32": "FLOAT", "float64": "DOUBLE"}
+    found = getattr(onnx.TensorProto, names.get(str(dtype), str(dtype).upper()), None)
+    if not isinstance(found, int):
+        raise Refused(f"ONNX has no type {dtype}")
+    return found
+
+
+def _bytes(one: dict[str, Any]) -> int:
+    dtype = one.get("dtype") or "float32"
+    return math.prod(one["shape"]) * (4 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
+
+
+def _weight(values: Any, name: str, kind: int) -> Any:
+    """A constant of a model."""
+    if kind == onnx.TensorProto.BFLOAT16:
+        raw = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        return onnx.helper.make_tensor(name, kind, values.shape, raw, raw=True)
+    return onnx.numpy_helper.from_array(np.ascontiguousarray(values).reshape(values.shape), name)
+
+
+def _placed(values: Any, kind: int) -> tuple[Any, Any]:
+    """A value of ONNX Runtime where numpy has not the type, else None, and the values."""
+    if kind != onnx.TensorProto.BFLOAT16:
+        return None, values
+    raw = (values.view(np.uint32) >> 16).astype(np.uint16)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind), values
+
+
+def operator(call: dict[str, Any], device: str, threads: int) -> Operator:
+    """The operator of a call. threads: of the CPU, 0 as ONNX Runtime chooses."""
+    return Operator(call, device, threads)
+
+
+DEVICE = "cuda" if "CUDAExecutionProvider" in ort.get_available_providers() else "cpu"

@@ -1,0 +1,138 @@
+"""Runs one operator of Paddle alone: inputs like those of the run, attributes by default, clock.
+
+Of Paddle and the standard library: `script.py` makes a file of its own of it.
+"""
+
+import importlib
+import inspect
+import json
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
+
+np: Any = importlib.import_module("numpy")
+paddle: Any = importlib.import_module("paddle")
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+UNSAFE = re.compile(r"save|load|print|program|func|send|recv|reduce_scatter|all_|barrier|seed|set_|enable|disable")
+RENAMED = {
+    "elementwise_add": "add",
+    "elementwise_sub": "subtract",
+    "elementwise_mul": "multiply",
+    "elementwise_div": "divide",
+}
+PLACES = ("embedding", "gather", "index_select")  # the second input points into the first
+
+
+class Operator:
+    """An operator with its inputs on a device. Attributes as `Runs`. Raises: Refused."""
+
+    def __init__(self, call: dict[str, Any], device: str) -> None:
+        self._name, self._arguments = call["operator"], call["arguments"]
+        self.assumed: list[str] = []
+        self.device_name, self.threads, self.at_once = device, 1, sys.maxsize
+        self.runtime = f"Paddle {paddle.__version__}"
+        self._call = self._found()
+        check_fits(8 * sum(math.prod(one["shape"]) for value in self._arguments for one in _each(value)), free_bytes())
+        paddle.set_device(device.replace("cuda", "gpu"))
+        self._random = np.random.default_rng(0)
+        self._values = [self._value(place, one) for place, one in enumerate(self._arguments)]
+
+    def prepared(self) -> Callable[[], Any]:
+        """One call."""
+        call, values = self._call, self._values
+        return lambda: call(*values)
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+        if self.device_name != "cpu":
+            paddle.device.synchronize()
+
+    def first_run(self) -> None:
+        """Runs it once. Raises: Refused: Paddle does not run it on these inputs."""
+        try:
+            self.prepared()()
+            self.wait()
+        except Exception as error:
+            raise Refused(f"{self.overload} refuses these inputs: {first_line(error)}") from error
+
+    def times(self, count: int) -> tuple[list[float], list[float]]:
+        """Times in ns of calls, and of calls of nothing."""
+        return host_times(self.prepared, count, self.wait), host_times(lambda: nothing, count, self.wait)
+
+    def profiled(self, count: int) -> tuple[float | None, float | None]:
+        """Medians of Paddle's profiler, ns: of the operator, and of all kernels of a run on the device."""
+        tools, run = importlib.import_module("paddle.profiler"), self.prepared()
+        targets = [tools.ProfilerTarget.CPU] + ([tools.ProfilerTarget.GPU] if self.device_name != "cpu" else [])
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "profile.json")
+            profiler = tools.Profiler(targets=targets, on_trace_ready=_nothing_more)
+            profiler.start()
+            for _ in range(count):
+                run()
+            self.wait()
+            profiler.stop()
+            profiler.export(str(file), format="json")
+            events = [one for one in json.loads(file.read_bytes())["traceEvents"] if "args" in one]
+        host, device = ([_ns(one) for one in events if one.get("cat") == kind] for kind in ("Operator", "Kernel"))
+        return median(host), sum(device) / count if device else None
+
+    def _found(self) -> Any:
+        """Paddle's function of that name, which is one of its operators. Raises: Refused: there is none."""
+        name = RENAMED.get(self._name, re.sub(r"_v2$|2$", "", self._name))
+        known = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
+        found = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if known else None
+        if not inspect.isfunction(found):
+            raise Refused(f"Paddle {paddle.__version__} has no operator {self._name} that is run alone")
+        self.overload = f"paddle.{name}" if hasattr(paddle, name) else f"paddle.nn.functional.{name}"
+        takes = [one for one in inspect.signature(found).parameters.values() if one.name not in ("name", "out")]
+        rest = takes[len(self._arguments) :]
+        if missing := next(
+            (one.name for one in rest if one.default is one.empty and one.kind < one.VAR_POSITIONAL), ""
+        ):
+            raise Refused(f"{self._name}: the profile has no value of '{missing}'")
+        self.assumed += [f"{one.name}={one.default!r}" for one in rest if one.default is not one.empty]
+        return found
+
+    def _value(self, place: int, one: dict[str, Any]) -> Any:
+        if "tensors" in one:
+            return [self._value(place, each) for each in one["tensors"]]
+        shape, dtype = one["shape"], one["dtype"] or "float32"
+        if one["dtype"] is None:
+            self.assumed.append(f"input {place}: {dtype}")
+        if dtype == "bool":
+            return paddle.to_tensor(np.asarray(self._random.random(shape) < 0.5))
+        if dtype.startswith(("int", "uint")):
+            points = place == 1 and self._name.startswith(PLACES)
+            least, most = (0, max(1, self._arguments[0]["shape"][0])) if points else (1, 8)
+            return paddle.to_tensor(np.asarray(self._random.integers(least, most, shape), dtype))
+        return paddle.to_tensor(np.asarray(self._random.random(shape, np.float32))).astype(dtype)
+
+
+def _nothing_more(_profiler: Any) -> None:
+    return
+
+
+def _each(value: dict[str, Any]) -> list[dict[str, Any]]:
+    tensors: list[dict[str, Any]] = value.get("tensors", [value])
+    return tensors
+
+
+def _ns(event: dict[str, Any]) -> float:
+    """How long an event took; its arguments have the digits that `dur` lost."""
+    begin, end = (str(event["args"].get(key, "")).removesuffix(" us") for key in ("start_time", "end_time"))
+    return ((float(end) - float(begin)) if begin and end else float(event["dur"])) * 1e3
+
+
+def operator(call: dict[str, Any], device: str, _threads: int) -> Operator:
+    """The operator of a call; how many threads compute is Paddle's choice."""
+    return Operator(call, device)
+
+
+DEVICE = "cuda" if paddle.device.is_compiled_with_cuda() else "cpu"
