@@ -3,7 +3,8 @@
     python -m benchmarks.run [--peers] [--huge] [--events N] [--parts startup growth ...] [--out build/benchmarks.md]
 
 Every figure is a ratio to `json.loads` of the same file on the same machine in the same run, or a bound that a user
-feels. `--peers` opens the same files with the tools beside ours; `--huge` adds 10 M events (3.7 GB on disk).
+feels. `--peers` opens the same files with the tools beside ours; `--huge` adds 10 M events (3.7 GB on disk) and
+1,024 ranks (7 GB).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from benchmarks import peers, team
 from benchmarks.captured import captured
+from benchmarks.cluster.scale import scale
 from benchmarks.comparing import comparing
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
@@ -29,7 +31,7 @@ from benchmarks.memory import memory_view
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
 from benchmarks.queue import queue
-from benchmarks.ranks import many_collectives, many_ranks
+from benchmarks.ranks import many_collectives, many_ranks, thousand_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
 from benchmarks.search import search
@@ -91,6 +93,8 @@ def main() -> int:
             "memory": lambda: memory_view(paths["memory"]),
             "ranks": lambda: many_ranks(folder),
             "collectives": lambda: many_collectives(folder),
+            "thousand": lambda: thousand_ranks(folder),
+            "scale": lambda: scale(folder / "scale", 1024 if options.huge else 64),
             "captured": lambda: captured(folder / "captured"),
             "logdirs": lambda: logdirs(folder),
             "growth": growth,

@@ -1,0 +1,1 @@
+"""A simulated job on a cluster, written as its ranks' profiles, with what was planted in it known."""

@@ -1,0 +1,48 @@
+"""What a view names as slow, in the words of the truth."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from benchmarks.cluster.plants import LINKS
+
+# What the page may call a cause.
+CAUSES = {
+    "straggler": {"device"}, "node": {"device"}, "host": {"host", "input"}, "loader": {"input"}, "work": {"work"},
+    "stage": {"work"}, "link": {"link"}, "nic": {"link"},
+}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """Ranks that a view names, alone or as a host, a stage and so on; of a link its hosts. cause: "" none is told."""
+
+    unit: str
+    ranks: tuple[int, ...]
+    hosts: tuple[int, ...]
+    cause: str
+
+    def fits(self, plant: dict[str, Any]) -> bool:
+        """Does it name what a plant slows down, and nothing else? Of a link it may be a process group that has it."""
+        if plant["kind"] not in LINKS:
+            return self.cause != "link" and bool(self.ranks) and set(self.ranks) <= set(plant["ranks"])
+        if self.cause not in ("link", ""):
+            return False
+        own, planted = set(self.hosts), set(plant["hosts"])
+        return planted <= own if self.unit == "group" or plant["kind"] == "nic" else bool(own & planted)
+
+    def exact(self, plant: dict[str, Any]) -> bool:
+        """Does it name all of that, by its cause?"""
+        mine, whole = (self.hosts, plant["hosts"]) if plant["kind"] in LINKS else (self.ranks, plant["ranks"])
+        return self.fits(plant) and set(mine) == set(whole) and self.cause in CAUSES[plant["kind"]]
+
+    def __str__(self) -> str:
+        return f"{self.unit}: {f'hosts {self.hosts}' if self.cause == 'link' else f'ranks {self.ranks}'} {self.cause}"
+
+
+def findings(answer: Any) -> list[Finding]:
+    """The findings of the Distributed page."""
+    return [
+        Finding(each.unit, tuple(each.ranks), tuple(int(re.sub(r"\D", "", host)) for host in each.hosts), each.cause)
+        for each in answer.stragglers
+    ]

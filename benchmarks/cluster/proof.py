@@ -1,0 +1,158 @@
+"""Are planted causes found? Precision and recall of the Distributed page, and of HTA on clusters that it can hold.
+
+    python -m benchmarks.cluster.proof [--seeds 5] [--kinds healthy ...] [--verbose] [--small] [--hta PYTHON]
+
+A cause is found when a finding names something that it slows down and nothing else, exactly when it names all of it
+and calls the cause by its name; a finding is right when it names something planted. PYTHON
+is one that has HolisticTraceAnalysis 0.5.0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import shutil
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.cluster import hta
+from benchmarks.cluster.cases import SMALL, STEPS, TOPOLOGIES, Case, cases
+from benchmarks.cluster.finding import Finding, findings
+from benchmarks.cluster.job import make, write
+from visualprof.reader import read_trace
+from visualprof.views import view
+
+EVENTS, WORTH = 6_000, 0.01
+SHARE = "{:.0%}".format
+
+
+class Score(NamedTuple):
+    """Of one cluster: causes that were planted, found, and found exactly; what was named, and rightly."""
+
+    planted: int
+    found: int
+    exact: int
+    named: int
+    right: int
+
+
+class Tried(NamedTuple):
+    """A case, what each plant costs, what was found, and the scores; HTA's is None where it was not asked.
+
+    failed: HTA did, which counts as naming nobody.
+    """
+
+    case: Case
+    costs: list[float]
+    findings: list[Finding]
+    ours: Score
+    theirs: Score | None
+    failed: bool
+
+
+def tried(case: Case, python: str = "") -> Tried:
+    """Makes a cluster and asks who is slow."""
+    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+    try:
+        job, truth = make(case.topology, (STEPS, EVENTS, 0), case.plants, case.seed, case.noise)
+        write(job, truth, folder / "job")
+        files = sorted((folder / "job").iterdir())
+        found = _asked(files)
+        theirs = hta.stragglers(python, dict(enumerate(files)), folder / "copies") if python else None
+    finally:
+        shutil.rmtree(folder)
+    costs = [plant["alone"] for plant in truth["plants"]]
+    ranks = [Finding("rank", (rank,), tuple({case.topology.host(rank)}), "") for rank in theirs or ()]
+    return Tried(
+        case,
+        costs,
+        found,
+        score(truth, found),
+        score(truth, ranks) if python else None,
+        bool(python) and theirs is None,
+    )
+
+
+def _asked(files: list[Path]) -> list[Finding]:
+    chosen = view("distributed")
+    assert chosen.part is not None
+    parts = [(path.name.partition(".")[0], chosen.part(read_trace(path))) for path in files]
+    return findings(chosen.compute(parts, chosen.params()))
+
+
+def score(truth: dict[str, Any], found: list[Finding]) -> Score:
+    """How findings fit what was planted. What costs less than 1 % of a step need not be found."""
+    worth = [plant for plant in truth["plants"] if plant["alone"] >= WORTH]
+    fits = [[each for each in found if each.fits(plant)] for plant in worth]
+    exact = [any(each.exact(plant) for each in found) for plant in worth]
+    right = sum(any(each.fits(plant) for plant in truth["plants"]) for each in found)
+    return Score(len(fits), sum(map(bool, fits)), sum(exact), len(found), right)
+
+
+def table(done: Iterable[Tried]) -> Iterator[str]:
+    """Rows of Markdown by kind."""
+    kinds = defaultdict[str, list[Tried]](list)
+    for each in done:
+        kinds[each.case.kind].append(each)
+    yield "| planted | clusters | costs | found | exactly | named rightly | HTA: found | named rightly |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    every = [each for of_kind in kinds.values() for each in of_kind]
+    for kind, of_kind in [*kinds.items(), ("all", every)]:
+        ours = _sum(each.ours for each in of_kind)
+        theirs = _sum(each.theirs for each in of_kind if each.theirs)
+        costs = [sum(each.costs) for each in of_kind if each.costs]
+        cost = f"{SHARE(statistics.median(costs))}" if costs else ""
+        cells = [kind, str(len(of_kind)), cost, *_shares(ours)]
+        cells += [cell for i, cell in enumerate(_shares(theirs)) if i != 1] if of_kind[0].theirs else ["", ""]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _sum(scores: Iterable[Score]) -> Score:
+    return Score(*(sum(column) for column in zip(Score(0, 0, 0, 0, 0), *scores, strict=True)))
+
+
+def _shares(of: Score) -> list[str]:
+    found = [f"{n} of {of.planted} ({SHARE(n / of.planted)})" if of.planted else "" for n in (of.found, of.exact)]
+    return [*found, f"{of.right} of {of.named} ({SHARE(of.right / of.named)})" if of.named else "none named"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5, help="clusters of each kind")
+    parser.add_argument("--kinds", nargs="*", default=[], help="only these, by the beginnings of their names")
+    parser.add_argument("--small", action="store_true", help="clusters of 16 ranks")
+    parser.add_argument("--hta", default="", metavar="PYTHON", help="ask HTA, too, on clusters of 16 ranks")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true", help="every cluster with what was found in it")
+    options = parser.parse_args()
+    chosen = tuple(options.kinds) or ("",)
+    small = options.small or bool(options.hta)
+    every = [each for each in cases(options.seeds, SMALL if small else TOPOLOGIES) if each.kind.startswith(chosen)]
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        done = list[Tried]()
+        for each in pool.imap(partial(tried, python=options.hta), every):
+            done.append(each)
+            if options.verbose:
+                print(_said(each), flush=True)
+    print("\n" + "\n".join(table(done)))
+    if small and not options.hta:
+        print("\nHTA was not asked: --hta names a Python that has HolisticTraceAnalysis 0.5.0")
+
+
+def _said(each: Tried) -> str:
+    case, t = each.case, each.case.topology
+    costs = ", ".join(f"{plant} costs {SHARE(cost)}" for plant, cost in zip(case.plants, each.costs, strict=True))
+    shape = f"{t.ranks} ranks, {t.tensor} x {t.data} x {t.pipeline}, expert {t.expert}"
+    named = "; ".join(map(str, each.findings)) or "nothing"
+    theirs = f"; HTA {each.theirs.right} of {each.theirs.named} right" if each.theirs else ""
+    theirs = "; HTA fails" if each.failed else theirs
+    return f"{case.kind} #{case.seed} ({shape}): {costs or 'nothing planted'} -> {named}{theirs}"
+
+
+if __name__ == "__main__":
+    main()
