@@ -82,6 +82,7 @@ def submit(page: Page) -> None:
     expect(page.get_by_text("Submitted as")).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_onnx_model_is_dropped_measured_by_two_runtimes_and_opened(
     serve: Callable[..., Dashboard], visit: Visits
 ) -> None:
@@ -104,6 +105,7 @@ def test_an_onnx_model_is_dropped_measured_by_two_runtimes_and_opened(
     assert {"resnet10.onnx", "executed.onnx"} <= names
 
 
+@pytest.mark.long
 def test_a_megengine_model_runs_in_its_own_interpreter_and_opens_in_every_view(
     serve: Callable[..., Dashboard], visit: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

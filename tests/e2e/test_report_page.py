@@ -60,6 +60,7 @@ def printed(cache: Path, *command: object) -> bytes:
     return done.stdout
 
 
+@pytest.mark.long
 def test_two_runs_as_a_page_and_as_pdf(tmp_path: Path, cache: Path, opened: Opened) -> None:
     base, new = (SAMPLES / "pytorch-h200" / name for name in ("transformer.pt.trace.json.gz", "cnn.pt.trace.json.gz"))
     file = tmp_path / "diff.html"

@@ -544,6 +544,7 @@ def test_a_file_that_is_there_is_not_sent_again(serve: Callable[..., Dashboard],
     assert [url.partition("name=")[2] for url in sent] == ["first.onnx"]
 
 
+@pytest.mark.long
 def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dashboard], visit: Visits) -> None:
     pytest.importorskip("onnxruntime")
     model = shared(f"models/onnx/{MODEL}")

@@ -10,6 +10,8 @@ import pytest
 from tests.e2e.live import Visits, expect
 from tests.e2e.locators import address, cell, raw_keys, table
 from tests.e2e.test_changes import Serve
+from tests.graphs import capture, names_of, put, replay
+from tests.views.test_diff_phases import DECODE, SERVED, served, slower
 from tests.views.test_serving import planned
 
 SAID = {
@@ -34,4 +36,39 @@ def test_phases_of_a_server_stand_apart(serve: Serve, visit: Visits, tmp_path: P
     page.get_by_role("radio", name="All steps" if language == "en" else "全部步").click()
     expect(cell(rows, 0, "Steps" if language == "en" else "步数")).to_have_text("3")
     assert address(page)["serving_window"] == "all"
+    assert raw_keys(page) == []
+
+
+def test_two_servers_are_compared_phase_by_phase(serve: Serve, visit: Visits, tmp_path: Path) -> None:
+    for name, plan in (("base", SERVED), ("new", slower(SERVED, DECODE, 90))):
+        put(tmp_path / "runs" / name / "server.json", served(plan))
+    dashboard = serve()
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "overview", run="new/server", base="base/server")
+    rows = table(page, "Phase by phase")
+    assert [cell(rows, place, "Phase").inner_text() for place in range(2)] == ["Decode", "Prefill"]
+    assert [cell(rows, place, "Change").inner_text() for place in range(2)] == ["+30.0\u00a0µs", "0\u00a0ns"]
+    expect(page.locator(".change")).to_contain_text("Step of the base · Decode")
+    cell(rows, 1, "Phase").click()
+    expect(page.locator(".change")).to_contain_text("Step of the base · Prefill")
+    assert address(page)["phase"] == "prefill"
+    page.get_by_role("link", name="Kernel", exact=True).click()
+    expect(page.get_by_role("radio", name="Prefill")).to_be_checked()
+    assert raw_keys(page) == []
+
+
+# Nothing else has an operator here, so that Operator has nothing but the note.
+@pytest.mark.parametrize("name", ["overview", "operator", "kernel"])
+def test_what_no_capture_explains_is_said_beside_the_figures(
+    serve: Serve, visit: Visits, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "runs" / "server"
+    put(folder / "server.json", replay(names_of(2), batch=9))
+    put(folder / "capture_traces" / "bs_4_rank0.json", capture(2, batch=4))
+    dashboard = serve()
+    dashboard.wait_until_ready()
+    page = visit(dashboard, name, run="server/server")
+    note = page.get_by_role("note", name="Captured graphs")
+    expect(note).to_contain_text("No capture explains 1 of 1 launches of captured graphs: 6 kernels")
+    expect(note).to_contain_text("it was captured for a batch of 4, and the launch was for 9")
     assert raw_keys(page) == []

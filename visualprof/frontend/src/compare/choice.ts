@@ -25,7 +25,7 @@ export function choose_base_span(id: string): void {
 }
 
 export function remove_base(): void {
-  patch_query({ base: null, base_worker: null, base_span: null }, true);
+  patch_query({ base: null, base_worker: null, base_span: null, phase: null }, true);
 }
 
 /** The base becomes what is shown, and what is shown its base. */

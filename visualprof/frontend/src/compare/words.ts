@@ -29,8 +29,9 @@ export function note_text(note: Note): string {
   return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
 }
 
-/** The words of a row's cells. */
-export function row_wording(column: string, value: string): string {
+/** The words of a row's cells; across frameworks a row is called by its family. */
+export function row_wording(column: string, value: string, families = false): string {
+  if (column === "name" && families) return text_or(`family.${value}`, value);
   if (column === "status") return text_or(`compare.status.${value}`, value);
   if (column === "what") return text_or(`compare.what.${value}`, value);
   if (column === "name" && value === "host") return t("memory.host");

@@ -18,7 +18,7 @@ interface Facts {
 }
 
 /** What the page selects by itself, or what is the same in all questions of a report. */
-const OWN = /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|(search|is|min|max)(\..*)?)$/;
+const OWN = /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 
 export class Held implements Answers {

@@ -19,7 +19,7 @@ export function view_of(id: string): ViewInfo | null {
 const of_profile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
 const of_reports = (view: ViewInfo) => view.subject === "reports";
 // Their tables stand on the page of another view.
-const WITHIN = new Set(["runtime", "launch", "critical", "whatif", "ranks", "modules", "roofline", "sequences", "captured", "findings", "compiled", "counters", "serving", "calls"]);
+const WITHIN = new Set(["runtime", "launch", "critical", "whatif", "ranks", "modules", "roofline", "sequences", "heatmap", "captured", "findings", "compiled", "counters", "serving", "calls", "collectives"]);
 
 /** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
 export function stands_alone(id: string): boolean {

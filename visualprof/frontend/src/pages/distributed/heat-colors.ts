@@ -1,0 +1,50 @@
+// Colours of the heat map: one hue for times, blue and orange for less and more than the median; safe for the colour-blind.
+import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
+
+const TIMES: Record<ThemeName, readonly string[]> = {
+  light: ["#f4f8fc", "#cfe1f2", "#8fc1de", "#4191c6", "#1660a7", "#08306b"],
+  dark: ["#18202b", "#1c3a5e", "#2a629c", "#4a95d6", "#93c8f2", "#eef7ff"],
+};
+const EXCESS: Record<ThemeName, readonly string[]> = {
+  light: ["#1f5fa8", "#7fb2dc", "#f3f4f6", "#f0a04b", "#8a3b00"],
+  dark: ["#8cc4fb", "#33669e", "#222833", "#b0642a", "#ffc48a"],
+};
+const SHADES = 256;
+
+function along(stops: readonly Rgb[], share: number): Rgb {
+  const at = share * (stops.length - 1);
+  const place = Math.min(stops.length - 2, Math.floor(at));
+  return mixed(stops[place] ?? [0, 0, 0], stops[place + 1] ?? [0, 0, 0], at - place);
+}
+
+/** The shades from the least to the most. */
+export function shades(theme: ThemeName, excess: boolean): Rgb[] {
+  const stops = (excess ? EXCESS : TIMES)[theme].map(rgb);
+  return Array.from({ length: SHADES }, (_, i) => along(stops, i / (SHADES - 1)));
+}
+
+export interface Scale {
+  low: number;
+  high: number;
+}
+
+/** The values that have the first and the last shade; an excess has its middle at 0. */
+export function scale_of(low: number | null, high: number | null, excess: boolean): Scale {
+  const [least, most] = [low ?? 0, high ?? 0];
+  const far = Math.max(Math.abs(least), Math.abs(most), 1);
+  return excess ? { low: -far, high: far } : { low: least, high: Math.max(most, least + 1) };
+}
+
+/** RGBA of each cell; what is unknown is transparent. */
+export function painted(cells: readonly (number | null)[], scale: Scale, of: readonly Rgb[]): Uint8ClampedArray<ArrayBuffer> {
+  const table = new Uint32Array(new Uint8ClampedArray(of.flatMap(([red, green, blue]) => [red, green, blue, 255])).buffer);
+  const out = new Uint32Array(cells.length);
+  const per = (of.length - 1) / (scale.high - scale.low);
+  for (let i = 0; i < cells.length; i += 1) {
+    const value = cells[i];
+    if (typeof value !== "number") continue;
+    const shade = Math.round((value - scale.low) * per);
+    out[i] = table[shade < 0 ? 0 : shade >= of.length ? of.length - 1 : shade] ?? 0;
+  }
+  return new Uint8ClampedArray(out.buffer);
+}

@@ -1,0 +1,87 @@
+// What of the heat map is in sight: places of its rows and columns, which may begin and end within one.
+
+export interface Sight {
+  row: number;
+  rows: number;
+  column: number;
+  columns: number;
+}
+
+export interface Size {
+  ranks: number;
+  steps: number;
+}
+
+// Nobody needs a cell to fill the screen.
+const LEAST_ROWS = 4;
+const LEAST_COLUMNS = 2;
+
+export function whole_of({ ranks, steps }: Size): Sight {
+  return { row: 0, rows: ranks, column: 0, columns: steps };
+}
+
+function stretch(first: number, count: number, least: number, all: number): [first: number, count: number] {
+  const room = Math.min(all, Math.max(Math.min(least, all), count));
+  return [Math.max(0, Math.min(all - room, first)), room];
+}
+
+/** The nearest sight that the map has. */
+export function within(sight: Sight, { ranks, steps }: Size): Sight {
+  const [row, rows] = stretch(sight.row, sight.rows, LEAST_ROWS, ranks);
+  const [column, columns] = stretch(sight.column, sight.columns, LEAST_COLUMNS, steps);
+  return { row, rows, column, columns };
+}
+
+/** Nearer for a factor below 1, about a point whose place in the picture stays. */
+export function zoomed(sight: Sight, at: { row: number; column: number }, factor: number, size: Size): Sight {
+  const next = within({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
+  const [by_row, by_column] = [next.rows / sight.rows, next.columns / sight.columns];
+  return within({ ...next, row: at.row - (at.row - sight.row) * by_row, column: at.column - (at.column - sight.column) * by_column }, size);
+}
+
+export function moved(sight: Sight, rows: number, columns: number, size: Size): Sight {
+  return within({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
+}
+
+export function is_whole(sight: Sight, { ranks, steps }: Size): boolean {
+  return sight.rows >= ranks && sight.columns >= steps;
+}
+
+/** The places that are at least partly in sight. */
+export function outward(sight: Sight): Sight {
+  const [row, column] = [Math.floor(sight.row), Math.floor(sight.column)];
+  return { row, rows: Math.ceil(sight.row + sight.rows) - row, column, columns: Math.ceil(sight.column + sight.columns) - column };
+}
+
+/** As the address has it: `first~rows~first~columns`; nothing where all is in sight. */
+export function sight_text(sight: Sight, size: Size): string {
+  const { row, rows, column, columns } = outward(sight);
+  return is_whole(sight, size) ? "" : [row, rows, column, columns].join("~");
+}
+
+export function text_sight(text: string, size: Size): Sight {
+  const [row, rows, column, columns] = text.split("~").map(Number);
+  const known = [row, rows, column, columns].every((one) => one !== undefined && Number.isSafeInteger(one) && one >= 0);
+  return known && rows && columns ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size) : whole_of(size);
+}
+
+/** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
+export function tick_places(first: number, count: number, px: number, apart_px: number, ladder: "halves" | "tens"): number[] {
+  const least = (apart_px * count) / Math.max(px, 1);
+  let every = 1;
+  for (let turn = 0; every < least; turn += 1) every *= ladder === "halves" ? 2 : turn % 3 === 1 ? 2.5 : 2;
+  const ticks: number[] = [];
+  for (let at = Math.ceil(first / every) * every; at < first + count; at += every) ticks.push(at);
+  return ticks;
+}
+
+/** The last place at or before another, -1 for none. places: ascending. */
+export function bin_of(places: readonly number[], at: number): number {
+  let [low, high] = [0, places.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((places[middle] ?? 0) <= at) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}

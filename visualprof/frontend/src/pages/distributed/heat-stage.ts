@@ -1,0 +1,191 @@
+// Draws the heat map: each answer is a bitmap with a pixel a cell, which is laid where it belongs; moving about only lays them anew.
+import { Frames, pen_of } from "../../canvas/frames";
+import type { Sight } from "./heat-sight";
+import { tick_places } from "./heat-sight";
+
+export interface Layer extends Sight {
+  bitmap: HTMLCanvasElement;
+}
+
+export interface Tick {
+  /** Place of its row or column. */
+  at: number;
+  label: string;
+}
+
+export interface Ink {
+  text: string;
+  muted: string;
+  line: string;
+  accent: string;
+}
+
+const GUTTER_PX = 72;
+const NAMED_GUTTER_PX = 128;
+export const AXIS_PX = 22;
+const LABEL_PX = 13;
+const FONT = "11px";
+
+/** A pixel a cell. */
+export function bitmap_of(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
+  const bitmap = document.createElement("canvas");
+  if (width > 0 && height > 0) pen_of(bitmap, width, height)?.putImageData(new ImageData(colors, width, height), 0, 0);
+  return bitmap;
+}
+
+function shortened(pen: CanvasRenderingContext2D, text: string, room: number): string {
+  if (pen.measureText(text).width <= room) return text;
+  let kept = text.length;
+  while (kept > 1 && pen.measureText(`…${text.slice(-kept)}`).width > room) kept -= 1;
+  return `…${text.slice(-kept)}`;
+}
+
+export class HeatStage extends Frames {
+  sight: Sight = { row: 0, rows: 1, column: 0, columns: 1 };
+  layers: Layer[] = [];
+  groups: Tick[] = [];
+  /** What the row, or the column, of a place is called. */
+  row_label: (place: number) => string = String;
+  column_label: (place: number) => string = String;
+  ink: Ink = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
+  font = "sans-serif";
+  chosen: ReadonlySet<number> = new Set();
+  cursor: Sight | null = null;
+  frames = 0;
+  private width = 0;
+  private height = 0;
+
+  constructor(private readonly canvas: HTMLCanvasElement, private readonly overlay: HTMLCanvasElement) {
+    super();
+  }
+
+  /** Left of the cells: names of ranks, or of groups, which are longer. */
+  private get gutter(): number {
+    return this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
+  }
+
+  get plot(): { width: number; height: number } {
+    return { width: Math.max(1, this.width - this.gutter), height: Math.max(1, this.height - AXIS_PX) };
+  }
+
+  resize(width: number, height: number): void {
+    [this.width, this.height] = [width, height];
+    this.invalidate();
+  }
+
+  dispose(): void {
+    this.cancel();
+  }
+
+  /** Place of a point of the canvas, null beside the plot. */
+  place_at(x: number, y: number): { row: number; column: number } | null {
+    const { width, height } = this.plot;
+    if (x < this.gutter || y < 0 || y >= height || x >= this.gutter + width) return null;
+    return { row: this.sight.row + (y / height) * this.sight.rows, column: this.sight.column + ((x - this.gutter) / width) * this.sight.columns };
+  }
+
+  private x(column: number): number {
+    return this.gutter + ((column - this.sight.column) / this.sight.columns) * this.plot.width;
+  }
+
+  private y(row: number): number {
+    return ((row - this.sight.row) / this.sight.rows) * this.plot.height;
+  }
+
+  protected draw(): void {
+    this.frames += 1;
+    const ratio = window.devicePixelRatio || 1;
+    const pens = [this.canvas, this.overlay].map((canvas) => pen_of(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)));
+    const [pen, over] = pens;
+    if (!pen || !over) return;
+    for (const each of [pen, over]) {
+      each.setTransform(ratio, 0, 0, ratio, 0, 0);
+      each.clearRect(0, 0, this.width, this.height);
+    }
+    this.draw_cells(pen);
+    this.draw_axes(pen);
+    this.draw_marks(over);
+  }
+
+  private draw_cells(pen: CanvasRenderingContext2D): void {
+    const { width, height } = this.plot;
+    pen.save();
+    pen.beginPath();
+    pen.rect(this.gutter, 0, width, height);
+    pen.clip();
+    pen.imageSmoothingEnabled = false;
+    for (const { bitmap, row, rows, column, columns } of this.layers) {
+      if (bitmap.width === 0) continue;
+      const [x, y] = [this.x(column), this.y(row)];
+      pen.clearRect(x, y, this.x(column + columns) - x, this.y(row + rows) - y);
+      pen.drawImage(bitmap, x, y, this.x(column + columns) - x, this.y(row + rows) - y);
+    }
+    pen.restore();
+  }
+
+  private draw_axes(pen: CanvasRenderingContext2D): void {
+    const { width, height } = this.plot;
+    pen.font = `${FONT} ${this.font}`;
+    pen.textBaseline = "middle";
+    pen.strokeStyle = this.ink.line;
+    pen.strokeRect(this.gutter - 0.5, 0.5, width, height - 1);
+    const named = this.groups.length > 0;
+    this.draw_groups(pen);
+    if (!named) {
+      pen.fillStyle = this.ink.muted;
+      pen.textAlign = "right";
+      const middle = Math.min(height / this.sight.rows, 18) / 2;
+      for (const at of tick_places(this.sight.row, this.sight.rows, height, 18, "halves")) {
+        pen.fillText(shortened(pen, this.row_label(at), this.gutter - 12), this.gutter - 6, Math.max(6, Math.min(height - 6, this.y(at) + middle)));
+      }
+    }
+    pen.fillStyle = this.ink.muted;
+    pen.textAlign = "center";
+    for (const at of tick_places(this.sight.column, this.sight.columns, width, 64, "tens")) {
+      const x = this.x(at + 0.5);
+      if (x > this.gutter && x < this.gutter + width) pen.fillText(shortened(pen, this.column_label(at), 60), x, height + AXIS_PX / 2 + 1);
+    }
+  }
+
+  private draw_groups(pen: CanvasRenderingContext2D): void {
+    const { width, height } = this.plot;
+    pen.textAlign = "right";
+    pen.fillStyle = this.ink.text;
+    let free = 0;
+    this.groups.forEach(({ at, label }, place) => {
+      const top = Math.max(0, this.y(at));
+      const bottom = Math.min(height, this.y(this.groups[place + 1]?.at ?? this.sight.row + this.sight.rows));
+      if (bottom <= 0 || top >= height) return;
+      if (at > this.sight.row && bottom - top > 5) {
+        pen.beginPath();
+        pen.moveTo(this.gutter - 8, Math.round(top) + 0.5);
+        pen.lineTo(this.gutter + width, Math.round(top) + 0.5);
+        pen.stroke();
+      }
+      const middle = Math.max(top + 7, Math.min(height - 7, (top + bottom) / 2));
+      if (middle - LABEL_PX / 2 < free) return;
+      pen.fillText(shortened(pen, label, this.gutter - 12), this.gutter - 6, middle);
+      free = middle + LABEL_PX / 2;
+    });
+  }
+
+  private draw_marks(pen: CanvasRenderingContext2D): void {
+    const { width, height } = this.plot;
+    pen.strokeStyle = this.ink.accent;
+    pen.fillStyle = this.ink.accent;
+    for (const row of this.chosen) {
+      const [top, bottom] = [this.y(row), this.y(row + 1)];
+      if (bottom > 0 && top < height) pen.fillRect(this.gutter - 4, top, 4, Math.max(2, bottom - top));
+    }
+    if (!this.cursor) return;
+    const [x, y] = [this.x(this.cursor.column), this.y(this.cursor.row)];
+    const [right, bottom] = [this.x(this.cursor.column + this.cursor.columns), this.y(this.cursor.row + this.cursor.rows)];
+    pen.globalAlpha = 0.35;
+    pen.fillRect(this.gutter, Math.max(0, y) - 0.5, width, 1);
+    pen.fillRect(this.gutter, Math.min(height, bottom) - 0.5, width, 1);
+    pen.globalAlpha = 1;
+    pen.lineWidth = 2;
+    pen.strokeRect(x - 1, y - 1, Math.max(3, right - x) + 2, Math.max(3, bottom - y) + 2);
+    pen.lineWidth = 1;
+  }
+}
