@@ -177,6 +177,7 @@ def test_a_view_is_one_file_for_the_api(root: Path, tmp_path: Path, serve: Calla
 LISTED = "from visualprof.remote.backends import all_backends; print(*(b.name for b in all_backends()))"
 
 
+@pytest.mark.long
 def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
     """Known to the API and to an agent, which runs a job of an uploaded model in the backend's own format."""
     name = add("backend", root)

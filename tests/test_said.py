@@ -22,6 +22,7 @@ TABLES = PACKAGE / "frontend" / "src" / "locales" / "said"
 #: Said to agents, to a terminal or to nobody.
 ELSEWHERE = re.compile(
     r"(reader/native|remote/agent/(link|machine)|remote/queue/store/migrations)/|remote/agent/[a-z_]+\.py|remote/agent/work/followed\.py"
+    r"|remote/fleets/(kinds/\w+|__init__|daemon)\.py"
     r"|remote/operators/(comparison|script)\.py"
     r"|remote/cases/(folder\.py|library/)|remote/child/case/logger\.py"
     r"|accounts/notices/(messages|mail)\.py|server/(serve|remote_service|api/openapi|api/agent_link)\.py"

@@ -126,3 +126,16 @@ def peak_of(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Peak 
         mhz=model.mhz,
         source=model.source,
     )
+
+
+# Of the links to the other devices of a host, 10^9 bytes a second in one direction: half of what the datasheets add up.
+LINKS = (
+    (r"\bV100-SXM[23]\b", 150), (r"\bA100-SXM4?\b", 300), (r"\bA800-SXM4?\b", 200),
+    (r"\bH800 ?(?!PCIe|NVL)", 200), (r"\bH(?:100|200)(?! ?(?:PCIe|NVL))\b", 450), (r"(?<!G)\bB[23]00\b", 900),
+    (r"\bMI300X\b", 448),
+)  # fmt: skip
+
+
+def link_of(name: str) -> float | None:
+    """Bytes a second that a device can send to the others of its host, by its name; None for a device not listed."""
+    return next((gb_s * 1e9 for names, gb_s in LINKS if re.search(names, name)), None)

@@ -204,6 +204,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 @pytest.mark.slow

@@ -91,6 +91,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, words: list[str]) -> None:
     assert main(["case", *(word.replace("{net}", str(net)) for word in words)]) == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_case_is_checked_and_run_for_each_of_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net, logdir = str(numpy_case(tmp_path / "net")), tmp_path / "runs"

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.kineto_file import write
 from tests.clusters import require
+from tests.remote.fleet_sites import cluster
 from visualprof.cli import main
 from visualprof.reader.cache import Cache
 
@@ -32,6 +33,12 @@ def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def index(*arguments: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     status = main(["index", *map(str, arguments), "--format", "json"])
     return {"status": status} | json.loads(capsys.readouterr().out)
+
+
+def add_ranks(runs: Path, events: int) -> None:
+    """Ranks 6 to 59."""
+    for rank in range(6, 60):
+        write(runs / "train" / f"rank{rank}.json", events, rank, 60, 40)
 
 
 def columns(folder: Path) -> dict[str, bytes]:
@@ -92,8 +99,7 @@ def test_workers_that_are_killed_change_nothing(
     ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("ray")
-    for rank in range(6, 60):
-        write(ranks / "train" / f"rank{rank}.json", 5000, rank, 60, 40)
+    add_ranks(ranks, 5000)
     index(ranks, capsys=capsys)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
     killed: list[int] = []
@@ -128,3 +134,32 @@ def _title(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_node_that_is_lost_changes_nothing(
+    ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("ray")
+    add_ranks(ranks, 10_000)
+    index(ranks, capsys=capsys)
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "other"))
+    kept_at_loss: list[int] = []
+    with cluster({}, {}) as made:
+        monkeypatch.setenv("RAY_ADDRESS", made.address)
+
+        def lose() -> None:
+            until = time.monotonic() + 60
+            while time.monotonic() < until and len(columns(tmp_path / "other")) < 5:
+                time.sleep(0.02)
+            kept_at_loss.append(len(columns(tmp_path / "other")))
+            made.remove_node(made.worker_nodes.copy().pop(), allow_graceful=False)
+
+        loser = threading.Thread(target=lose)
+        loser.start()
+        answer = index(ranks, "--engine", "ray", capsys=capsys)
+        loser.join()
+    assert 5 <= kept_at_loss[0] < 60
+    assert (answer["status"], answer["read"]) == (0, 60), answer
+    assert columns(tmp_path / "cache") == columns(tmp_path / "other")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, wait
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -47,6 +50,19 @@ def test_a_missing_package_says_what_to_install(name: str, monkeypatch: pytest.M
     with pytest.raises(VisualprofError) as error:
         engines.start(name)
     assert error.value.hint == f"pip install 'visualprof[{name}]'"
+
+
+@pytest.mark.parametrize(("name", "address"), [("ray", "local"), ("ray://head:10001", "ray://head:10001")])
+def test_ray_joins_no_cluster_that_it_was_not_told_of(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ray: Any = ModuleType("ray")
+    ray.init = lambda address, **_: asked.append(address)
+    ray.cluster_resources = dict
+    ray.remote = lambda **_: str
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    engines.start(name)
+    assert asked == [address]
 
 
 def test_engines_are_found_without_their_packages() -> None:

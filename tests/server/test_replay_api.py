@@ -9,6 +9,7 @@ from typing import Any
 from sites import MakeSite, Site
 from werkzeug.test import TestResponse
 
+from tests.remote.test_onnxruntime_calls import model, profile
 from tests.results import write_result
 from visualprof.remote.operators import decoded
 
@@ -52,7 +53,26 @@ def test_what_cannot_be_run_is_refused_with_its_reason(make_site: MakeSite) -> N
     ]
     assert [answer.status_code for answer in answers] == [409, 404, 400]
     assert "run an operator inside it" in answers[0].get_json()["error"]
-    assert ask(site, "", operator="MmBackward0").get_json()["columns"]["report"] == []
+    told = ask(site, "", operator="MmBackward0").get_json()
+    assert told["columns"]["report"] == []
+    assert told["refused"]["columns"]["number"] == [0]
+    assert "run an operator inside it" in told["refused"]["columns"]["reason"][0]
+
+
+def test_the_model_in_the_runs_folder_gives_attributes(make_site: MakeSite) -> None:
+    site = recorded(make_site)
+    folder = site.folder / "ort"
+    folder.mkdir()
+    profile(folder / "ort.json")
+    site.logdir.rescan()
+    query = {"run": "ort/ort", "operator": "Conv"}
+    assert ask(site, "", **query).get_json()["refused"]["columns"]["number"] == [0]
+    model(folder / "m.onnx")
+    site.logdir.rescan()
+    assert ask(site, "", **query).get_json()["refused"]["columns"]["number"] == []
+    answer = ask(site, "/call", **query)
+    assert 'filename="Conv.onnxruntime_operator"' in answer.headers["Content-Disposition"]
+    assert decoded(answer.get_data()).attributes == {"pads": [1, 1, 1, 1]}
 
 
 def test_reports_of_the_same_call_stand_beside_it(make_site: MakeSite) -> None:

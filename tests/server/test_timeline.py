@@ -314,7 +314,7 @@ def test_counters_have_tiles_too(make_site: MakeSite) -> None:
     assert struct.unpack_from("<IIf", later)[1:] == (0, float(last[-1]))
 
 
-def test_alignment_compares_clocks_and_collectives(make_site: MakeSite) -> None:
+def test_alignment_compares_clocks_and_collectives(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_site()
     for rank, late in (0, 0), (1, 30):
         kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "dur": 10}
@@ -325,3 +325,37 @@ def test_alignment_compares_clocks_and_collectives(make_site: MakeSite) -> None:
     assert [w["collectives"] for w in workers] == [0, 3]
     # Each trace counts from its first event: the clocks tell that the second begins, and so ends, 30 us later.
     assert (workers[1]["clock_offset_ns"], workers[1]["collective_residual_ns"]) == (30_000, 30_000)
+    assert site.client.get("/api/v1/view/ranks?run=run").status_code == 200  # keeps parts, which have clocks
+    monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))
+    assert body(ask(site, "alignment"))["workers"] == workers
+
+
+def test_ranks_that_share_no_collective_are_aligned_by_one_that_shares_with_both(make_site: MakeSite) -> None:
+    """Ranks 0 and 1 meet in group a, 1 and 2 in group b; calls of rank 1 end 20 us later, of 2 another 5 us."""
+    site = make_site()
+    for rank, met, late in (0, "a", 0), (1, "ab", 20), (2, "b", 25):
+        events = [
+            event
+            for step in (0, 1)
+            for event in (
+                {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1}
+                | {"ts": 1000 * step, "dur": 900},
+                *(
+                    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": ord(name)}
+                    | {"ts": 1000 * step + 100 + ord(name) + late * (1 + step), "dur": 10}
+                    | {"args": {"stream": ord(name), "device": 0, "Process Group Name": name, "Group size": 2}}
+                    for name in met
+                ),
+            )
+        ]
+        trace = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 3}, "traceEvents": events}
+        site.write(f"run/rank{rank}.json", json.dumps(trace))
+
+    def residuals(**query: str) -> dict[str, int | None]:
+        workers = body(ask(site, "alignment", **query))["workers"]
+        return {worker["worker"]: worker["collective_residual_ns"] for worker in workers}
+
+    assert residuals(step="0") == {"rank0": 0, "rank1": 20_000, "rank2": 25_000}
+    assert residuals(workers="rank1,rank0", step="1") == {"rank1": 0, "rank0": -40_000}
+    assert residuals(workers="rank0,rank2", step="0") == {"rank0": 0, "rank2": None}
+    assert ask(site, "alignment", workers="rank0,none").status_code == 404

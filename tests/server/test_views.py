@@ -124,6 +124,18 @@ def test_a_view_without_data_is_409(make_site: MakeSite) -> None:
     assert "operator" in answer.get_json()["hint"]
 
 
+@pytest.mark.parametrize(
+    ("view", "lacks"), [("counters", "metrics of kernels"), ("ranks", "communication between ranks")]
+)
+def test_a_run_without_data_for_a_view_is_told_what_that_needs(make_site: MakeSite, view: str, lacks: str) -> None:
+    site = make_site()
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    site.write("run/trace.json", json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    answer = site.client.get(f"/api/v1/view/{view}?run=run")
+    assert answer.status_code == 409
+    assert lacks in answer.get_json()["hint"]
+
+
 def test_a_file_that_is_being_parsed_is_503_and_jumps_the_queue(make_site: MakeSite) -> None:
     site = make_site()
     site.parser.asleep = True

@@ -35,7 +35,9 @@ def require(paths: Iterable[str], create: bool) -> None:
 
     Raises: NotFound: one is missing, or cannot be made.
     """
-    for path in map(Path, paths):
+    from visualprof.reader.source import is_address
+
+    for path in (Path(path) for path in paths if not is_address(path)):
         if path.exists():
             continue
         if not create:

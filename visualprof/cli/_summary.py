@@ -23,6 +23,21 @@ TOP = {  # of a run's tables
     "kernel": ("name", "calls", "total_ns", "mean_ns"),
 }
 COLUMNS = {  # of each table
+    "phases": (
+        "phase",
+        "base_steps",
+        "new_steps",
+        "base_tokens",
+        "new_tokens",
+        "base_ns",
+        "new_ns",
+        "delta_ns",
+        "delta_ratio",
+        "base_device_ns",
+        "new_device_ns",
+        "status",
+        "significant",
+    ),
     "parts": ("part", "base_ns", "new_ns", "delta_ns"),
     "rows": ("name", "part", "base_ns", "new_ns", "delta_ns", "delta_ratio", "status", "significant"),
     "memory": ("name", "what", "base_bytes", "new_bytes", "delta_bytes", "status"),
@@ -39,6 +54,7 @@ NOTES = {
     "host": "different machines: {base}, {new}",
     "batch": "different batches: {base}, {new}",
     "inputs": "different inputs: [{base}], [{new}]",
+    "load": "steps with different loads: {base}, {new} tokens on average",
     "precision": "different precision: {base}, {new}",
     "host_busy": "the host was busy: {base}, {new}",
     "drift": "all rows of the device share a change of {ratio:+.1%}, as clocks make it; none counts as changed for it",
@@ -147,7 +163,8 @@ def _step(answer: DiffAnswer) -> str:
     if step is None:
         return ""
     share = f" ({step.delta_ratio:+.1%})" if step.delta_ratio is not None else ""
-    told = f"step {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
+    of = f"{answer.phase} step" if answer.phase else "step"
+    told = f"{of} {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
     if step.significant is None or step.low_ns is None or step.high_ns is None:
         return f"{told}; too few steps to tell it from chance"
     between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"

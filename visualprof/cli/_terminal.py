@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from visualprof.views.answers.kinds import Kind, kinds_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page, plain
@@ -47,12 +48,14 @@ def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
         return ""
     if isinstance(value, msgspec.Struct):
         return _titled(name, _pairs(value, kinds))
-    if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        items = plain(cast("Sequence[Any]", value))
         if items and isinstance(items[0], msgspec.Struct):
             columns = {key: [getattr(item, key) for item in items] for key in items[0].__struct_fields__}
             return _titled(name, _table(Table(columns=columns, kinds=kinds_of(type(items[0]))), width))
-        return f"{_heading(name)}: {cell('text', items)}\n" if items else ""
+        shown = ", ".join(cell(kinds.get(name, "text"), item) for item in items[:_ROWS])
+        more = f", ... {len(items) - _ROWS:,} more" if len(items) > _ROWS else ""
+        return f"{_heading(name)}: [{shown}{more}]\n" if items else ""
     return f"{_heading(name)}: {cell(kinds.get(name, 'text'), value)}\n"
 
 

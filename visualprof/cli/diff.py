@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
     parser.add_argument("--view", default="", metavar="VIEW", help=shown)
     parser.add_argument("--step", default="", metavar="S", help="one step of both, by name (default: all)")
+    phases = "of servers: steps of this phase, as decode (default: the one that most of the time goes to)"
+    parser.add_argument("--phase", default="", metavar="P", help=phases)
     parser.add_argument("--worker", default="", metavar="W", help="of runs with several (default: the first)")
     param = "a parameter: group=shape compares operators by name and input shapes"
     parser.add_argument("--param", action="append", default=[], metavar="K=V", help=param)
@@ -54,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter(f"--view {chosen}: there is no such view to compare", f"views: {', '.join(VIEWS)}")
     if chosen == "graph":
         return _models(args)
-    if args.format == "html" and (chosen == "evaluation" or args.step or args.param):
-        raise BadParameter("--format html is of two profiles as a whole", "leave out --step and --param, or use json")
+    if args.format == "html" and (chosen == "evaluation" or args.step or args.phase or args.param):
+        hint = "leave out --step, --phase and --param, or use json"
+        raise BadParameter("--format html is of two profiles as a whole", hint)
     answers = {chosen: _compared(args, chosen)}
     for limit in limits:
         if limit.view not in answers:
@@ -95,7 +98,8 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
     params = SIDE.parse({"view": view, "step": args.step, **texts})
     if view != "operator":
         params = replace(params, group="name")
-    return compare(view, *(side_of(path, args.worker, params) for path in (args.base, args.new)))
+    base, new = (side_of(path, args.worker, params) for path in (args.base, args.new))
+    return compare(view, base, new, args.phase)
 
 
 def _models(args: argparse.Namespace) -> int:

@@ -31,7 +31,9 @@ _WORST = 10  # failures that are printed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("paths", nargs="+", metavar="LOGDIR", help="as the dashboard is to be given them")
+    parser.add_argument(
+        "paths", nargs="+", metavar="LOGDIR", help="as the dashboard is given them: folders, or s3://bucket/runs"
+    )
     add_engine(parser)
     parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: its processors)")
     parser.add_argument("--format", choices=["table", "json"], default="table", help="of the output")
@@ -75,16 +77,19 @@ def _counts(logdir: LogDirectory) -> Counter[str]:
 
 def _wait(logdir: LogDirectory) -> None:
     """Until every file is read. On a terminal it says how far it is."""
-    shown, looked = "", time.monotonic()
-    while logdir.busy() or _counts(logdir)["waiting"]:
-        time.sleep(_PAUSE_S)
-        if time.monotonic() - looked > _LOOK_S:
-            logdir.rescan()
-            looked = time.monotonic()
-        if sys.stderr.isatty():
-            counts = _counts(logdir)
-            shown = f"{counts['ready']:,} of {counts.total():,} files read, {counts['failed']:,} failed"
-            print(f"\r{shown}", end="", file=sys.stderr, flush=True)
+    shown = ""
+    while waiting := [span for span in _spans(logdir) if span.state in ("waiting", "parsing")]:
+        logdir.hurry(*waiting)  # those at an address wait for it
+        look = time.monotonic() + _LOOK_S
+        while time.monotonic() < look:
+            time.sleep(_PAUSE_S)
+            if not logdir.busy():
+                break
+            if sys.stderr.isatty():
+                counts = _counts(logdir)
+                shown = f"{counts['ready']:,} of {counts.total():,} files read, {counts['failed']:,} failed"
+                print(f"\r{shown}", end="", file=sys.stderr, flush=True)
+        logdir.rescan()
     if shown:
         print("\r" + " " * len(shown) + "\r", end="", file=sys.stderr)
 

@@ -1,8 +1,9 @@
-"""Runs one operator of a profile alone: a script that needs PyTorch only, a measurement here, or a job on a machine.
+"""Runs one operator of a profile alone: a script that needs its framework only, a measurement here, or a job elsewhere.
 
 visualprof replay trace.json --operator aten::addmm                     the script
 visualprof replay trace.json --operator aten::addmm --shape 2 --run     measured here, beside the run and the peak
 visualprof replay trace.json --operator aten::addmm --agent gpu7        measured there
+visualprof replay ort_profile.json --operator Conv --model resnet.onnx  attributes and constants from the model
 `visualprof view calls trace.json --param operator=aten::addmm` lists the shapes. See docs/replay.md.
 """
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from visualprof.remote.operators import Call
     from visualprof.views.calls import CallsAnswer
 
-WITHOUT = "torch.profiler writes them with record_shapes=True; other profiles lack types or attributes of operators"
 MEMORY_SHARE = 0.9
 TIMEOUT_S = 600.0
 
@@ -30,13 +30,15 @@ TIMEOUT_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
-    add("path", metavar="PATH", help="a profile of torch.profiler, or the folder of a run")
-    add("--operator", required=True, metavar="NAME", help="aten::addmm")
+    add("path", metavar="PATH", help="a profile, or the folder of a run")
+    add("--operator", required=True, metavar="NAME", help="aten::addmm, Conv")
+    add("--model", type=Path, metavar="FILE", help="the ONNX model that ran (default: the one beside the profile)")
     add("--shape", type=int, default=0, metavar="I", help="which of its calls that differ, the longest first (0)")
     add("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
     add("--span", default="", metavar="S", help="of a worker with several (default: the first)")
-    add("--out", type=Path, metavar="FILE", help="gets the script; as .operator a file that `visualprof submit` takes")
+    add("--out", type=Path, metavar="FILE", help="gets the script; as *operator a file that `visualprof submit` takes")
     add("--run", action="store_true", help="measure it on this machine, in a child")
+    add("--python", default=sys.executable, metavar="PY", help="interpreter of --run, with the framework (this one)")
     add("--device", default="", metavar="D", help="cpu, cuda:1 (default: cpu)")
     add("--threads", type=int, default=0, metavar="N", help="of the CPU")
     add("--repeats", type=int, default=0, metavar="N", help="timed calls of --run (default: about a second of them)")
@@ -49,13 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Makes the script, or measures."""
-    from visualprof.remote.operators.alone import SUFFIX
+    from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import script
+    from visualprof.server.operator_call import check_backend
 
     call = _call(args)
+    if args.agent or args.run:
+        check_backend(call.framework)
     if args.out:
+        whole = args.out.suffix == suffix_of(call.framework)
         try:
-            args.out.write_bytes(call.encoded() if args.out.suffix == SUFFIX else script(call).encode())
+            args.out.write_bytes(call.encoded() if whole else script(call).encode())
         except OSError as error:
             raise BadParameter(f"--out {args.out} cannot be written: {error.strerror}") from error
         print(f"visualprof: {args.out}", file=sys.stderr)
@@ -70,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _call(args: argparse.Namespace) -> Call:
     """The call of the profile. Raises: VisualprofError: it has none, or it cannot be run alone."""
-    from visualprof.server.operator_call import call_of
+    from visualprof.server.operator_call import OTHERS, WITHOUT, call_of, nodes_of
     from visualprof.views import view as view_of
 
     view.travel_light()
@@ -78,8 +84,11 @@ def _call(args: argparse.Namespace) -> Call:
     file = view.file_of(view.files_of(args.path), args.worker, args.span, args.path)
     answer = view.answer_of(chosen, chosen.parse({"operator": args.operator}), file)
     if answer is None:
-        raise MissingData(f"{file.path.name} does not hold what operators take", WITHOUT)
-    return call_of(cast("CallsAnswer", answer), args.operator, args.shape)
+        hint = WITHOUT.get(view.framework_of(file), OTHERS)
+        raise MissingData(f"{file.path.name} does not hold what operators take", hint)
+    calls = cast("CallsAnswer", answer)
+    models = [args.model] if args.model else sorted(file.path.parent.glob("*.onnx"))
+    return call_of(calls, args.operator, args.shape, nodes_of(calls, models))
 
 
 def _here(args: argparse.Namespace, call: Call) -> int:
@@ -106,17 +115,19 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import Files, work_alone
-    from visualprof.remote.operators.alone import REPEATS, SUFFIX
+    from visualprof.remote.operators.alone import REPEATS, suffix_of
     from visualprof.remote.operators.script import file_name
     from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, no_agent_here
 
     if why := no_agent_here():
         raise VisualprofError(why, "run the script: visualprof replay ... --out FILE.py")
-    file = folder / file_name(call, SUFFIX)
+    file = folder / file_name(call, suffix_of(call.framework))
     file.write_bytes(call.encoded())
-    machine = probe_all([Interpreter(backend="torch")], [], sandbox_level(args.sandbox, _say), Nvml(), _say)
+    machine = probe_all([Interpreter(args.python, call.framework)], [], sandbox_level(args.sandbox, _say), Nvml(), _say)
     options = {REPEATS: str(args.repeats)} if args.repeats > 0 else {}
-    spec = Spec("torch", "torch", device=args.device or "cpu", threads=max(args.threads, 0), options=options)
+    spec = Spec(
+        call.framework, call.framework, device=args.device or "cpu", threads=max(args.threads, 0), options=options
+    )
     brief = Measure(warmup_s=0, min_s=0, max_s=1, min_n=1)  # it is measured when it is loaded
     request = Request("", ModelRef("", file.name), [spec], measure=brief, timeout_s=TIMEOUT_S)
     memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
@@ -132,16 +143,16 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
 def _on_agent(args: argparse.Namespace, call: Call) -> int:
     """Submits a job of it."""
     from visualprof.cli import submit
-    from visualprof.remote.operators.alone import SUFFIX
+    from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import file_name
 
     parser = argparse.ArgumentParser()
     submit.add_arguments(parser)
     with tempfile.TemporaryDirectory(prefix="visualprof-replay-") as folder:
-        file = Path(folder, file_name(call, SUFFIX))
+        file = Path(folder, file_name(call, suffix_of(call.framework)))
         file.write_bytes(call.encoded())
         name = f"{call.operator}, shape {args.shape}"
-        words = [str(file), "--backend", "torch", "--agent", args.agent, "--server", args.server, "--name", name]
+        words = [str(file), "--backend", call.framework, "--agent", args.agent, "--server", args.server, "--name", name]
         words += ["--token", args.token, "--device", args.device, *(["--wait"] if args.wait else [])]
         words += ["--threads", str(args.threads)] if args.threads > 0 else []
         return submit.run(parser.parse_args(words))

@@ -32,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the server."""
     parser.set_defaults(**{name: os.environ.get(variable, "") for name, variable in SECRETS.items()})
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file that the page opens at"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="folders with profiles and models, s3://bucket/runs, or one file that the page opens at",
     )
     parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
     parser.add_argument("--config", metavar="FILE", help="a visualprof.toml with these options; those given here win")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import contextlib
 import gc
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
+from visualprof.errors import BadParameter, MissingData, NotFound
 
 if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
@@ -93,20 +92,30 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     return answer
 
 
+def framework_of(file: FileOf) -> str:
+    """The framework that a file is of."""
+    return _open(file).meta.framework
+
+
 def _answers(
     views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[FileOf]]], mine: FileOf
 ) -> dict[str, Answer]:
     """Of each view that there is data for: of all ranks, or of one."""
-    whole = any(one.subject == "run" for one, _ in views.values())
-    ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
-    trace = dict(ranks).get(mine.path) or _open(mine)
-    named = [(path.name, t) for path, t in ranks]
-    traces = {"run": [t for _, t in ranks], "trace": [trace]}
-    return {
-        name: one.of_run(named, params) if one.subject == "run" else one.compute(trace, params)
-        for name, (one, params) in views.items()
-        if any(map(one.needs, traces[one.subject]))
-    }
+    from visualprof.cli._parts import parts
+
+    trace = _open(mine) if any(one.subject == "trace" for one, _ in views.values()) else None
+    alone = trace if len(workers) == 1 else None
+    whole = {name: one for name, one in views.items() if one[0].subject == "run"}
+    asked = tuple((name, one.asks(params)) for name, (one, params) in whole.items() if not alone or one.needs(alone))
+    files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [mine.path]
+    known = parts(asked, files, lambda _: trace or _open(mine)) if asked else {}
+    answers: dict[str, Answer] = {}
+    for name, (one, params) in views.items():
+        if any(map(one.shows, (part for _, part in known.get(name, ())))):
+            answers[name] = one.of_parts(known[name], params)
+        elif trace and one.subject == "trace" and one.needs(trace):
+            answers[name] = one.compute(trace, params)
+    return answers
 
 
 def travel_light() -> None:
@@ -174,13 +183,18 @@ class FileOf(NamedTuple):
 
 
 def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
-    """The workers of a run with their files; a folder may hold one run only."""
-    whole = Path(path)
-    if not whole.is_dir():
-        return [(whole.name, [FileOf("", whole)])]
-    from visualprof.reader.logdir.listing import profiles
+    """The workers of a run with their files; a folder may hold one run only. One at an address is copied first."""
+    from visualprof.reader.source import is_address
 
-    listing = profiles([whole])
+    whole = Path(path)
+    if not whole.is_dir() and not is_address(path):
+        return [(whole.name, [FileOf("", whole)])]
+    from visualprof.reader.cache import Cache
+    from visualprof.reader.logdir.listing import listed, profiles
+    from visualprof.reader.logdir.remote_folder import RemoteFolder
+
+    far = RemoteFolder(path, Cache.default().folder) if is_address(path) else None
+    listing = listed(far.files() or ()) if far else profiles([whole])
     if not listing.runs:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
@@ -190,6 +204,8 @@ def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
     run = next(iter(listing.runs))
+    if far:
+        far.bring_all(span.log_file.path for worker in run.workers for span in worker.spans)
     return [(w.id, [FileOf(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 
@@ -210,40 +226,6 @@ def _open(file: FileOf) -> Trace:
     from visualprof.reader.cache import open_trace
 
     return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
-
-
-def _open_all(files: list[FileOf]) -> list[tuple[Path, Trace]]:
-    """The traces of several ranks, parsed side by side; a rank that cannot be read is said and left out."""
-    if len(files) == 1:
-        return [(files[0].path, _open(files[0]))]
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    from visualprof.reader.processors import share, usable
-
-    among = min(usable(), len(files), 8)
-    with ProcessPoolExecutor(among, get_context("spawn"), share, (among,)) as pool:
-        for error in pool.map(_warm, [f.path for f in files]):
-            if error:
-                print(f"visualprof: left out: {error}", file=sys.stderr)
-    out: list[tuple[Path, Trace]] = []
-    for file in files:
-        with contextlib.suppress(VisualprofError):
-            out.append((file.path, _open(file)))
-    if not out:
-        raise MissingData("none of the ranks can be read", "see the messages above")
-    return out
-
-
-def _warm(path: Path) -> str:
-    """Parses a file into the cache; the error's text when it cannot be read."""
-    from visualprof.reader.cache import open_trace
-
-    try:
-        open_trace(path)
-    except VisualprofError as error:
-        return str(error)
-    return ""
 
 
 def print_answer(answer: Answer, args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ class _Task(Future[Result]):
         """Ends the task, unless it is over."""
         cancelled = super().cancel()
         if cancelled and self.reference is not None:
-            _ray().cancel(self.reference, force=True)  # without force a call that waits in C goes on
+            package().cancel(self.reference, force=True)  # without force a call that waits in C goes on
         return cancelled
 
 
@@ -33,11 +33,11 @@ class RayExecutor(ClusterExecutor):
     """Tasks of one processor each. The queue of visualprof decides what is tried again, so Ray retries nothing."""
 
     def __init__(self, address: str) -> None:
-        self._ray = ray = _ray()
+        self._ray = ray = package()
         address = address or os.environ.get("RAY_ADDRESS", "")
         local = {} if address else {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         try:
-            ray.init(address or None, log_to_driver=False, logging_level="ERROR", **local)
+            ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **local)
         except Exception as error:  # of many kinds, by what is missing
             hint = "is its head node up, and RAY_AUTH_TOKEN that cluster's?" if address else ""
             where = address or "on this machine"
@@ -66,7 +66,7 @@ class RayExecutor(ClusterExecutor):
             settle(task, error=WorkerLost(f"a worker of Ray ended in the midst of a task: {type(error).__name__}"))
 
 
-def _ray() -> Any:
+def package() -> Any:
     """The package. Its settings count from its import on: they are left alone where somebody else imported it."""
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

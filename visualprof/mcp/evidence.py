@@ -16,7 +16,8 @@ Query = Mapping[str, str]
 # Views that stand on the page of another one, as in the page's `state/catalog.ts`.
 PAGES = {
     "findings": "overview", "roofline": "operator", "runtime": "kernel", "sequences": "kernel", "modules": "flame",
-    "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed",
+    "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed", "collectives": "distributed",
+    "heatmap": "distributed",
     "serving": "overview", "captured": "kernel", "counters": "kernel", "compiled": "flame", "calls": "operator",
 }  # fmt: skip
 _SPAN = ("run", "worker", "span")

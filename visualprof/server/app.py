@@ -70,7 +70,7 @@ def create_app(
     """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
     settings = settings or Settings()
     remote = remote or open_remote(
-        logdir.roots[0], settings.data, read_only=settings.read_only, database=settings.database,
+        logdir.home, settings.data, read_only=settings.read_only, database=settings.database,
         store=settings.store, cache_bytes=settings.cache_bytes, store_runs=settings.store_runs,
     )  # fmt: skip
     reader = reader or open_models(Cache.default())
@@ -111,11 +111,11 @@ def create_app(
         Trends(logdir, visible, reports),
         Cases(logdir, visible, reports),
         CaseSubmissions(remote, visible),
-        Replays(views, reports),
+        Replays(views, reports, models),
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),
-        AgentRuns(remote, logdir.roots[0]),
+        AgentRuns(remote, logdir.home),
     )
     for resource in resources:
         app.register_blueprint(resource.blueprint())

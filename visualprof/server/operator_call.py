@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 
-from visualprof.errors import MissingData, NotFound
-from visualprof.remote.operators import RECORDED, Call, kineto_call
-from visualprof.views.calls import CallsAnswer
+from visualprof.errors import MissingData, NotFound, VisualprofError
+from visualprof.reader.models.onnx_nodes import Name, OnnxNode, read_nodes
+from visualprof.reader.source import Source
+from visualprof.remote.backends import all_backends
+from visualprof.remote.operators import RECORDED, TITLES, Call
+from visualprof.views.calls import TEXTS, CallsAnswer
+
+MOST_MODELS, LARGEST = 16, 1 << 29  # that are looked at, and bytes of one
+HINT = "docs/replay.md says what can be run alone"
+WITHOUT = {
+    "pytorch": "torch.profiler writes them with record_shapes=True",
+    "paddle": "Paddle 2.6 and 3.3 write no shapes of operators, also with record_shapes=True",
+}
+OTHERS = "PyTorch writes them with record_shapes=True, ONNX Runtime and MegEngine always"
+
+Nodes = Mapping[Name, OnnxNode]
 
 
-def call_of(answer: CallsAnswer, operator: str, number: int) -> Call:
+def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
     """The call of that operator that is its `number`th, the longest first.
 
-    Args: answer: of the view, for that operator.
+    Args: answer: of the view, for that operator. nodes: of the ONNX model that ran; none where it is not known.
     Raises: NotFound: there is none. MissingData: it cannot be run alone; the message says why.
     """
     columns = answer.columns
@@ -20,13 +39,45 @@ def call_of(answer: CallsAnswer, operator: str, number: int) -> Call:
         count = len(columns.name)
         there = f"it has {count} that differ, from 0" if count else "the view calls lists the operators"
         raise NotFound(f"the profile has no call {number} of {operator[:100]!r}", there)
-    texts = columns.input_shapes, columns.input_strides, columns.input_types, columns.input_values
-    shapes, strides, types, values = (str(text[number] or "") for text in texts)
+    row = {name: str(getattr(columns, name)[number] or "") for name in ("name", "node", *TEXTS)}
     recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED}
+    recorded["device"] = answer.device or ""
+    framework = "torch" if answer.framework == "pytorch" else answer.framework
+    made = importlib.import_module(f"visualprof.server.recorded.{framework}")
     try:
-        return kineto_call(operator, shapes, strides, types, values, {**recorded, "device": answer.device or ""})
+        return made.recorded_call(row, recorded, nodes.get((row["node"], row["name"])))
     except ValueError as error:
-        raise MissingData(str(error), "docs/replay.md says what can be run alone") from None
+        raise MissingData(str(error), HINT) from None
+
+
+def nodes_of(answer: CallsAnswer, files: Iterable[Path]) -> Nodes:
+    """Nodes of that ONNX model which has most of the operators that ran; none where no file has any.
+
+    Files that cannot be read, or are too large to be read here, have none. Cost: a model is read once a version.
+    """
+    if answer.framework != "onnxruntime":
+        return {}
+    ran = {*zip(answer.columns.node, answer.columns.name, strict=True)}
+    best: Nodes = {}
+    for file in islice(files, MOST_MODELS):
+        with suppress(VisualprofError, OSError):
+            state = file.stat()
+            known = best if state.st_size > LARGEST else _nodes(file, state.st_mtime_ns, state.st_size)
+            best = max(best, known, key=lambda nodes: len(ran & nodes.keys()))
+    return best
+
+
+@lru_cache(MOST_MODELS)
+def _nodes(file: Path, _changed_ns: int, _size: int) -> Nodes:
+    return read_nodes(Source(file))
+
+
+def check_backend(framework: str) -> None:
+    """Raises: MissingData: no backend runs calls of that framework."""
+    if framework not in (one.name for one in all_backends()):
+        raise MissingData(
+            f"no backend measures operators of {TITLES[framework]}", "run the script where it is installed"
+        )
 
 
 def _known(value: float | None) -> int | None:

@@ -60,7 +60,7 @@ def open_remote(
 
 
 class StoredRuns:
-    """The files of runs that the queue keeps in its bucket. Has the shape of `reader.logdir.elsewhere.Elsewhere`."""
+    """The files of runs that the queue keeps in its bucket. An `Elsewhere`."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote

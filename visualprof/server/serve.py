@@ -73,7 +73,7 @@ class Server:
         from visualprof.server.remote_service import open_remote
 
         self.remote = open_remote(
-            self.logdir.roots[0],
+            self.logdir.home,
             self._settings.data,
             read_only=self._settings.read_only,
             lease_s=self._settings.lease_s,
@@ -111,7 +111,7 @@ class Server:
         from visualprof.server.remote_service import StoredRuns
 
         if not self._settings.read_only:
-            self.logdir.elsewhere = StoredRuns(self.remote)
+            self.logdir.add(StoredRuns(self.remote))
             self.remote.busy = lambda: self.logdir.busy() | self.models.busy()
         self.logdir.start()
 

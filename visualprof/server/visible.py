@@ -140,11 +140,11 @@ class Visible:
 
     def key(self, path: str) -> str:
         """What a run is called where its sharing is kept: that outlives other log directories beside its own."""
-        first, *others = self._logdir.roots
-        for root in others:
-            if path == root.prefix or path.startswith(f"{root.prefix}/"):
-                return f"{root.path}/{path.removeprefix(root.prefix)}"
-        return path.removeprefix(first.prefix).lstrip("/") or "." if first.prefix else path
+        home = self._logdir.home
+        for root in self._logdir.roots:
+            if root != home and (path == root.prefix or path.startswith(f"{root.prefix}/")):
+                return f"{root.address or root.path}/{path.removeprefix(root.prefix)}"
+        return path.removeprefix(home.prefix).lstrip("/") or "." if home.prefix else path
 
     def job(self, queue: Queue, job: str) -> Job:
         """A job.

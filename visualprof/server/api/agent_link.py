@@ -11,7 +11,7 @@ from flask import Blueprint, Response, g, request, send_file
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, Forbidden, NotFound
-from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
+from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease, Offer
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.messages import MAX_POINT, Announced, Beat, Report, batch_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
 LOG_PIECE = 64 << 10
+MAX_OFFERS = 1000
 _BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
 _RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
@@ -69,11 +70,15 @@ class Beaten(msgspec.Struct):
 
 
 class Wish(msgspec.Struct):
-    """Body of `lease`. begun: jobs whose specs take turns on a device of the agent, and that device."""
+    """Body of `lease`. begun: jobs whose specs take turns on a device of the agent, and that device.
 
-    devices: list[str]
+    fleet: what the free nodes of a fleet can run.
+    """
+
+    devices: list[str] = []
     wait_s: float = 0.0
     begun: dict[str, str] = {}
+    fleet: list[Offer] = []
 
 
 class LeaseQuery(Query):
@@ -176,8 +181,8 @@ class AgentLink(Resource):
         queue.agents.seen(agent)
         wait_s = min(body.wait_s, self._remote.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
-        begun = dict(list(body.begun.items())[:64])
-        return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun) or Response(status=204)
+        begun, fleet = dict(list(body.begun.items())[:64]), body.fleet[:MAX_OFFERS]
+        return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun, fleet) or Response(status=204)
 
     @change("POST", "/agent/tasks/<task>/log", needs="agent")
     def log(self, task: str, query: LogQuery) -> Size:

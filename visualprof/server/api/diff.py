@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from flask import Response
 from msgspec import Meta
@@ -38,6 +38,7 @@ class DiffQuery(RowsQuery, kw_only=True):
     base_step: Annotated[str, Meta(description="of the base; of the same name, else of the same place when absent")] = (
         ""
     )
+    phase: Annotated[str, Meta(description="of a server's steps; that with most of the time when absent")] = ""
     group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
 
 
@@ -45,7 +46,7 @@ class Diffs(Resource):
     """The route over what the log directories hold. The sides are kept, pairs take milliseconds."""
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
-        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, Results()
+        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, Results[Any]()
 
     @get("/diff", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
@@ -57,7 +58,7 @@ class Diffs(Resource):
             return cast("DiffAnswer | Response", shown("diff", points, query, rows))
         base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or self._beside(query))
         new = self._side(query, query.run, query.worker, query.span, query.step)
-        return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
+        return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new, query.phase), query, rows))
 
     def _beside(self, query: DiffQuery) -> str:
         """The base's step beside the one that is asked for: of its name, else of its place."""

@@ -137,7 +137,7 @@ class Health(Resource):
     def __init__(self, logdir: LogDirectory, remote: Remote, meter: Meter) -> None:
         self._logdir, self._remote, self._meter = logdir, remote, meter
         self._started_ns = time.time_ns()
-        folders: list[tuple[Place, Path]] = [("logs", root.path) for root in logdir.roots]
+        folders: list[tuple[Place, Path]] = [("logs", root.path) for root in logdir.roots if not root.address]
         folders.append(("store", remote.folder))
         folders.append(("cache", logdir.cache.folder))
         self._places: list[tuple[Place, Path]] = folders

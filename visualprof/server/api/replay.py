@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from typing import Annotated, cast
 
 from flask import Response
@@ -12,12 +11,13 @@ from msgspec import Meta
 from visualprof.errors import MissingData
 from visualprof.reader.results.report import Report
 from visualprof.remote.operators import Call
-from visualprof.remote.operators.alone import SUFFIX, result_of
+from visualprof.remote.operators.alone import result_of, suffix_of
 from visualprof.remote.operators.script import file_name, script
 from visualprof.server.answers import raw
 from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.models import Models
 from visualprof.server.api.views import SubjectQuery, Views
-from visualprof.server.operator_call import call_of
+from visualprof.server.operator_call import Nodes, call_of, check_backend, nodes_of
 from visualprof.server.routes import SPAN, Resource, SpanQuery, get
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
@@ -29,7 +29,7 @@ PYTHON, FILE = "text/x-python", "application/octet-stream"
 class ReplaysQuery(SpanQuery, kw_only=True):
     """The operator."""
 
-    operator: Annotated[str, Meta(description="name of the operator, e.g. aten::addmm")]
+    operator: Annotated[str, Meta(description="name of the operator, e.g. aten::addmm, Conv")]
 
 
 class ReplayQuery(ReplaysQuery, kw_only=True):
@@ -57,28 +57,42 @@ class ReplayColumns(Columns):
     peak_ratio: kinds.Ratios
 
 
+class RefusedColumns(Columns):
+    """Calls that cannot be run alone. number: of the call. reason: a sentence."""
+
+    number: kinds.Identifiers
+    reason: kinds.Texts
+
+
+class ReplaysAnswer(Table[ReplayColumns]):
+    """Reports of calls run alone. refused: the calls that cannot be."""
+
+    refused: Table[RefusedColumns]
+
+
 class Replays(Resource):
     """The routes over the profiles of a log directory and the results below it."""
 
-    def __init__(self, views: Views, reports: Reports) -> None:
-        self._views, self._reports = views, reports
+    def __init__(self, views: Views, reports: Reports, models: Models) -> None:
+        self._views, self._reports, self._models = views, reports, models
 
     @get("/replay", refuses=SPAN, needs="link")
-    def replay(self, query: ReplaysQuery) -> Table[ReplayColumns]:
+    def replay(self, query: ReplaysQuery) -> ReplaysAnswer:
         """What jobs measured of the calls of an operator, alone."""
         answer = self._answer(query)
-        calls = dict[str, tuple[int, Call]]()
-        for number in range(len(answer.columns.name)):
-            with suppress(MissingData):  # one that cannot be run alone
-                call = call_of(answer, query.operator, number)
-                calls[hashlib.sha256(call.encoded()).hexdigest()] = number, call
+        nodes = self._nodes(answer, query)
+        tried = [_tried(answer, query.operator, number, nodes) for number in range(len(answer.columns.name))]
+        found = [(number, call) for number, call in enumerate(tried) if isinstance(call, Call)]
+        refused = [(number, reason) for number, reason in enumerate(tried) if isinstance(reason, str)]
+        calls = {hashlib.sha256(call.encoded()).hexdigest(): (number, call) for number, call in found}
         reports = reversed(self._reports.current()[1])
         measured = [one for one in reports if one.model_sha256 in calls and one.state == "succeeded"]
-        return Table(columns=from_rows(ReplayColumns, [_row(one, *calls[one.model_sha256]) for one in measured]))
+        columns = from_rows(ReplayColumns, [_row(one, *calls[one.model_sha256]) for one in measured])
+        return ReplaysAnswer(columns=columns, refused=Table(columns=from_rows(RefusedColumns, refused)))
 
     @get("/replay/script", media=(PYTHON,), refuses=SPAN, needs="link")
     def script(self, query: ReplayQuery) -> Response:
-        """A script that runs a call alone, and needs PyTorch only."""
+        """A script that runs a call alone, and needs its framework only."""
         call = self._call(query)
         return _file(script(call).encode(), PYTHON, file_name(call, ".py"))
 
@@ -86,14 +100,30 @@ class Replays(Resource):
     def call(self, query: ReplayQuery) -> Response:
         """A call as a file that a job takes in the place of a model."""
         call = self._call(query)
-        return _file(call.encoded(), FILE, file_name(call, SUFFIX))
+        check_backend(call.framework)
+        return _file(call.encoded(), FILE, file_name(call, suffix_of(call.framework)))
 
     def _answer(self, query: ReplaysQuery) -> CallsAnswer:
         subject = SubjectQuery(query.run, query.worker, query.span, others={"operator": query.operator})
         return cast("CallsAnswer", self._views.answer("calls", subject))
 
     def _call(self, query: ReplayQuery) -> Call:
-        return call_of(self._answer(query), query.operator, query.shape)
+        answer = self._answer(query)
+        return call_of(answer, query.operator, query.shape, self._nodes(answer, query))
+
+    def _nodes(self, answer: CallsAnswer, query: ReplaysQuery) -> Nodes:
+        """Those of the run's model: one in its folder, or an uploaded one."""
+        entries = [one for one in self._models.listing()[0] if one[0].format == "onnx"]
+        beside = [path for model, path in entries if model.run == query.run and not model.uploaded]
+        return nodes_of(answer, [*beside, *(path for model, path in entries if model.uploaded)])
+
+
+def _tried(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call | str:
+    """A call, or why it cannot be run alone."""
+    try:
+        return call_of(answer, operator, number, nodes)
+    except MissingData as error:
+        return error.error
 
 
 def _row(report: Report, number: int, call: Call) -> tuple[object, ...]:

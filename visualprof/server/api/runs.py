@@ -151,7 +151,7 @@ class Runs(Resource):
     def status(self) -> Status:
         """The server itself."""
         me = who()
-        roots = [] if me.scope is not None else [str(root.path) for root in self._logdir.roots]
+        roots = [] if me.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
         return Status(
             __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching,

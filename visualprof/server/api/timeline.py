@@ -17,11 +17,14 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.answers import raw
-from visualprof.server.api.spans import columns_of, whole_run, within
+from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
+from visualprof.views import view
+from visualprof.views.answers.part_cache import kept_part
 from visualprof.views.answers.table import Selection, Table, page
-from visualprof.views.measure.alignment import Offset, offsets
+from visualprof.views.measure.aligned import aligned
+from visualprof.views.measure.alignment import Clock, Offset, clock_of, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.replay.pieces import path_pieces, slack_ns
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
@@ -136,10 +139,12 @@ class WindowTableQuery(WindowQuery):
 
 
 class AlignmentQuery(Query):
-    """The workers of a run."""
+    """Workers of a run. The first one that is named is what the others are compared with."""
 
     run: str
     span: str = ""
+    workers: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
+    step: Annotated[str, Meta(description="whose collectives are compared; those of all steps when absent")] = ""
 
 
 class TimelineStrings(msgspec.Struct):
@@ -288,11 +293,24 @@ class Timeline(Resource):
     @get("/timeline/alignment", refuses=SPAN, needs="link")
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
-        spans = whole_run(self._logdir, self._visible.listing(), query.run, query.span)
-        workers = [(name, columns_of(self._logdir, span)) for name, span in spans]
-        origin = workers[0][1].span_ns[0]
-        pairs = zip(workers, offsets([trace for _, trace in workers]), strict=True)
-        return AlignmentAnswer([_alignment(name, o, trace.span_ns[0] - origin) for (name, trace), o in pairs])
+        listing = self._visible.listing()
+        if query.workers:
+            spans = [(name, listing.find(query.run, name, query.span)) for name in query.workers.split(",")]
+        else:
+            spans = whole_run(self._logdir, listing, query.run, query.span)
+        if query.workers or query.step:
+            traces = [columns_of(self._logdir, span) for _, span in spans]
+            first, each = [trace.span_ns[0] for trace in traces], aligned(traces, query.step)
+        else:
+            clocks = [self._clock(span) for _, span in spans]
+            first, each = [clock.first_ns for clock in clocks], offsets(clocks)
+        rows = zip(spans, first, each, strict=True)
+        return AlignmentAnswer([_alignment(name, offset, own - first[0]) for (name, _), own, offset in rows])
+
+    def _clock(self, span: Span) -> Clock:
+        """Of a worker whose part in the replay of all ranks is kept, that of the part."""
+        rank = kept_part(self._logdir.cache, view("ranks"), summary_of(self._logdir, span).fingerprint)
+        return rank.clock if rank else clock_of(columns_of(self._logdir, span))
 
 
 def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:

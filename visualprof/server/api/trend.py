@@ -104,7 +104,7 @@ class Trends(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
         self._visible, self._reports = visible, reports
-        self._following, self._results = Following(logdir), Results()
+        self._following, self._results = Following(logdir), Results[TrendAnswer]()
 
     @get("/trend", refuses={400: "there is no such figure"}, needs="link")
     def trend(self, query: TrendQuery) -> TrendAnswer:
@@ -142,9 +142,7 @@ class Trends(Resource):
             )
 
         key = (self._visible.version, listing.revision, revision, len(known), waiting, query.metric, query.series)
-        answer = self._results.get(key, worked_out)
-        assert isinstance(answer, TrendAnswer)
-        return answer
+        return self._results.get(key, worked_out)
 
 
 def _several(runs: Iterable[Run]) -> list[tuple[Run, Span]]:

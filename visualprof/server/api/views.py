@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from flask import Response
@@ -29,6 +29,7 @@ from visualprof.views.answers.part_cache import part_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
 KEPT = 64  # results
+KEPT_WHOLE = 4  # runs, of which views take what all workers have: at most 200 MB each
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
@@ -39,6 +40,8 @@ _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     float: "number",
     bool: "boolean",
 }
+
+T = TypeVar("T")
 
 # Which rows of a table a request asks for.
 TableName = Annotated[str, Meta(description="one of the tables of a view that has several")]
@@ -121,23 +124,23 @@ class ChartsAnswer(msgspec.Struct):
 
 
 @dataclass
-class _Entry:
+class _Entry(Generic[T]):
     lock: threading.Lock = field(default_factory=threading.Lock)
-    result: Answer | None = None
+    result: T | None = None
 
 
-class Results:
+class Results(Generic[T]):
     """The most recently used results. Who asks for one that is being computed waits for it."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._entries: OrderedDict[object, _Entry] = OrderedDict()
+        self._entries: OrderedDict[object, _Entry[T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: object, compute: Callable[[], Answer]) -> Answer:
+    def get(self, key: object, compute: Callable[[], T]) -> T:
         """The kept result of the key, or a new one; an error is not kept."""
         with self._lock:
-            entry = self._entries.setdefault(key, _Entry())
+            entry = self._entries.setdefault(key, _Entry[T]())
             self._entries.move_to_end(key)
             while len(self._entries) > self._kept:
                 self._entries.popitem(last=False)
@@ -152,7 +155,8 @@ class Views(Resource):
 
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, reports: Reports) -> None:
         self._logdir, self._visible = logdir, visible
-        self._models, self._reports, self._results = models, reports, Results()
+        self._models, self._reports, self._results = models, reports, Results[Answer]()
+        self._whole = Results[msgspec.Struct](KEPT_WHOLE)
 
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
@@ -184,7 +188,7 @@ class Views(Resource):
         if query.top is not None and any(field.name == "top" for field in fields(chosen.params)):
             texts["top"] = str(query.top)
         params = chosen.parse(texts)
-        version, subject = self._subject(chosen, query)
+        version, subject = self._subject(chosen, query, chosen.asks(params))
         if chosen.subject == "model":  # drawn in milliseconds; kept, it would keep the whole model in memory
             return params, chosen.compute(subject(), params)
 
@@ -196,7 +200,7 @@ class Views(Resource):
 
         return params, self._results.get((version, chosen.name, params), worked_out)
 
-    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[tuple[object, ...], Callable[[], Any]]:
+    def _subject(self, chosen: View, query: SubjectQuery, asked: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """What differs when the content does, and what opens that for a view whose answer is not kept."""
         if chosen.subject == "model":
             model = self._models.graph(_required(query, "model"))
@@ -209,11 +213,10 @@ class Views(Resource):
             spans = whole_run(self._logdir, self._visible.listing(), run, query.span)
             summaries = [summary_of(self._logdir, span) for _, span in spans]
             if not any(chosen.name in summary.views for summary in summaries):
-                raise MissingData(
-                    f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
-                )
+                raise MissingData(f"the run {run!r} has no data for the view {chosen.name!r}", chosen.lacks)
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
-            return tuple(versions), lambda: [(name, self._worker(chosen, span)) for name, span in spans]
+            version = tuple(versions)
+            return version, lambda: self._merged(chosen, version, spans, asked)
         span = self._visible.listing().find(run, query.worker, query.span)
         summary = summary_of(self._logdir, span)
         if chosen.name not in summary.views:
@@ -223,12 +226,19 @@ class Views(Resource):
             )
         return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
 
-    def _worker(self, chosen: View, span: Span) -> Any:
+    def _merged(self, chosen: View, version: tuple[object, ...], spans: list[tuple[str, Span]], asked: str) -> Any:
+        """What a view of a run takes of all workers; what several views or questions share is kept."""
+
+        def parts() -> list[tuple[str, Any]]:
+            return [(name, self._worker(chosen, span, asked)) for name, span in spans]
+
+        merge = chosen.merge
+        return self._whole.get((version, merge, asked), lambda: merge(parts())) if merge else parts()
+
+    def _worker(self, chosen: View, span: Span, asked: str) -> msgspec.Struct:
         """What a view of a run takes of one worker."""
-        if chosen.part is None:
-            return columns_of(self._logdir, span)
         fingerprint = summary_of(self._logdir, span).fingerprint
-        return part_of(self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span))
+        return part_of(self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span), asked)
 
 
 def parameters(chosen: View) -> list[Parameter]:

@@ -1,0 +1,50 @@
+"""`visualprof view` of a run: its workers' parts are kept, and no trace is opened for them again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES
+from visualprof.cli import main
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for place, path in enumerate(sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))[1:3]):
+        shutil.copy(path, folder / f"rank{place}.pt.trace.json.gz")
+    return folder
+
+
+def asked(folder: Path, capfd: pytest.CaptureFixture[str], *more: str, view: str = "ranks") -> tuple[str, str]:
+    assert main(["view", view, str(folder), "--format", "json", *more]) == 0
+    out, err = capfd.readouterr()
+    return out, err
+
+
+def test_parts_of_a_run_are_kept(
+    ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gemm = "--param=change=kernel[name~gemm]*0.5"
+    first, other, distributed = asked(ranks, capfd), asked(ranks, capfd, gemm), asked(ranks, capfd, view="distributed")
+    monkeypatch.setattr("visualprof.reader.cache.open_trace", lambda *_, **__: pytest.fail("opened again"))
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", lambda *_: pytest.fail("opened again"))
+    assert asked(ranks, capfd) == first
+    assert asked(ranks, capfd, gemm) == other
+    assert asked(ranks, capfd, view="distributed") == distributed
+    assert json.loads(other[0])["step"]["gain_ns"] > json.loads(first[0])["step"]["gain_ns"] == 0
+
+
+def test_a_rank_that_cannot_be_read_is_said_and_left_out(ranks: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(SAMPLES / "synthetic-4gpu" / "rank3.pt.trace.json.gz", ranks / "rank2.pt.trace.json.gz")
+    (ranks / "rank1.pt.trace.json.gz").write_bytes(b"\x1f\x8bnot")
+    out, err = asked(ranks, capfd, view="distributed")
+    assert "left out" in err
+    assert "rank1" in err
+    assert set(json.loads(out)["ranks"]["columns"]["worker"]) == {"rank0.pt.trace.json.gz", "rank2.pt.trace.json.gz"}

@@ -1,0 +1,58 @@
+"""A call of an operator of MegEngine: shapes, types and parameters, all of which its profiles hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from visualprof.remote.operators import Call, checked, is_list, is_word
+
+# How a profile calls the type of an element.
+TYPES = {
+    "Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16", "Int32": "int32", "Int16": "int16",
+    "Int8": "int8", "Uint8": "uint8", "Bool": "bool",
+}  # fmt: skip
+HOLDS = (
+    "ImmutableTensor", "SharedDeviceTensor", "Host2DeviceCopy", "InputCallback", "OutputCallback",
+    "ComputingGraphImpl::CallbackCaller", "MultipleDeviceTensorHolder", "VirtualDep",
+)  # fmt: skip
+FLAGS = ("axis", "begin", "end", "step", "idx")  # of a piece of an index, in MegEngine's order
+
+
+def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: object = None) -> Call:
+    """A call by the columns of the view `calls`: texts of JSON.
+
+    Raises: ValueError: it cannot be run alone; the message says why.
+    """
+    name = row["name"]
+    if name in HOLDS:
+        raise ValueError(f"{name} hands tensors over: run an operator that computes")
+    try:
+        shapes, types, parameters, outputs = (
+            json.loads(row[what] or "null") for what in ("input_shapes", "input_types", "input_values", "output_shapes")
+        )
+        kinds: list[Any] = [*(types or []), *[None] * len(shapes)]
+        arguments = [_tensor(name, shape, kind) for shape, kind in zip(shapes, kinds, strict=False)]
+        form: dict[str, Any] = {"outputs": outputs or []}
+        if is_list(parameters):
+            form["items"] = [[int(one[flag]) for flag in FLAGS] for one in parameters]
+            parameters = {}
+        attributes: dict[str, Any] = dict(parameters or {})
+        if attributes.get("mode") == name:  # a timeline calls them by what they compute
+            name = "Elemwise"
+        if not all(map(_is_attribute, attributes.values())):
+            raise ValueError("a parameter is neither a number nor the name of a mode")
+        return checked(Call(name, arguments, dict(recorded), "megengine", attributes, form))
+    except (TypeError, AttributeError, KeyError, RecursionError, ValueError) as error:
+        raise ValueError(f"the profile's inputs of {name[:100]} cannot be read: {error}") from None
+
+
+def _tensor(name: str, shape: Any, kind: Any) -> dict[str, Any]:
+    if kind is not None and kind not in TYPES:
+        raise ValueError(f"an input of {name} has the type {str(kind)[:40]}, which cannot be made")
+    return {"shape": shape, "strides": None, "dtype": TYPES[kind] if kind else None}
+
+
+def _is_attribute(value: Any) -> bool:
+    return all(isinstance(one, (int, float)) or is_word(one) for one in (value if is_list(value) else [value]))
