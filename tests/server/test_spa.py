@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -40,6 +41,21 @@ def test_types_do_not_depend_on_the_machine(built: Site, path: str, mimetype: st
 def test_hashed_files_are_kept_for_ever(built: Site) -> None:
     assert "immutable" in built.client.get("/assets/app-1a2b.js").headers["Cache-Control"]
     assert built.client.get("/icon.svg").headers["Cache-Control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("reads", "encoding"),
+    [("br, gzip", "br"), ("gzip", "gzip"), ("br;q=0, gzip", "gzip"), ("identity", None), ("", None)],
+)
+def test_files_are_packed_as_the_browser_reads_them(
+    built: Site, tmp_path: Path, reads: str, encoding: str | None
+) -> None:
+    (tmp_path / "dist" / "assets" / "app-1a2b.js.br").write_bytes(b"packed by the build")
+    answer = built.client.get("/assets/app-1a2b.js", headers={"Accept-Encoding": reads})
+    assert (answer.headers.get("Content-Encoding"), answer.mimetype) == (encoding, "text/javascript")
+    assert answer.headers["Vary"] == "Accept-Encoding"
+    expected = {"br": b"packed by the build", None: b"export {}"}
+    assert (gzip.decompress(answer.data) == b"export {}") if encoding == "gzip" else (answer.data == expected[encoding])
 
 
 @pytest.mark.parametrize("path", ["/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/..%2fsecret"])

@@ -69,24 +69,31 @@ def blueprint(dist: Path) -> Blueprint:
 
 
 def _file(path: Path, hashed: bool) -> Response:
-    status = path.stat()
-    stamp = (path, status.st_mtime_ns, status.st_size)
-    response = raw(_read(*stamp), _TYPES.get(path.suffix.lower(), "application/octet-stream"))
-    if hashed and request.accept_encodings["gzip"] > 0:
-        response.set_data(_packed(*stamp))
-        response.headers["Content-Encoding"] = "gzip"
+    response = raw(_bytes(path), _TYPES.get(path.suffix.lower(), "application/octet-stream"))
+    if hashed:
+        _pack(response, path)
     response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
     return response
 
 
-@lru_cache(maxsize=256)
-def _read(path: Path, mtime_ns: int, size: int) -> bytes:
-    """Kept, as long as the file stays the same."""
+def _pack(response: Response, path: Path) -> None:
+    """Packs a file of the page as small as the browser can read: by what the build made with Brotli, or gzip."""
+    brotli = path.with_name(f"{path.name}.br")
+    if request.accept_encodings["br"] > 0 and brotli.is_file():
+        response.set_data(_bytes(brotli))
+        response.headers["Content-Encoding"] = "br"
+    elif request.accept_encodings["gzip"] > 0:
+        response.set_data(_bytes(path, gzipped=True))
+        response.headers["Content-Encoding"] = "gzip"
+
+
+def _bytes(path: Path, gzipped: bool = False) -> bytes:
+    status = path.stat()
+    return _kept(path, status.st_mtime_ns, status.st_size, gzipped)
+
+
+@lru_cache(maxsize=512)
+def _kept(path: Path, mtime_ns: int, size: int, gzipped: bool) -> bytes:
+    """Kept, as long as the file stays the same. An answer of the API is packed faster and larger."""
     del mtime_ns, size
-    return path.read_bytes()
-
-
-@lru_cache(maxsize=256)
-def _packed(path: Path, mtime_ns: int, size: int) -> bytes:
-    """As small as gzip makes it, once for all who ask: an answer of the API is packed faster and larger."""
-    return gzip.compress(_read(path, mtime_ns, size), 9, mtime=0)
+    return gzip.compress(path.read_bytes(), 9, mtime=0) if gzipped else path.read_bytes()
