@@ -1,6 +1,6 @@
 """A private PostgreSQL of Debian's: one for each process of the tests, and a database for each queue.
 
-What has the mark `both_databases` runs on SQLite and, slow, on it; it is skipped there where it is not installed.
+What has the mark `both_databases` runs on SQLite and, as `long`, on it; it is skipped there where it is not installed.
 """
 
 from __future__ import annotations
@@ -150,5 +150,5 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """For `pytest_generate_tests`."""
     if metafunc.definition.get_closest_marker("both_databases"):
-        second = pytest.param("postgresql", marks=pytest.mark.slow)
+        second = pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.long])
         metafunc.parametrize("database_of_queues", ["sqlite", second], indirect=True)

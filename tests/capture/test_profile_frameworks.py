@@ -103,6 +103,7 @@ def calls(trace: Trace, name: str, category: Category) -> int:
     return int((named & (trace.events.category == category)).sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("middle", "code", "last"),
     [
@@ -366,6 +367,7 @@ model.fit(torch.ones(32, 8).numpy(), torch.ones(32, 4).numpy(), batch_size=4, ve
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_loops_of_others_are_recorded_by_their_callbacks(tmp_path: Path, loop: str) -> None:
     python = os.environ.get("VISUALPROF_LOOPS_PYTHON") or sys.executable

@@ -355,6 +355,7 @@ def test_a_list_of_events_becomes_an_object(tmp_path: Path) -> None:
     assert json.loads(gzip.decompress(path.read_bytes())) == {"traceEvents": [{"ph": "X"}], "visualprof": {"rank": 0}}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code", "last"),
@@ -381,6 +382,7 @@ def test_whatever_ends_the_process_leaves_a_valid_file_or_none(
     assert [steps(p) for p in made] == ([] if last is None else [[str(i) for i in range(3, last + 1)]])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_write_that_fails_in_torch_itself_leaves_no_file(tmp_path: Path) -> None:
     """Torch says nothing of it: a limit of 4 KiB a file stands for a full disk."""
@@ -419,6 +421,7 @@ def test_a_process_of_multiprocessing_ends_its_recording(tmp_path: Path) -> None
     assert steps(path) == ["1", "2", "3"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_workers_of_a_data_loader_leave_the_recording_alone(tmp_path: Path) -> None:
     program = f"""

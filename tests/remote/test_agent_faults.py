@@ -69,6 +69,7 @@ def test_a_task_that_was_given_out_meanwhile_is_dropped(server: FakeServer, star
     assert "dropped" in again.said
 
 
+@pytest.mark.long
 def test_a_task_that_kills_its_agent_twice_is_left_to_the_server(server: FakeServer, start: StartAgent) -> None:
     task, agent = hanging(server, start)
     for said in ("task ", "registered"):  # the first restart does it again, the second one does not
@@ -83,6 +84,7 @@ def test_a_task_that_kills_its_agent_twice_is_left_to_the_server(server: FakeSer
     assert task.report is None
 
 
+@pytest.mark.long
 def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"measure=1 file=extra.json profile.fail=crashed", profile=Profile(2))
     agent = start()
@@ -104,6 +106,7 @@ def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: Fa
     assert task.result["extra.json"] == b"content of extra.json"
 
 
+@pytest.mark.long
 def test_a_cut_longer_than_a_lease_costs_nothing(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"say=before measure=3.5 say=after")
     agent = start()
@@ -262,6 +265,7 @@ def test_an_idle_agent_leaves_at_once(server: FakeServer, start: StartAgent) -> 
     assert time.monotonic() - began < 10, "it does not wait for the poll's answer"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("signals", [[signal.SIGTERM, signal.SIGTERM], [signal.SIGINT], [signal.SIGQUIT]])
 def test_a_task_that_is_left_is_done_by_the_next_start(
     server: FakeServer, start: StartAgent, signals: list[signal.Signals]

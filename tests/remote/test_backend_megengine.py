@@ -56,6 +56,7 @@ def test_its_banner_is_not_in_the_log(swept: Ran) -> None:
     assert "cuda" not in swept.stdout + swept.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fast_run", "optimize"),
     [("1", "inference"), ("reproducible", "fuse_preprocess"), ("reproducible", "fuse_conv_bias_with_z")],
@@ -68,11 +69,13 @@ def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job, fast_run
     assert (told["fast_run"], told["optimize"]) == (fast_run, optimize)
 
 
+@pytest.mark.long
 def test_a_change_of_precision_is_told(job: Job) -> None:
     job.spec = {"options": {"optimize": "ioc16"}}
     assert job.run().told("effective")[0]["effective"]["precision"] == "f16"
 
 
+@pytest.mark.long
 def test_a_model_with_whole_numbers_runs(tmp_path: Path, python: str) -> None:
     model = shared("models/megengine/transformer_tiny.mge")
     job = Job(tmp_path, model, TRANSFORMER, "megengine", python, sweep=Sweep("batch", [2]))
@@ -80,6 +83,7 @@ def test_a_model_with_whole_numbers_runs(tmp_path: Path, python: str) -> None:
     assert job.run("profile:memory").status == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
@@ -95,6 +99,7 @@ def test_inputs_that_do_not_fit_are_refused(job: Job, inputs: list[Input], told:
     assert told in failed["error"]
 
 
+@pytest.mark.long
 def test_a_size_that_the_graph_cannot_take_says_why(job: Job) -> None:
     job.inputs = [Input("data", "float32", ["batch", 3, 32, 32])]
     failed = job.run().failed
@@ -102,6 +107,7 @@ def test_a_size_that_the_graph_cannot_take_says_why(job: Job) -> None:
     assert "channel mismatch" in failed["error"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spec", "told"), [({"threads": 2}, "one thread"), ({"precision": "f16"}, "no setting for f16")]
 )
@@ -112,11 +118,13 @@ def test_what_it_cannot_do_is_refused(job: Job, spec: dict[str, object], told: s
     assert told in failed["error"]
 
 
+@pytest.mark.long
 def test_a_device_that_is_not_there_is_refused(job: Job) -> None:
     job.spec = {"device": "cuda:7"}
     assert "not cuda:7" in job.run().failed["error"]
 
 
+@pytest.mark.long
 def test_a_file_that_is_no_graph_is_a_model_error(tmp_path: Path, job: Job) -> None:
     job.model = tmp_path / "model.mge"
     job.model.write_bytes(b"no graph")
@@ -158,6 +166,7 @@ def test_the_timeline_is_dated(profiled: Ran) -> None:
     assert 0 < written_ns - told["start_ns"] < 20 * 10**9
 
 
+@pytest.mark.long
 def test_the_memory_plan_has_the_tensors_of_the_asked_size(job: Job) -> None:
     def peak(batch: int) -> int:
         job.profile = Profile(1, batch)

@@ -38,6 +38,7 @@ def test_what_really_runs_is_told(job: Job) -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", backend("onnxruntime").options["optimization"])
 def test_every_level_of_optimisation_runs(job: Job, level: str) -> None:
     job.spec = {"options": {"optimization": level}}
@@ -72,6 +73,7 @@ def test_an_input_that_is_missing_is_named(job: Job) -> None:
     assert (failed["reason"], failed["error"]) == ("input_error", "input 'scale' of the model is missing")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("precision", "kept", "op"), [("f16", "FLOAT16", "Cast"), ("int8", "INT8", "DynamicQuantizeLinear")]
 )
@@ -160,6 +162,7 @@ def test_a_model_with_subgraphs_is_profiled(tmp_path: Path) -> None:
     assert answer("operator", job.run("profile:timeline").out / "timeline.json")["total_rows"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("disabled", "fused"), [("", True), ("ConvActivationFusion, GeluFusion", False)])
 def test_an_optimiser_can_be_left_out(tmp_path: Path, disabled: str, fused: bool) -> None:
     model = shared("models/onnx/resnet10_dynbatch.onnx")

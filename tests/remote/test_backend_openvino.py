@@ -28,6 +28,7 @@ def test_a_model_is_swept_with_open_shapes(job: Job) -> None:
     assert (told["device"], told["shapes"], told["streams"]) == ("CPU", "dynamic", "1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["", "f32", "auto"])
 def test_the_precision_that_really_runs_is_told(job: Job, precision: str) -> None:
     job.spec = {"precision": precision, "threads": 1}
@@ -37,6 +38,7 @@ def test_the_precision_that_really_runs_is_told(job: Job, precision: str) -> Non
     assert told["threads"] == "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["f16", "bf16"])
 def test_a_precision_is_either_kept_or_refused(job: Job, precision: str) -> None:
     """Which, depends on the CPU; another one in its place is wrong on all."""
@@ -82,6 +84,7 @@ def test_the_profile_has_the_layers_of_each_run(job: Job) -> None:
     assert executed <= {each["name"] for each in document["runtime_graph"]}
 
 
+@pytest.mark.long
 def test_a_real_cnn_is_measured_and_its_layers_open_in_the_operator_view(tmp_path: Path) -> None:
     model = shared("models/onnx/resnet10_dynbatch.onnx")
     image = [Input("input", "float32", ["batch", 3, 96, 96])]

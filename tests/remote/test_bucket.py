@@ -184,6 +184,7 @@ def test_a_file_that_changes_while_it_is_verified_is_not_kept(bucket: Bucket, mo
     assert bucket.listed("blobs") == []
 
 
+@pytest.mark.long
 def test_copies_are_bounded_the_least_recently_used_goes_first(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +325,7 @@ def objects(store: Bucket) -> list[dict[str, Any]]:
     return store._keys("list_objects_v2", "Contents", "runs/")
 
 
+@pytest.mark.long
 def test_a_backup_says_which_uploads_the_bucket_lacks(
     url: str, remote: Remote, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -336,6 +338,7 @@ def test_a_backup_says_which_uploads_the_bucket_lacks(
     assert capsys.readouterr().err == f"missing: {blob}\n"
 
 
+@pytest.mark.long
 def test_what_a_task_left_becomes_a_run_once_the_store_is_there(swift: Swift, remote: Remote) -> None:
     agent, lease, _ = leased(remote)
     queue = remote.opened()
@@ -357,6 +360,7 @@ def test_no_name_of_a_user_is_in_a_key(remote: Remote) -> None:
     assert "net" not in keys
 
 
+@pytest.mark.long
 def test_while_the_store_is_down_nothing_is_lost(swift: Swift, url: str, remote: Remote) -> None:
     agent, lease, task = leased(remote)
     files = result(lease.job, lease.task)

@@ -82,6 +82,7 @@ def clock() -> Hands:
     return Hands()
 
 
+@pytest.mark.long
 def test_a_loop_runs_until_both_the_time_and_the_number_are_reached(clock: Hands) -> None:
     by_number = time_runs(lambda _: clock.sleep(0.001), 1, 0.0, 10.0, 50, clock)
     assert (by_number.samples == 1_000_000).all()
@@ -107,6 +108,7 @@ def test_the_clock_of_a_measurement_is_fine_and_never_set_back() -> None:
     assert timed.samples.sum() <= timed.duration_ns
 
 
+@pytest.mark.long
 def test_more_samples_than_room_are_all_kept(clock: Hands) -> None:
     took = itertools.cycle(range(1, 100))
 
@@ -161,11 +163,13 @@ def test_releasing_outputs_is_not_part_of_a_sample_but_of_the_rate(clock: Hands)
     assert timed.duration_ns == 4 * 10_000_000, "the last outputs are released after the loop"
 
 
+@pytest.mark.long
 def test_warm_up_ends_when_two_windows_agree(clock: Hands) -> None:
     how = Measure(warmup_s=0.04, max_s=10.0)
     assert warm_up(lambda _: clock.sleep(0.005), 1, how, clock) == 2 * 4
 
 
+@pytest.mark.long
 def test_warm_up_goes_on_while_runs_get_faster(clock: Hands) -> None:
     took = iter([0.06 * 0.8**i for i in range(9)] + [0.01] * 100)
     assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 5 * 3

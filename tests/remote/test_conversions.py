@@ -110,6 +110,7 @@ def test_a_speech_model_is_quantised_and_wrong(tmp_path: Path) -> None:
     assert difference(run(made.model, feeds)[:1], run(path, feeds)[:1]) > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "name", "error"),
     [
@@ -153,6 +154,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 INPUTS = {"inputs": "x=float32[batch,3,32,32]"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "name", "options", "bound"),
     [
@@ -182,12 +184,14 @@ def test_a_torch_model_is_converted(
     assert difference(outputs, original) <= bound
 
 
+@pytest.mark.long
 def test_torchscript_says_what_it_lacks_for_onnx(tmp_path: Path, net: tuple[Path, Any]) -> None:
     with pytest.raises(TaskFailure, match="TorchScript does not say what it takes") as told:
         convert("torchscript_onnx", net[0] / "net.pt", tmp_path / "work")
     assert "inputs=" in told.value.hint
 
 
+@pytest.mark.long
 def test_what_a_job_says_of_its_inputs_is_enough(tmp_path: Path, net: tuple[Path, Any]) -> None:
     inputs = [Input("x", "float32", ["batch", 3, 32, 32])]
     order = Conversion("torchscript_onnx", str(net[0] / "net.pt"), inputs=inputs)
@@ -204,6 +208,7 @@ def test_what_a_job_says_of_its_inputs_is_enough(tmp_path: Path, net: tuple[Path
 # --- MegEngine ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimize", ["fuse_conv_bias_nonlinearity", "nchw44"])
 def test_a_graph_of_megengine_is_optimised(tmp_path: Path, optimize: str) -> None:
     python, model = megengine_python(), shared("models/megengine/lenet.mge")

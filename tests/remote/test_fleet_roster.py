@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.conftest import until
 from tests.remote.queue_sites import capabilities, member, opened, request, runtime
 from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine.measuring_lock import plain_device
@@ -213,16 +213,14 @@ def begun(
     thread.start()
 
     def wait() -> str:
-        thread.join(5)
+        thread.join(30)
         return ended[0]
 
     return task, outcomes, wait
 
 
 def call_of(fleet: FakeFleet) -> Call:
-    end = time.monotonic() + 5
-    while fleet.placed[-1][0] != "work" and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: fleet.placed[-1][0] == "work")
     return fleet.placed[-1][2]
 
 
@@ -248,8 +246,7 @@ def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
     task, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
     call = call_of(fleet)
     call.progress = Progress("running")
-    time.sleep(0.8)  # both do for a lease, so that neither leaves it alone
-    assert task.heartbeat() == {}
+    until(lambda: task.heartbeat() == {})  # both do for a lease, so that neither leaves it alone
     call.progress = Progress("ended", "succeeded")
     assert (wait(), outcomes, call.cancelled) == ("succeeded", [], False)
 

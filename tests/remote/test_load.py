@@ -99,6 +99,7 @@ def queue(dues: Sequence[int], service: int, lanes: int) -> list[int]:
     return latencies
 
 
+@pytest.mark.long
 def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
     """Load 0.8 and service 10 ms: the mean wait is 0.8 * 10 ms / (2 * (1 - 0.8)) = 20 ms."""
     how = measure(Load([1], [80.0]), seconds=2500.0)
@@ -108,6 +109,7 @@ def test_one_lane_waits_as_an_m_d_1_queue_does() -> None:
     assert step.per_s == pytest.approx(80.0, rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lanes", [2, 3])
 def test_lanes_share_one_queue(lanes: int) -> None:
     how = measure(Load([lanes], [90.0 * lanes]), seconds=4.0)
@@ -134,11 +136,13 @@ def test_closed_lanes_have_a_run_each_under_way() -> None:
     assert set(step.timed.samples.tolist()) == {10 * MS}
 
 
+@pytest.mark.long
 def test_closed_lanes_reach_the_number_of_runs_together_and_keep_to_the_time() -> None:
     assert len(loader(measure(Load([4]), seconds=0.01, least=100), 10.0).run({}).timed.samples) == 100
     assert loader(measure(Load([4]), seconds=9.0, least=10**6, most_s=9.0), 10.0).run({}).timed.duration_ns <= 9010 * MS
 
 
+@pytest.mark.long
 def test_overload_leaves_runs_unserved_which_are_later_than_all() -> None:
     """20 a second of which 10 can be served: in 10 s 200 come, 100 and those of 10 s more are served."""
     point = loader(measure(Load([1], [20.0]), seconds=10.0), 100.0)
@@ -205,6 +209,7 @@ def test_decisions_need_as_many_runs_as_loadgen_asks_for() -> None:
     assert (most_over(458, 99), most_over(459, 99), most_over(662, 99), most_over(1000, 99)) == (None, 0, 1, 2)
 
 
+@pytest.mark.long
 def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
     """M/D/1 with service 10 ms and 100 a second at most: p99 is 50 ms at about 68 a second (from the recursion)."""
     how = measure(Load([1], limit_ms=50.0), seconds=300.0)
@@ -260,6 +265,7 @@ def test_offline_takes_as_many_lanes_as_the_runtime_finds_best() -> None:
     assert point.told()["samples_per_s"] == pytest.approx(600.0)
 
 
+@pytest.mark.long
 def test_the_best_step_is_the_fastest_that_passes() -> None:
     how = measure(Load([1], [20.0, 50.0, 99.0], limit_ms=60.0), seconds=200.0)
     point = loader(how, 10.0)

@@ -28,6 +28,7 @@ def job(folder: Path, backend: str, load: Load, seconds: float = 0.2) -> Job:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_lanes_run_at_once(tmp_path: Path, backend: str) -> None:
     ran = job(tmp_path, backend, Load([1, 2])).run()
@@ -63,6 +64,7 @@ def test_a_rate_is_found_that_keeps_a_limit(tmp_path: Path) -> None:
     assert load["step"]["offered_per_s"] < load["steps"][0]["achieved_per_s"], "no more than the closed loop does"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", ["SingleStream", "MultiStream", "Offline"])
 def test_scenarios_of_mlperf(tmp_path: Path, scenario: Mlperf) -> None:
     ran = job(tmp_path, "openvino", Load(mlperf=scenario)).run()
@@ -73,6 +75,7 @@ def test_scenarios_of_mlperf(tmp_path: Path, scenario: Mlperf) -> None:
     assert point["samples_per_s"] == pytest.approx(2 * queries * point["qps"])
 
 
+@pytest.mark.long
 def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
     wide = job(tmp_path, "openvino", Load([4]))
     wide.spec = {"options": {"hint": "throughput", "streams": "2"}}
@@ -84,6 +87,7 @@ def test_openvino_takes_a_hint_and_streams(tmp_path: Path) -> None:
     assert wide.run().failed["error"] == "spec 's': option streams is 'many'"
 
 
+@pytest.mark.long
 def test_onnxruntime_runs_branches_at_once(tmp_path: Path) -> None:
     parallel = job(tmp_path, "onnxruntime", Load([2]))
     parallel.spec = {"options": {"execution": "parallel", "inter_op_threads": "2"}}

@@ -50,6 +50,7 @@ def jobs_of(url: str) -> dict[str, Any]:
         http.close()
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_loses_no_acknowledged_submission(tmp_path: Path) -> None:
     acknowledged, refused = dict[str, str](), list[Refused]()
     with server_process(tmp_path) as server:
@@ -85,6 +86,7 @@ def test_a_server_that_is_killed_loses_no_acknowledged_submission(tmp_path: Path
         agent.http.close()
 
 
+@pytest.mark.long
 def test_a_task_that_runs_while_the_server_is_down_is_not_run_twice(tmp_path: Path) -> None:
     with server_process(tmp_path, lease_s=1.0) as server:
         agent = FakeAgent(server.url, token_of(server.folder)).register()
@@ -126,6 +128,7 @@ def test_the_task_of_a_lost_agent_is_run_once_again_and_then_fails(tmp_path: Pat
         assert agents[2].lease() is None
 
 
+@pytest.mark.long
 def test_a_restarted_server_goes_on_with_tokens_and_signed_addresses(tmp_path: Path) -> None:
     with server_process(tmp_path) as server:
         agent = FakeAgent(server.url, token_of(server.folder)).register()
@@ -178,6 +181,7 @@ def cut_put(server: str, url: str, rest: bytes, size: int) -> None:
         connection.sendall(head.encode() + rest[: len(rest) // 2])
 
 
+@pytest.mark.long
 def test_many_jobs_and_agents_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
     count, runs = 120, list[str]()
     with served(tmp_path / "runs") as server:
@@ -228,6 +232,7 @@ def patient(
         return None
 
 
+@pytest.mark.long
 def test_agents_that_wait_do_not_starve_the_page(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
         agents = [FakeAgent(server.url, server.remote.token, str(i)).register() for i in range(40)]
@@ -305,6 +310,7 @@ def test_a_closing_server_does_not_wait_for_its_agents(tmp_path: Path) -> None:
     agent.http.close()
 
 
+@pytest.mark.long
 def test_the_servers_own_agent_comes_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with opened(tmp_path / "runs"):
@@ -348,6 +354,7 @@ def test_a_result_is_a_run_of_the_dashboard(tmp_path: Path) -> None:
         assert job["tasks"][0]["run"] == lease["run"]
 
 
+@pytest.mark.long
 def test_a_poll_of_the_jobs_is_quick_with_a_thousand_of_them(tmp_path: Path) -> None:
     from queue_sites import request
 

@@ -161,6 +161,7 @@ def test_the_log_and_the_model_of_a_run_come_from_the_bucket(start: Start, tmp_p
     assert (other.root / run / "net.onnx").read_bytes() == MODEL
 
 
+@pytest.mark.long
 def test_a_server_on_an_empty_disk_shows_all_runs(start: Start) -> None:
     first = start("first")
     runs = {measured(first, f"k{i}") for i in range(3)}
@@ -170,6 +171,7 @@ def test_a_server_on_an_empty_disk_shows_all_runs(start: Start) -> None:
     assert all(other.here(run) == HEADS for run in runs)
 
 
+@pytest.mark.long
 def test_what_was_used_the_longest_ago_goes_and_comes_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
@@ -184,6 +186,7 @@ def test_what_was_used_the_longest_ago_goes_and_comes_again(start: Start, monkey
     assert first.patiently(event)["arguments"] == {"no": 3}
 
 
+@pytest.mark.long
 def test_what_is_being_read_stays(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
@@ -200,6 +203,7 @@ def test_what_is_being_read_stays(start: Start, monkeypatch: pytest.MonkeyPatch)
     until(lambda: first.here(run) == HEADS)
 
 
+@pytest.mark.long
 def test_while_the_store_is_down_the_rest_is_served(swift: Swift, start: Start) -> None:
     first, other = start("first"), start("other")
     known, strange = measured(first), measured(first, "k2")
@@ -221,6 +225,7 @@ def test_while_the_store_is_down_the_rest_is_served(swift: Swift, start: Start) 
     assert other.patiently(overview(strange)) == first.patiently(overview(strange))
 
 
+@pytest.mark.long
 def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start) -> None:
     first, other = start("first"), start("other")
     run = measured(first)
@@ -233,6 +238,7 @@ def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start)
     assert other.here(run) == HEADS
 
 
+@pytest.mark.long
 def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = start("first"), start("other")
     run = measured(first)
@@ -253,6 +259,7 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     assert objects(first) == []
 
 
+@pytest.mark.long
 def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = start("first"), start("other")
     queue = first.server.remote.opened()
@@ -276,6 +283,7 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeyp
     assert len(objects(first)) == 5, "what it replaced is removed"
 
 
+@pytest.mark.long
 def test_folders_stay_as_they_are(start: Start) -> None:
     first = start("first", store_runs=False)
     run = measured(first)

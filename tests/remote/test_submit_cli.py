@@ -309,6 +309,7 @@ def test_without_waiting_it_says_where_the_job_is(served: tuple[str, Path], tmp_
     assert len(out.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_values_come_from_an_array(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
@@ -325,6 +326,7 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     assert "hint: " in out
 
 
+@pytest.mark.long
 def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     path = model(tmp_path / "net.onnx", [1, 7], width="seq")

@@ -76,6 +76,7 @@ def test_an_agent_without_a_sandbox_opens_none(
     assert report["error"] == "a .tm may run any code, and there is no sandbox here"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_gives_what_the_module_gives_at_other_sizes_too() -> None:
     program = """
