@@ -1,4 +1,4 @@
-"""A simulated cluster: its files, its times worked out by hand, and what is planted in it."""
+"""A simulated cluster: its files, its times worked out by hand, and the faults in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster.cases import Case
+from benchmarks.cluster.faults import parse
 from benchmarks.cluster.finding import Finding
 from benchmarks.cluster.job import make, write
-from benchmarks.cluster.plants import parse
 from benchmarks.cluster.proof import Score, Tried, score, table, tried
 from benchmarks.cluster.simulation import Noise
 from benchmarks.cluster.topology import Topology
@@ -23,10 +23,10 @@ SMALL = (2, 500, 0)
 
 
 def written(
-    folder: Path, topology: Topology, *plants: str, seed: int = 1, noise: Noise = QUIET
+    folder: Path, topology: Topology, *faults: str, seed: int = 1, noise: Noise = QUIET
 ) -> list[dict[str, Any]]:
     """The documents of all ranks, in order."""
-    job, truth = make(topology, SMALL, plants, seed, noise)
+    job, truth = make(topology, SMALL, faults, seed, noise)
     write(job, truth, folder)
     found = [json.loads(path.read_bytes()) for path in folder.iterdir()]
     return sorted(found, key=lambda document: document["distributedInfo"]["rank"])
@@ -102,23 +102,23 @@ def test_groups_are_told_as_torch_tells_them(tmp_path: Path) -> None:
     assert sorted(path.name[:13] for path in (tmp_path / "job").iterdir())[8] == "node001_41000"
 
 
-def test_the_truth_says_what_a_plant_costs() -> None:
+def test_the_truth_says_what_a_fault_costs() -> None:
     job, truth = make(Topology(4), (4, 800, 1), ["loader:2:5"], 1, QUIET)
-    planted = truth["plants"][0]
-    assert planted["ranks"] == (2,)
-    assert planted["cost"] * (job.step_us - 5000) == pytest.approx(5000, rel=1e-3)  # all wait for it
-    some = make(Topology(4), (4, 800, 1), ["loader:2:5@0.5"], 1, QUIET)[1]["plants"][0]
+    injected = truth["faults"][0]
+    assert injected["ranks"] == (2,)
+    assert injected["cost"] * (job.step_us - 5000) == pytest.approx(5000, rel=1e-3)  # all wait for it
+    some = make(Topology(4), (4, 800, 1), ["loader:2:5@0.5"], 1, QUIET)[1]["faults"][0]
     assert len(some["steps"]) == 2
-    assert some["cost"] == pytest.approx(planted["cost"] / 2, rel=0.02)
+    assert some["cost"] == pytest.approx(injected["cost"] / 2, rel=0.02)
 
 
 @pytest.mark.parametrize("text", ["straggler", "straggler:1", "rank:1:2", "link:1:0.5", "node:1-2:3", "node:1:2@1.5"])
-def test_what_is_no_plant_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no plant"):
+def test_what_is_no_fault_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no fault"):
         parse(text, 4, 1)
 
 
-def test_plants_name_whom_they_slow_down() -> None:
+def test_faults_name_whom_they_slow_down() -> None:
     slowed = {
         text: parse(text, 4, 1).ranks(TWO_HOSTS) for text in ("node:1:2", "work:4:2", "stage:0:2", "link:0-1:0.5")
     }
@@ -128,7 +128,7 @@ def test_plants_name_whom_they_slow_down() -> None:
 
 
 @pytest.mark.slow
-def test_a_planted_straggler_is_found_and_a_healthy_cluster_has_none() -> None:
+def test_an_injected_straggler_is_found_and_a_healthy_cluster_has_none() -> None:
     found = tried(Case("slow device", 1, TWO_HOSTS, ("straggler:5:1.25",)))
     assert found.ours == Score(1, 1, 1, 1, 1), found.findings
     assert tried(Case("healthy", 1, TWO_HOSTS)).findings == []
@@ -136,13 +136,13 @@ def test_a_planted_straggler_is_found_and_a_healthy_cluster_has_none() -> None:
 
 def test_scores_count_causes_and_what_is_named() -> None:
     truth = {
-        "plants": [
+        "faults": [
             {"kind": "straggler", "ranks": [5], "hosts": [0], "alone": 0.1},
             {"kind": "nic", "ranks": [], "hosts": [1], "alone": 0.2},
             {"kind": "host", "ranks": [7], "hosts": [0], "alone": 0.001},  # need not be found
         ]
     }
     named = [Finding("rank", (5,), (), "host"), Finding("rank", (6,), (), ""), Finding("host", (), (1,), "link")]
-    assert score(truth, named) == Score(planted=2, found=2, exact=1, named=3, right=2)
+    assert score(truth, named) == Score(injected=2, found=2, exact=1, named=3, right=2)
     rows = list(table([Tried(Case("both", 1, TWO_HOSTS), [0.1, 0.2], named, score(truth, named), None, False)]))
     assert rows[2] == "| both | 1 | 30% | 2 of 2 (100%) | 1 of 2 (50%) | 2 of 3 (67%) |  |  |"

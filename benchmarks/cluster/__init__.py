@@ -1,1 +1,1 @@
-"""A simulated job on a cluster, written as its ranks' profiles, with what was planted in it known."""
+"""A simulated job on a cluster, written as its ranks' profiles, with the faults that were injected."""

@@ -1,9 +1,9 @@
 """Simulate a training job on a cluster and write the profile of every rank.
 
     python -m benchmarks.cluster OUT --ranks 64 --tensor 8 --pipeline 2 --steps 8 --events 16000 --seed 1 \\
-        --plant straggler:5:1.2 --plant link:3-4:0.25
+        --fault straggler:5:1.2 --fault link:3-4:0.25
 
-OUT is a log directory of one run; what was planted, and what it costs, stands beside it in OUT.truth.json.
+OUT is a log directory of one run; what was injected, and what it costs, stands beside it in OUT.truth.json.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.cluster import plants
+from benchmarks.cluster import faults
 from benchmarks.cluster.job import make, write
 from benchmarks.cluster.simulation import Noise
 from benchmarks.cluster.topology import Topology
@@ -35,7 +35,7 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default: {default})")
     parser.add_argument(
-        "--plant", action="append", default=[], metavar="KIND:WHERE:AMOUNT[@SHARE]", help=plants.__doc__
+        "--fault", action="append", default=[], metavar="KIND:WHERE:AMOUNT[@SHARE]", help=faults.__doc__
     )
     parser.add_argument("--jitter", type=float, default=Noise.kernels, help="of kernels, as a share")
     parser.add_argument("--pauses", type=float, default=0.0, help="chance of a pause of a rank's host in a step")
@@ -45,7 +45,7 @@ def main() -> None:
     noise = Noise(kernels=options.jitter, pauses=options.pauses)
     began = time.perf_counter()
     size = options.steps, options.events, options.microbatches
-    job, truth = make(topology, size, options.plant, options.seed, noise)
+    job, truth = make(topology, size, options.fault, options.seed, noise)
     simulated = time.perf_counter() - began
     nbytes = write(job, truth, options.out, options.workers, gz=options.gz)
     took = time.perf_counter() - began - simulated

@@ -20,27 +20,27 @@ JITTER = Noise(kernels=0.08, hosts=0.3, transfers=0.1, spread=0.006, pauses=0.02
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster to make. plants: as on the command line."""
+    """A cluster to make. faults: as on the command line."""
 
     kind: str
     seed: int
     topology: Topology
-    plants: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     noise: Noise = field(default_factory=Noise)
 
 
 def cases(seeds: int, shapes: tuple[tuple[int, int, int, int], ...] = TOPOLOGIES) -> Iterator[Case]:
-    """So many of each kind, on one topology after another; what is planted where is drawn by the seed."""
-    for place, kind in enumerate(_PLANTED):
+    """So many of each kind, on one topology after another; what is injected where is drawn by the seed."""
+    for place, kind in enumerate(_INJECTED):
         for seed in range(1, seeds + 1):
             rng = np.random.default_rng((seed, place))
             fitting = [Topology(*shape) for shape in shapes if kind != "uneven stages" or shape[2] > 1]
             topology = fitting[(seed + place) % len(fitting)]
-            planted = tuple(text.format(**_drawn(topology, rng)) for text in _PLANTED[kind])
-            yield Case(kind, seed, topology, planted, JITTER if kind == "jitter only" else Noise())
+            injected = tuple(text.format(**_drawn(topology, rng)) for text in _INJECTED[kind])
+            yield Case(kind, seed, topology, injected, JITTER if kind == "jitter only" else Noise())
 
 
-_PLANTED: dict[str, tuple[str, ...]] = {
+_INJECTED: dict[str, tuple[str, ...]] = {
     "healthy": (),
     "jitter only": (),
     "slow device": ("straggler:{rank}:{slow:.2f}",),
@@ -59,7 +59,7 @@ _PLANTED: dict[str, tuple[str, ...]] = {
 
 
 def _drawn(topology: Topology, rng: np.random.Generator) -> dict[str, float]:
-    """What the texts of plants may name. peer: a host that host has a ring's or a pipeline's link to."""
+    """What the texts of faults may name. peer: a host that host has a ring's or a pipeline's link to."""
     rank, other = rng.choice(topology.ranks, 2, replace=False).tolist()
     groups = [group for kind in ("data", "pipeline") for group in topology.members(kind).tolist()]
     links = [sorted({topology.host(a), topology.host(b)}) for group in groups for a, b in pairwise(group)]

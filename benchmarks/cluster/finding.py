@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from benchmarks.cluster.plants import LINKS
+from benchmarks.cluster.faults import LINKS
 
 # What the page may call a cause.
 CAUSES = {
@@ -22,19 +22,19 @@ class Finding(NamedTuple):
     hosts: tuple[int, ...]
     cause: str
 
-    def fits(self, plant: dict[str, Any]) -> bool:
-        """Does it name what a plant slows down, and nothing else? Of a link it may be a process group that has it."""
-        if plant["kind"] not in LINKS:
-            return self.cause != "link" and bool(self.ranks) and set(self.ranks) <= set(plant["ranks"])
+    def fits(self, fault: dict[str, Any]) -> bool:
+        """Does it name what a fault slows down, and nothing else? Of a link it may be a process group that has it."""
+        if fault["kind"] not in LINKS:
+            return self.cause != "link" and bool(self.ranks) and set(self.ranks) <= set(fault["ranks"])
         if self.cause not in ("link", ""):
             return False
-        own, planted = set(self.hosts), set(plant["hosts"])
-        return planted <= own if self.unit == "group" or plant["kind"] == "nic" else bool(own & planted)
+        own, injected = set(self.hosts), set(fault["hosts"])
+        return injected <= own if self.unit == "group" or fault["kind"] == "nic" else bool(own & injected)
 
-    def exact(self, plant: dict[str, Any]) -> bool:
+    def exact(self, fault: dict[str, Any]) -> bool:
         """Does it name all of that, by its cause?"""
-        mine, whole = (self.hosts, plant["hosts"]) if plant["kind"] in LINKS else (self.ranks, plant["ranks"])
-        return self.fits(plant) and set(mine) == set(whole) and self.cause in CAUSES[plant["kind"]]
+        mine, whole = (self.hosts, fault["hosts"]) if fault["kind"] in LINKS else (self.ranks, fault["ranks"])
+        return self.fits(fault) and set(mine) == set(whole) and self.cause in CAUSES[fault["kind"]]
 
     def __str__(self) -> str:
         return f"{self.unit}: {f'hosts {self.hosts}' if self.cause == 'link' else f'ranks {self.ranks}'} {self.cause}"

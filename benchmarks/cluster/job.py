@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cluster.plants import LINKS, Plant, parse
+from benchmarks.cluster.faults import LINKS, Fault, parse
 from benchmarks.cluster.program import Program
 from benchmarks.cluster.simulation import Job, Noise, simulate
 from benchmarks.cluster.text import FIRST_STEP, clocks, file_name, profile, template
@@ -23,24 +23,24 @@ Size = tuple[int, int, int]  # steps, events of a rank, microbatches (0: by the 
 def make(
     topology: Topology, size: Size, texts: Sequence[str], seed: int, noise: Noise | None = None
 ) -> tuple[Job, dict[str, Any]]:
-    """A job with something planted, and the truth about it.
+    """A job with faults, and the truth about it.
 
-    The cost of a plant is by how much a step is longer than in the same job without it, as a share; what it costs
+    The cost of a fault is by how much a step is longer than in the same job without it, as a share; what it costs
     alone, by how much one with nothing else is longer than a healthy one.
     """
     steps, events, microbatches = size
     program = Program.of_size(topology, steps, events, microbatches)
-    planted = [parse(text, steps, seed) for text in texts]
+    injected = [parse(text, steps, seed) for text in texts]
 
-    def run(chosen: Sequence[Plant]) -> Job:
+    def run(chosen: Sequence[Fault]) -> Job:
         return simulate(topology, program, steps, chosen, seed, noise)
 
-    job = run(planted)
+    job = run(injected)
     told = list[dict[str, Any]]()
-    for plant in planted:
-        cost = job.step_us / run([each for each in planted if each is not plant]).step_us - 1
-        alone = run([plant]).step_us / run([]).step_us - 1 if len(planted) > 1 else cost
-        told.append(_told(plant, topology) | {"cost": round(cost, 5), "alone": round(alone, 5)})
+    for fault in injected:
+        cost = job.step_us / run([each for each in injected if each is not fault]).step_us - 1
+        alone = run([fault]).step_us / run([]).step_us - 1 if len(injected) > 1 else cost
+        told.append(_told(fault, topology) | {"cost": round(cost, 5), "alone": round(alone, 5)})
     return job, {
         "seed": seed,
         "ranks": topology.ranks,
@@ -56,20 +56,20 @@ def make(
         "step_us": round(job.step_us, 3),
         "clock_offset_us": np.round(job.offset, 3).tolist(),
         "groups": [{"name": g.name, "description": DESCRIPTIONS[g.kind], "ranks": g.ranks} for g in topology.groups],
-        "plants": told,
+        "faults": told,
     }
 
 
-def _told(plant: Plant, topology: Topology) -> dict[str, Any]:
-    hosts = plant.where if plant.kind in LINKS else sorted({topology.host(rank) for rank in plant.ranks(topology)})
+def _told(fault: Fault, topology: Topology) -> dict[str, Any]:
+    hosts = fault.where if fault.kind in LINKS else sorted({topology.host(rank) for rank in fault.ranks(topology)})
     return {
-        "plant": plant.text,
-        "kind": plant.kind,
-        "amount": plant.amount,
-        "ranks": plant.ranks(topology),
+        "fault": fault.text,
+        "kind": fault.kind,
+        "amount": fault.amount,
+        "ranks": fault.ranks(topology),
         "hosts": hosts,
-        "stage": plant.where[0] if plant.kind == "stage" else None,
-        "steps": [str(FIRST_STEP + step) for step in plant.steps],
+        "stage": fault.where[0] if fault.kind == "stage" else None,
+        "steps": [str(FIRST_STEP + step) for step in fault.steps],
     }
 
 

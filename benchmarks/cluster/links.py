@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from benchmarks.cluster.program import REDUCE
 from benchmarks.cluster.topology import Topology
 from visualprof.reader.trace import Floats, Ints
 
@@ -27,7 +28,7 @@ def collective_us(topology: Topology, kind: str, name: str, elements: int, facto
     size = members.shape[1]
     inside = (members // topology.per_host == members[:, :1] // topology.per_host).all(axis=1)
     hops = np.where(inside, HOP_US[True], HOP_US[False]) * math.ceil(math.log2(size))
-    return hops + (2 if name == "allreduce" else 1) * (size - 1) / size * elements * WIDTH / speed
+    return hops + (2 if name == REDUCE else 1) * (size - 1) / size * elements * WIDTH / speed
 
 
 def message_us(topology: Topology, source: Ints, target: Ints, elements: int, factors: Floats) -> Floats:

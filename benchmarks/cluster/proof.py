@@ -1,9 +1,9 @@
-"""Are planted causes found? Precision and recall of the Distributed page, and of HTA on clusters that it can hold.
+"""Are injected faults found? Precision and recall of the Distributed page, and of HTA on clusters that it can hold.
 
     python -m benchmarks.cluster.proof [--seeds 5] [--kinds healthy ...] [--verbose] [--small] [--hta PYTHON]
 
-A cause is found when a finding names something that it slows down and nothing else, exactly when it names all of it
-and calls the cause by its name; a finding is right when it names something planted. PYTHON
+A fault is found when a finding names something that it slows down and nothing else, exactly when it names all of it
+and calls the cause by its name; a finding is right when it names something that a fault slows down. PYTHON
 is one that has HolisticTraceAnalysis 0.5.0.
 """
 
@@ -32,9 +32,9 @@ SHARE = "{:.0%}".format
 
 
 class Score(NamedTuple):
-    """Of one cluster: causes that were planted, found, and found exactly; what was named, and rightly."""
+    """Of one cluster: faults that were injected, found, and found exactly; what was named, and rightly."""
 
-    planted: int
+    injected: int
     found: int
     exact: int
     named: int
@@ -42,7 +42,7 @@ class Score(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A case, what each plant costs, what was found, and the scores; HTA's is None where it was not asked.
+    """A case, what each fault costs, what was found, and the scores; HTA's is None where it was not asked.
 
     failed: HTA did, which counts as naming nobody.
     """
@@ -59,14 +59,14 @@ def tried(case: Case, python: str = "") -> Tried:
     """Makes a cluster and asks who is slow."""
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     try:
-        job, truth = make(case.topology, (STEPS, EVENTS, 0), case.plants, case.seed, case.noise)
+        job, truth = make(case.topology, (STEPS, EVENTS, 0), case.faults, case.seed, case.noise)
         write(job, truth, folder / "job")
         files = sorted((folder / "job").iterdir())
         found = _asked(files)
         theirs = hta.stragglers(python, dict(enumerate(files)), folder / "copies") if python else None
     finally:
         shutil.rmtree(folder)
-    costs = [plant["alone"] for plant in truth["plants"]]
+    costs = [fault["alone"] for fault in truth["faults"]]
     ranks = [Finding("rank", (rank,), tuple({case.topology.host(rank)}), "") for rank in theirs or ()]
     return Tried(
         case,
@@ -86,11 +86,11 @@ def _asked(files: list[Path]) -> list[Finding]:
 
 
 def score(truth: dict[str, Any], found: list[Finding]) -> Score:
-    """How findings fit what was planted. What costs less than 1 % of a step need not be found."""
-    worth = [plant for plant in truth["plants"] if plant["alone"] >= WORTH]
-    fits = [[each for each in found if each.fits(plant)] for plant in worth]
-    exact = [any(each.exact(plant) for each in found) for plant in worth]
-    right = sum(any(each.fits(plant) for plant in truth["plants"]) for each in found)
+    """How findings fit what was injected. What costs less than 1 % of a step need not be found."""
+    worth = [fault for fault in truth["faults"] if fault["alone"] >= WORTH]
+    fits = [[each for each in found if each.fits(fault)] for fault in worth]
+    exact = [any(each.exact(fault) for each in found) for fault in worth]
+    right = sum(any(each.fits(fault) for fault in truth["faults"]) for each in found)
     return Score(len(fits), sum(map(bool, fits)), sum(exact), len(found), right)
 
 
@@ -99,7 +99,7 @@ def table(done: Iterable[Tried]) -> Iterator[str]:
     kinds = defaultdict[str, list[Tried]](list)
     for each in done:
         kinds[each.case.kind].append(each)
-    yield "| planted | clusters | costs | found | exactly | named rightly | HTA: found | named rightly |"
+    yield "| injected | clusters | costs | found | exactly | named rightly | HTA: found | named rightly |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     every = [each for of_kind in kinds.values() for each in of_kind]
     for kind, of_kind in [*kinds.items(), ("all", every)]:
@@ -117,7 +117,7 @@ def _sum(scores: Iterable[Score]) -> Score:
 
 
 def _shares(of: Score) -> list[str]:
-    found = [f"{n} of {of.planted} ({SHARE(n / of.planted)})" if of.planted else "" for n in (of.found, of.exact)]
+    found = [f"{n} of {of.injected} ({SHARE(n / of.injected)})" if of.injected else "" for n in (of.found, of.exact)]
     return [*found, f"{of.right} of {of.named} ({SHARE(of.right / of.named)})" if of.named else "none named"]
 
 
@@ -146,12 +146,12 @@ def main() -> None:
 
 def _said(each: Tried) -> str:
     case, t = each.case, each.case.topology
-    costs = ", ".join(f"{plant} costs {SHARE(cost)}" for plant, cost in zip(case.plants, each.costs, strict=True))
+    costs = ", ".join(f"{fault} costs {SHARE(cost)}" for fault, cost in zip(case.faults, each.costs, strict=True))
     shape = f"{t.ranks} ranks, {t.tensor} x {t.data} x {t.pipeline}, expert {t.expert}"
     named = "; ".join(map(str, each.findings)) or "nothing"
     theirs = f"; HTA {each.theirs.right} of {each.theirs.named} right" if each.theirs else ""
     theirs = "; HTA fails" if each.failed else theirs
-    return f"{case.kind} #{case.seed} ({shape}): {costs or 'nothing planted'} -> {named}{theirs}"
+    return f"{case.kind} #{case.seed} ({shape}): {costs or 'nothing injected'} -> {named}{theirs}"
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from benchmarks.cluster.faults import Effects, Fault, effects
 from benchmarks.cluster.links import collective_us, message_us
-from benchmarks.cluster.plants import Effects, Plant, effects
 from benchmarks.cluster.program import COMPUTE, DATA, Op, Program
 from benchmarks.cluster.topology import Topology
 from visualprof.reader.trace import Floats
@@ -74,12 +74,12 @@ def simulate(
     topology: Topology,
     program: Program,
     steps: int,
-    plants: Sequence[Plant] = (),
+    faults: Sequence[Fault] = (),
     seed: int = 0,
     noise: Noise | None = None,
 ) -> Job:
-    """Runs a job; noise is the same for a seed, whatever is planted."""
-    return _Simulation(topology, program, noise or Noise(), seed).run(steps, plants)
+    """Runs a job; noise is the same for a seed, whatever is injected."""
+    return _Simulation(topology, program, noise or Noise(), seed).run(steps, faults)
 
 
 class _Simulation:
@@ -91,7 +91,7 @@ class _Simulation:
         self.offset = self.rng.normal(0, noise.offset_us, topology.hosts)
         self.grid = np.arange(topology.ranks).reshape(topology.shape)
 
-    def run(self, steps: int, plants: Sequence[Plant]) -> Job:
+    def run(self, steps: int, faults: Sequence[Fault]) -> Job:
         pipeline, copies, tensor = self.topology.shape
         host = self._vary(0.3, self.topology.shape) * 1000
         streams = [defaultdict[int, Floats](lambda: np.zeros((copies, tensor))) for _ in range(pipeline)]
@@ -100,7 +100,7 @@ class _Simulation:
         for step in range(steps):
             stages = [_Stage(self.ops[i], host[i], streams[i]) for i in range(pipeline)]
             times[0, step] = host.ravel()
-            self._step(stages, effects(self.topology, plants, step))
+            self._step(stages, effects(self.topology, faults, step))
             host = np.stack([stage.host for stage in stages])
             times[1, step] = host.ravel()
             values.append([np.stack(stage.log).reshape(len(stage.log), -1) for stage in stages])

@@ -10,6 +10,9 @@ import pytest
 
 from tests.conftest import SAMPLES
 from visualprof.cli import main
+from visualprof.cli.view import FileOf
+
+RANKS = [f"rank{place}.pt.trace.json.gz" for place in (0, 1)]
 
 
 @pytest.fixture
@@ -17,8 +20,8 @@ def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "run"
     folder.mkdir()
-    for place, path in enumerate(sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))[1:3]):
-        shutil.copy(path, folder / f"rank{place}.pt.trace.json.gz")
+    for name, path in zip(RANKS, sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))[1:3], strict=True):
+        shutil.copy(path, folder / name)
     return folder
 
 
@@ -39,6 +42,17 @@ def test_parts_of_a_run_are_kept(
     assert asked(ranks, capfd, gemm) == other
     assert asked(ranks, capfd, view="distributed") == distributed
     assert json.loads(other[0])["step"]["gain_ns"] > json.loads(first[0])["step"]["gain_ns"] == 0
+
+
+def test_a_rank_that_is_gone_is_said_and_left_out(
+    ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visualprof.cli.view.files_of", lambda _: [(n, [FileOf("", ranks / n)]) for n in RANKS])
+    (ranks / RANKS[1]).unlink()
+    out, err = asked(ranks, capfd, view="distributed")
+    assert err.count("left out") == 1
+    assert RANKS[1] in err
+    assert json.loads(out)["ranks"]["columns"]["worker"] == [RANKS[0]]
 
 
 def test_a_rank_that_cannot_be_read_is_said_and_left_out(ranks: Path, capfd: pytest.CaptureFixture[str]) -> None:

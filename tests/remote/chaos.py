@@ -18,15 +18,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from queue_sites import ROOT, Http, Refused, ServerProcess, opened, submitted, token_of, upload
-
+from tests.remote.queue_sites import ROOT, Http, Refused, ServerProcess, opened, relu, submitted, token_of, upload
 from visualprof.remote.protocol import Measure, Profile
 
 SIZES = [1, 2, 4, 8]
@@ -91,7 +89,7 @@ class Site:
 
     def start(self) -> None:
         with opened(self.folder / "runs") as remote:
-            self.model = upload(remote, _model())
+            self.model = upload(remote, relu())
         self.server = ServerProcess(self.folder / "runs", self.folder / "cache", 3.0).start()
         self.network = Network(self.server.port)
         self.start_agent()
@@ -156,12 +154,9 @@ class Site:
         for name in self.jobs:
             answer = self.ask("GET", f"/api/v1/jobs/{name}")
             (task,) = answer["job"]["tasks"]
-            assert task["state"] == "succeeded", (name, task["state"], task["reason"], task["error"])
-            lines = (self.folder / "runs" / task["run"] / "points.jsonl").read_text().splitlines()
-            assert [json.loads(line)["batch"] for line in lines] == SIZES, name
+            again = checked(self.folder / "runs", task, SIZES)
             assert [point["batch"] for point in answer["points"]] == SIZES, (name, answer["points"])
             assert task["points"] == len(SIZES), name
-            again = [text for text in task["warnings"] if text.startswith("measured again")]
             assert again or task["attempt"] == 1, (name, task)
             status = json.loads((self.folder / "runs" / task["run"] / "status.json").read_text())
             assert set(again) <= set(status["warnings"]), name
@@ -169,13 +164,12 @@ class Site:
         return told
 
 
-def _model() -> bytes:
-    from onnx import helper
-
-    x, y = (helper.make_tensor_value_info(name, 1, ["n", 3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [x], [y])
-    opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+def checked(runs: Path, task: dict[str, Any], sizes: Sequence[int]) -> list[str]:
+    """What an ended task says of having been measured again. Raises: AssertionError: it failed, or lacks points."""
+    assert task["state"] == "succeeded", task
+    lines = (runs / task["run"] / "points.jsonl").read_text().splitlines()
+    assert [json.loads(line)["batch"] for line in lines] == sizes, task
+    return [text for text in task["warnings"] if text.startswith("measured again")]
 
 
 def run(folder: Path, kills: int, seed: int, patience_s: float = 300.0) -> Counter[str]:
@@ -197,10 +191,15 @@ def run(folder: Path, kills: int, seed: int, patience_s: float = 300.0) -> Count
         site.close()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
+def by_hand(what: str | None, kills: int, ran: Callable[[Path, int, int], Counter[str]]) -> None:
+    """Runs as the command line asks, in a folder of its own, and prints what became of the jobs."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--kills", type=int, default=kills)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        print(dict(run(Path(place), asked.kills, asked.seed)))
+        print(dict(ran(Path(place), asked.kills, asked.seed)))
+
+
+if __name__ == "__main__":
+    by_hand(__doc__, 50, run)

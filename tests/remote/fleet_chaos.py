@@ -6,16 +6,14 @@ often than the server counts attempts.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.remote.chaos import by_hand, checked
 from tests.remote.fleet_sites import SIZES, FleetSite, cluster, fleet_site, kill_one
 
 PLACED = re.compile(r"agent: task (\S+): .* of \S+$", re.MULTILINE)
@@ -56,10 +54,7 @@ def check(site: FleetSite) -> Counter[str]:
     placed, told = Counter(PLACED.findall(site.said)), Counter(jobs=len(site.jobs))
     for name in site.jobs:
         (task,) = site.tasks(name)
-        assert task["state"] == "succeeded", task
-        lines = (site.server.folder / task["run"] / "points.jsonl").read_text().splitlines()
-        assert [json.loads(line)["batch"] for line in lines] == SIZES, name
-        again = [text for text in task["warnings"] if text.startswith("measured again")]
+        again = checked(site.server.folder, task, SIZES)
         assert bool(again) == (task["attempt"] > 1), task
         assert not again or f"(attempt {task['attempt']})" in again[0], task
         assert 1 <= placed[task["id"]] <= task["attempt"], (placed[task["id"]], task)
@@ -68,9 +63,4 @@ def check(site: FleetSite) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        print(dict(run(Path(place), asked.kills, asked.seed)))
+    by_hand(__doc__, 20, run)

@@ -18,21 +18,11 @@ from typing import Any
 import psutil
 
 from tests.remote.agent_runs import marked
-from tests.remote.queue_sites import ROOT, Http, ServerProcess, opened, submitted, token_of, upload
+from tests.remote.queue_sites import ROOT, Http, ServerProcess, opened, relu, submitted, token_of, upload
 from visualprof.remote.protocol import Measure, Profile, Spec
 
 SIZES = [1, 2]
 STORE = 80 << 20
-
-
-def model() -> bytes:
-    """y = relu(x), with a free first dimension."""
-    from onnx import helper
-
-    x, y = (helper.make_tensor_value_info(name, 1, ["n", 3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [x], [y])
-    opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
 @dataclass
@@ -46,7 +36,7 @@ class FleetSite:
 
     def start(self) -> None:
         with opened(self.folder / "runs") as remote:
-            self.blob = upload(remote, model())
+            self.blob = upload(remote, relu())
         self.server = ServerProcess(self.folder / "runs", self.folder / "cache", self.lease_s).start()
         self.http = Http(self.server.url)
 

@@ -273,6 +273,16 @@ def token_of(folder: Path) -> str:
     return (folder / ".visualprof" / "agent-token").read_text().strip()
 
 
+def relu() -> bytes:
+    """An ONNX model that runs: y = relu(x), (n, 3)."""
+    from onnx import helper
+
+    x, y = (helper.make_tensor_value_info(name, 1, ["n", 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [x], [y])
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
 def submitted(key: str, *specs: Spec, **changes: Any) -> dict[str, Any]:
     """A job as JSON."""
     import msgspec

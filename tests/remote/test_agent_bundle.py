@@ -39,7 +39,7 @@ def isolated(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_childs_code_has_what_it_needs_and_nothing_else() -> None:
     with zipfile.ZipFile(io.BytesIO(bundle.child_archive())) as archive:
         names = set(archive.namelist())
-    assert {"__main__.py", "visualprof/__init__.py", "visualprof/remote/protocol.py"} <= names
+    assert {"__main__.py", "visualprof/__init__.py", "visualprof/remote/protocol/job.py"} <= names
     assert "visualprof/remote/child/main.py" in names
     assert "visualprof/remote/backends/onnxruntime.py" in names
     assert not any("agent" in name or "server" in name or "queue" in name for name in names)

@@ -98,6 +98,36 @@ def test_an_answer_says_how_it_ended(text: str, state: str) -> None:
     assert fleets.told(text).state == state
 
 
+def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = pytest.importorskip("kubernetes")
+    with kubernetes(tmp_path, node("n1")) as (cluster, config):
+        monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+        cluster.held = True
+        fleet = fleets.all_kinds()["kubernetes"].start("kubernetes://here", {"image": "x"})
+        assert [one.name for one in fleet.nodes()] == ["n1"]
+        placed = fleet.place("{}", fleets.Wanted("n1", "n1"))
+        assert (placed.poll().state, len(cluster.secrets)) == ("waiting", 1)
+        cluster.pods.clear()
+        assert placed.poll() == fleets.Progress("lost", "the pod is gone")
+        assert not cluster.secrets
+
+
+def test_a_cluster_that_does_not_answer_costs_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("kubernetes")
+    with kubernetes(tmp_path, node("n1")) as (cluster, config):
+        monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+        cluster.held = True
+        fleet = fleets.all_kinds()["kubernetes"].start("kubernetes://here", {"image": "x"})
+        fleet.nodes()
+        placed = fleet.place("{}", fleets.Wanted("n1", "n1"))
+    assert placed.poll().state == "running"
+    placed.cancel()
+    with pytest.raises(AgentError, match="Kubernetes does not answer"):
+        fleet.nodes()
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[FleetSite]:
     pytest.importorskip("onnxruntime")

@@ -6,12 +6,15 @@ import hashlib
 import json
 from typing import Any
 
+import pytest
 from sites import MakeSite, Site
 from werkzeug.test import TestResponse
 
 from tests.remote.test_onnxruntime_calls import model, profile
 from tests.results import write_result
-from visualprof.remote.operators import decoded
+from visualprof.remote.operators import Call, decoded
+from visualprof.server.operator_call import Nodes, call_of
+from visualprof.views.calls import CallsAnswer
 
 SHAPES = [[4, 3], [3, 2]]
 
@@ -73,6 +76,35 @@ def test_the_model_in_the_runs_folder_gives_attributes(make_site: MakeSite) -> N
     answer = ask(site, "/call", **query)
     assert 'filename="Conv.onnxruntime_operator"' in answer.headers["Content-Disposition"]
     assert decoded(answer.get_data()).attributes == {"pads": [1, 1, 1, 1]}
+
+
+def test_calls_are_made_once_a_version_of_the_run_and_its_models(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Call:
+        made.append(number)
+        return call_of(answer, operator, number, nodes)
+
+    monkeypatch.setattr("visualprof.server.api.replay.call_of", counted)
+    site = recorded(make_site)
+    first = ask(site, "").get_json()
+    assert (made, ask(site, "").get_json()) == ([0], first)
+    ask(site, "", operator="MmBackward0")
+    site.write("run/trace.json", (site.folder / "run" / "trace.json").read_text().replace("[4, 3]", "[5, 3]"))
+    ask(site, "")
+    assert made == [0, 0, 0]
+
+
+def test_the_newest_report_stands_first(make_site: MakeSite) -> None:
+    site = recorded(make_site)
+    blob = hashlib.sha256(ask(site, "/call").get_data()).hexdigest()
+    for name, ended_ns in (("b", 2_000), ("a", 1_000), ("c", 3_000)):
+        model = {"name": "mm.operator", "sha256": blob, "format": "operator", "file": "mm.operator"}
+        write_result(site.folder / name, {1: [9000] * 20}, job={"model": model}, status={"finished_ns": ended_ns})
+    site.logdir.rescan()
+    assert ask(site, "").get_json()["columns"]["report"] == ["c", "b", "a"]
 
 
 def test_reports_of_the_same_call_stand_beside_it(make_site: MakeSite) -> None:

@@ -101,6 +101,33 @@ def test_the_path_is_that_worked_out_by_hand(write: Write, name: str) -> None:
     assert found["notes"] == []
 
 
+SINCE_1970_US = 1_700_000_000_000_003
+
+
+def since_1970(events: list[Event]) -> list[Event]:
+    """The same recording by a clock that counts from 1970, of whose ns a float has every 256th."""
+    return [{**event, "ts": event["ts"] + SINCE_1970_US} for event in events]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_times_since_1970_give_the_same_answers(write: Write, name: str) -> None:
+    events, expected = GRAPHS[name]
+    from_0, later = write(events), write(since_1970(events), "later.json")
+    assert trace_of(later).span_ns[0] - trace_of(from_0).span_ns[0] == 1000 * SINCE_1970_US
+    found = answer("critical", later)
+    assert us(found["parts"], "part", "path_ns") == expected
+    assert found == answer("critical", from_0)
+    assert answer("whatif", later, change="gpu*0.5") == answer("whatif", from_0, change="gpu*0.5")
+
+
+@pytest.mark.parametrize("params", [{"step": "2"}, {"range": "forward"}])
+def test_times_since_1970_give_the_same_stretches(write: Write, params: dict[str, str]) -> None:
+    events = [*GRAPHS["two steps"][0], host("user_annotation", "forward", 105, 60)]
+    later = answer("critical", write(since_1970(events), "later.json"), **params)
+    assert later == answer("critical", write(events), **params)
+    assert later["path_ns"] > 0
+
+
 def test_slack_is_what_may_be_added_before_the_end_moves(write: Write) -> None:
     """Host bound to 100: kernels of 5 us end at 25, 45 and 65, each 1 us (as a rule) before the one behind it.
 

@@ -21,10 +21,11 @@ def parts(asked: Asked, files: Sequence[Path], opened: Callable[[Path], Trace]) 
 
     Raises: VisualprofError: the only file cannot be read, or none of several.
     """
-    known = {path: _kept(path, asked) for path in files}
-    new = [path for path in files if known[path] is None]
+    fingerprints = {path: mine for path in files if (mine := _fingerprint(path, only=len(files) == 1))}
+    known = {path: _kept(mine, asked) for path, mine in fingerprints.items()}
+    new = {path: mine for path, mine in fingerprints.items() if known[path] is None}
     if new and len(files) == 1:
-        known[new[0]] = _made(new[0], asked, opened)
+        known[files[0]] = _made(files[0], new[files[0]], asked, opened)
     elif new:
         _make_side_by_side(asked, new, known)
     if not any(known.values()):
@@ -33,32 +34,39 @@ def parts(asked: Asked, files: Sequence[Path], opened: Callable[[Path], Trace]) 
     return {view: [(name, mine[place]) for name, mine in read] for place, (view, _) in enumerate(asked)}
 
 
-def _kept(path: Path, asked: Asked) -> list[Any] | None:
-    """The parts of a file; None where one of them is not kept, or it cannot be read."""
-    from visualprof.reader.cache import Cache
+def _fingerprint(path: Path, only: bool) -> str:
+    """Of a file's content; "" of one of several that cannot be read. Raises: VisualprofError: the only one cannot."""
     from visualprof.reader.captured.files import fingerprint
+
+    try:
+        return fingerprint(path)
+    except VisualprofError as error:
+        if only:
+            raise
+        _left_out(error)
+        return ""
+
+
+def _kept(fingerprint: str, asked: Asked) -> list[Any] | None:
+    """The parts of a file; None where one of them is not kept."""
+    from visualprof.reader.cache import Cache
     from visualprof.views import view
     from visualprof.views.answers.part_cache import kept_part
 
-    try:
-        mine = fingerprint(path)
-    except VisualprofError:
-        return None
-    found = [kept_part(Cache.default(), view(name), mine, text) for name, text in asked]
+    found = [kept_part(Cache.default(), view(name), fingerprint, text) for name, text in asked]
     return None if None in found else found
 
 
-def _made(path: Path, asked: Asked, opened: Callable[[Path], Trace]) -> list[Any]:
+def _made(path: Path, fingerprint: str, asked: Asked, opened: Callable[[Path], Trace]) -> list[Any]:
     from visualprof.reader.cache import Cache
-    from visualprof.reader.captured.files import fingerprint
     from visualprof.views import view
     from visualprof.views.answers.part_cache import part_of
 
-    mine, trace = fingerprint(path), cache(lambda: opened(path))
-    return [part_of(Cache.default(), view(name), mine, trace, text) for name, text in asked]
+    trace = cache(lambda: opened(path))
+    return [part_of(Cache.default(), view(name), fingerprint, trace, text) for name, text in asked]
 
 
-def _make_side_by_side(asked: Asked, files: Sequence[Path], known: dict[Path, list[Any] | None]) -> None:
+def _make_side_by_side(asked: Asked, files: dict[Path, str], known: dict[Path, list[Any] | None]) -> None:
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
     from multiprocessing import get_context
@@ -67,18 +75,22 @@ def _make_side_by_side(asked: Asked, files: Sequence[Path], known: dict[Path, li
 
     among = min(usable(), len(files), 8)
     with ProcessPoolExecutor(among, get_context("spawn"), share, (among,)) as pool:
-        for path, found in zip(files, pool.map(partial(_read, asked=asked), files), strict=True):
-            if isinstance(found, str):
-                print(f"visualprof: left out: {found}", file=sys.stderr)
+        for path, found in zip(files, pool.map(partial(_read, asked=asked), files, files.values()), strict=True):
+            if isinstance(found, VisualprofError):
+                _left_out(found)
             else:
                 known[path] = found
 
 
-def _read(path: Path, asked: Asked) -> list[Any] | str:
-    """The parts of a file; the error's text when it cannot be read."""
+def _read(path: Path, fingerprint: str, asked: Asked) -> list[Any] | VisualprofError:
+    """The parts of a file, or why it cannot be read."""
     from visualprof.reader.cache import open_trace
 
     try:
-        return _made(path, asked, open_trace)
+        return _made(path, fingerprint, asked, open_trace)
     except VisualprofError as error:
-        return str(error)
+        return error
+
+
+def _left_out(error: VisualprofError) -> None:
+    print(f"visualprof: left out: {error}", file=sys.stderr)

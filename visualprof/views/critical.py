@@ -157,6 +157,7 @@ def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
         step = step_index(trace, params.step)
         low = int(trace.steps.ts[step])
         spans = np.array([[low, low + int(trace.steps.dur[step]), int(trace.steps.track[step])]])
+    spans[:, :2] -= trace.span_ns[0]
     scopes, reached = list[Scope](), np.iinfo(np.int64).min
     for low, high, track in spans.tolist():
         line = next((i for i, tracks in enumerate(known.graph.tracks) if track in tracks), 0)
@@ -193,7 +194,8 @@ def _slack(trace: Trace) -> SlackColumns:
     events, path = trace.events, path_pieces(trace)
     known = replayed(trace)
     scope = whole(known.graph, known.replay, known.dur)
-    mine = (is_operator(trace) | is_device_work(trace)) & (events.ts >= scope.low) & (events.end <= scope.high)
+    low, high = scope.low + trace.span_ns[0], scope.high + trace.span_ns[0]
+    mine = (is_operator(trace) | is_device_work(trace)) & (events.ts >= low) & (events.end <= high)
     mine[path.event[path.event >= 0]] = False
     rows = np.flatnonzero(mine)
     slack = slack_of(trace, rows)
@@ -227,7 +229,7 @@ def _names(trace: Trace, graph: Graph, path: Path, total: float) -> CriticalColu
     events = trace.events
     rows, ns = device_work(graph, path)
     groups = group(events.name[rows], events.category[rows])
-    found = [own_time(trace, tracks, host_spans(graph, path, line)) for line, tracks in enumerate(graph.tracks)]
+    found = [own_time(trace, tracks, host_spans(trace, graph, path, line)) for line, tracks in enumerate(graph.tracks)]
     host, outside = sum_by_name(trace, found), sum(one.outside for one in found)
     extra: list[int] = [outside] if outside else []
     spent = np.concatenate((groups.sum(ns), host.ns, np.array(extra, np.int64)))
@@ -248,7 +250,7 @@ def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
     rows = device_work(graph, path)[0]
     pieces = [(int(events.ts[row]), int(events.end[row]), int(row), -1) for row in rows]
     for line in range(len(graph.tracks)):
-        pieces += [(low, high, -1, line) for low, high in host_spans(graph, path, line).tolist()]
+        pieces += [(low, high, -1, line) for low, high in host_spans(trace, graph, path, line).tolist()]
     pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:LONGEST]
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],

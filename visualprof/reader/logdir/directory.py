@@ -1,75 +1,43 @@
 """The log directories, always as they are now.
 
-A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file at rest is
-parsed in the background (`logdir.pool`). File events (`logdir.watch`) only make the next scan come sooner.
+A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file at rest
+(`logdir.entry`) is parsed in the background (`logdir.pool`). When the next scan comes, `logdir.rounds` says.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
+from visualprof.reader.logdir.entry import Entry
 from visualprof.reader.logdir.file_index import Known
 from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, beside, new_span
+from visualprof.reader.logdir.open_traces import OpenTraces
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.remote_files import Elsewhere, Places, is_here
 from visualprof.reader.logdir.remote_folder import open_addresses
+from visualprof.reader.logdir.rounds import Rounds
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
-from visualprof.reader.logdir.watch import Watcher
 from visualprof.reader.trace import Trace
 
-_log = logging.getLogger(__name__)
-
-_OPEN_TRACES = 8
 _TICK_S = 0.25
-# No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
-_GROWING_TICK_S = 1.0
-_GROWS_FOR_S = 60
+_GROWING_TICK_S = 1.0  # no event tells of growth
 _ABANDONED = (
     "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed"
 )
-# Times that a scan took, until the next one; while events tell of most changes; when one has told of something.
-_REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
 _ASLEEP = ("waiting", None)  # state and summary of what is kept elsewhere, until somebody asks
 _PROGRESS_STEP = 0.02
 _MISSES, _TRIES = 2, 2
-
-
-class _Entry(msgspec.Struct):
-    """What this process knows of one file, whatever it turned out to be.
-
-    span: None for a file that is not shown. job: of the parse under way, 0 for none.
-    restless_since: monotonic time of the last change; 0 once it has come to rest.
-    changed: monotonic time at which it was last seen to have changed.
-    misses: how often in a row the cache did not have what was just parsed.
-    deaths: how often in a row the process that parsed it ended.
-    """
-
-    file: LogFile
-    span: Span | None = None
-    job: int = 0
-    restless_since: float = 0.0
-    changed: float = float("-inf")
-    parse_s: float = 0.0
-    submitted: float = 0.0
-    misses: int = 0
-    deaths: int = 0
-
-    @property
-    def key(self) -> str:
-        return f"{self.job}:{self.file.file}"
 
 
 class LogDirectory:
@@ -100,15 +68,10 @@ class LogDirectory:
         self.roots = roots(here)
         for folder in self._far:
             self.roots = folder.join(self.roots)
-        self.watching = "polling"
         self._elsewhere = Places(self._far)
-        self._parser = parser
-        self.cache = cache
-        self._events = events
-        self._scan_s = scan_s
-        self._settle_s = settle_s
-        self._outside = outside
-        self._files: dict[str, _Entry] = {}
+        self._parser, self.cache = parser, cache
+        self._settle_s, self._outside = settle_s, outside
+        self._files: dict[str, Entry] = {}
         self._arrangement = Arrangement()
         self._known = Known(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
@@ -116,12 +79,11 @@ class LogDirectory:
         self.files_revision = 0  # grows when a file, shown or not, comes, changes or goes
         self._jobs: dict[str, str] = {}
         self._last_job = 0
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._traces = OpenTraces(cache)
         self._lock = threading.RLock()
         self._scanning = threading.Lock()
-        self._wake = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._loop, name="logdir", daemon=True)
+        folders = [root.path for root in self.roots] if events else []
+        self._rounds = Rounds(self.rescan, self._due_s, folders, scan_s)
         parser.start(self)
 
     @property
@@ -133,7 +95,7 @@ class LogDirectory:
         """Begins to look; returns at once."""
         for folder in self._far:
             folder.start()
-        self._thread.start()
+        self._rounds.start()
 
     def add(self, elsewhere: Elsewhere) -> None:
         """Files that are kept elsewhere belong to it, too; before the start."""
@@ -141,13 +103,15 @@ class LogDirectory:
 
     def close(self) -> None:
         """Stops looking and parsing."""
-        self._closed = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5)
+        self._rounds.close()
         self._parser.close()
         for folder in self._far:
             folder.close()
+
+    @property
+    def watching(self) -> str:
+        """`events` where the system tells of changes, else `polling`."""
+        return self._rounds.watching
 
     @property
     def revision(self) -> int:
@@ -208,27 +172,16 @@ class LogDirectory:
         """The columns of a parsed span; None when they are gone from the cache and the file is read again."""
         if span.summary is None:
             return None
-        fingerprint = span.summary.fingerprint
-        with self._lock:
-            trace = self._traces.get(fingerprint)
-            if trace:
-                self._traces.move_to_end(fingerprint)
-                return trace
-        trace = self.cache.load(fingerprint)
+        trace = self._traces.get(span.summary.fingerprint)
         with self._lock:
             entry = self._files.get(span.log_file.file)
-            if trace is None:
-                if entry and not entry.job and entry.span:
-                    self._read_again(entry, entry.span)
-                return None
-            if entry:
+            if entry and trace:
                 entry.misses = 0
-            self._traces[fingerprint] = trace
-            while len(self._traces) > _OPEN_TRACES:
-                self._traces.popitem(last=False)
+            elif entry and entry.span and not entry.job:
+                self._read_again(entry, entry.span)
         return trace
 
-    def _read_again(self, entry: _Entry, span: Span) -> None:
+    def _read_again(self, entry: Entry, span: Span) -> None:
         """Evicted from the cache: parse once more, but not for ever when the cache cannot keep it."""
         entry.misses += 1
         if entry.misses <= _MISSES:
@@ -291,36 +244,13 @@ class LogDirectory:
             self._arrangement.skip(problem.file, problem)
         self._walk_problems = problems
 
-    def _loop(self) -> None:
-        self._scan()  # before the watches: setting them up walks the whole tree once more
-        watcher = Watcher([root.path for root in self.roots], self._wake.set)
-        if self._events and watcher.start():
-            self.watching = "events"
-        while not self._closed:
-            self._wake.clear()
-            # A tree that takes long to walk is walked less often: a tenth of the time, a quarter while it changes.
-            took = self._scan()
-            self._wake.wait(max(_REST * took, self._pause(took)))
-            if self._wake.is_set() and not self._closed:
-                time.sleep(max(0.1, _TOLD_REST * took))  # events come in showers
-        watcher.stop()
-
-    def _scan(self) -> float:
-        try:
-            return self.rescan()
-        except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
-            _log.exception("looking at the log directories")
-            return 0.0
-
-    def _pause(self, took: float) -> float:
-        """Seconds until the next scan: fewer while a file is expected to change, more after one that took long."""
+    def _due_s(self) -> float:
+        """Seconds until a file is expected to have changed; inf for none."""
         with self._lock:
             files = list(self._files.values())
         if any(entry.restless_since for entry in files):
             return _TICK_S
-        pause = max(self._scan_s[0], _WATCHED_REST * took) if self.watching == "events" else self._scan_s[1]
-        growing = any(entry.span and entry.span.state == "growing" and _changes(entry) for entry in files)
-        return min(pause, _GROWING_TICK_S) if growing else pause
+        return _GROWING_TICK_S if any(entry.grows() for entry in files) else math.inf
 
     def _is_news(self, file: LogFile) -> bool:
         """Is it new or changed? One that is neither may have come to rest."""
@@ -340,7 +270,7 @@ class LogDirectory:
         with self._lock:
             self.files_revision += 1
             known = self._files.get(file.file)
-            entry = self._files[file.file] = known or _Entry(file)
+            entry = self._files[file.file] = known or Entry(file)
             if known:
                 entry.changed, entry.deaths = time.monotonic(), 0
             self._drop_job(entry)
@@ -359,7 +289,7 @@ class LogDirectory:
             else:
                 self._settle(entry)
 
-    def _show(self, entry: _Entry, span: Span | None, problem: Problem | None = None) -> None:
+    def _show(self, entry: Entry, span: Span | None, problem: Problem | None = None) -> None:
         """From now on this is what is known of a file."""
         if span:
             self._arrangement.put(span)
@@ -368,30 +298,24 @@ class LogDirectory:
         self._arrangement.skip(entry.file.file, problem)
         entry.span = span
 
-    def _stop_growing(self, entry: _Entry) -> None:
+    def _stop_growing(self, entry: Entry) -> None:
         """What ends in the middle and does not change any more is all that there is."""
         span = entry.span
-        if span is None or span.state != "growing" or _changes(entry):
+        if span is None or span.state != "growing" or entry.changes():
             return
         if span.summary:
             self._show(entry, replace(span, state="ready"))
         elif span.failure:
             self._show(entry, replace(span, state="failed", failure=replace(span.failure, hint=_ABANDONED)))
 
-    def _settle(self, entry: _Entry) -> None:
+    def _settle(self, entry: Entry) -> None:
         """A profile that has come to rest is parsed; one that is not here, when somebody asks for it."""
-        if self._rests(entry):
+        if entry.rests(self._settle_s):
             entry.restless_since = 0.0
             if entry.span and entry.span.format and is_here(entry.file):
                 self._submit(entry, entry.span)
 
-    def _rests(self, entry: _Entry) -> bool:
-        """Has it been unchanged for long enough? What takes long to parse must rest longer between two parses."""
-        settle = max(self._settle_s, 2 * entry.parse_s)
-        old = time.time() - entry.file.version.mtime_ns / 1e9 > settle
-        return old or time.monotonic() - entry.restless_since >= settle
-
-    def _submit(self, entry: _Entry, span: Span) -> None:
+    def _submit(self, entry: Entry, span: Span) -> None:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
         self._jobs[entry.key] = entry.file.file
@@ -401,7 +325,7 @@ class LogDirectory:
         else:
             self._parse(entry, span)
 
-    def _parse(self, entry: _Entry, span: Span) -> None:
+    def _parse(self, entry: Entry, span: Span) -> None:
         self._show(entry, replace(span, state="waiting", progress=0.0, failure=None))
         self._parser.submit(entry.key, entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
         if span.run == self._shown:
@@ -422,7 +346,7 @@ class LogDirectory:
             failure = Failure(error.error, error.hint, error.status)
             self._show(entry, replace(entry.span, state=state, failure=failure))
 
-    def _drop_job(self, entry: _Entry) -> None:
+    def _drop_job(self, entry: Entry) -> None:
         if entry.job:
             self._jobs.pop(entry.key, None)
             self._parser.cancel(entry.key)
@@ -462,20 +386,15 @@ class LogDirectory:
             self._take(entry, outcome)
             self._known.keep(entry.file, Verdict("profile", entry.span.format), outcome)
 
-    def _take(self, entry: _Entry, outcome: Outcome) -> None:
+    def _take(self, entry: Entry, outcome: Outcome) -> None:
         """Shows what came of a parse, of this server or of one before it."""
         if entry.span is None:
             return
         if isinstance(outcome, Summary):
-            state = "growing" if outcome.truncated and _changes(entry) else "ready"
+            state = "growing" if outcome.truncated and entry.changes() else "ready"
             span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
             entry.deaths = 0
         else:
             state = "growing" if outcome.kind == "EmptyFile" else "failed"
             span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
         self._show(entry, span)
-
-
-def _changes(entry: _Entry) -> bool:
-    """Did it change of late?"""
-    return min(time.time() - entry.file.version.mtime_ns / 1e9, time.monotonic() - entry.changed) < _GROWS_FOR_S

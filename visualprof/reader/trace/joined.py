@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from visualprof.reader.trace import FIELDS, ArgColumn, Events, Links, Trace
+from visualprof.reader.trace import FIELDS, Trace
 from visualprof.reader.trace.expansion import Arguments, Expansion, expansion, with_owners
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.pyramid import Pyramid, build_pyramid
@@ -32,30 +32,16 @@ class JoinedTrace(Trace, frozen=True, dict=True):
         return Trace(**{name: Trace.__dict__[name].__get__(self) for name in FIELDS})
 
     def part(self, name: str) -> Any:
-        """Events, tracks, args, links or pyramid."""
+        """Events, tracks, args, links or pyramid; made once."""
         with _LOCK:
             if name not in self.shared:
-                self.shared[name] = getattr(self, f"_{name}")()
+                self.shared[name] = _PARTS[name](self)
         return self.shared[name]
 
     @cached_property
-    def _inside(self) -> Expansion:
+    def inside(self) -> Expansion:
+        """Events and tracks with all that is inside the launches."""
         return expansion(self.own, self.graphs)
-
-    def _events(self) -> Events:
-        return self._inside.events
-
-    def _tracks(self) -> object:
-        return self._inside.tracks
-
-    def _args(self) -> Mapping[str, ArgColumn]:
-        return Arguments(self.own.args, self.graphs, self._inside)
-
-    def _links(self) -> Links:
-        return with_owners(self.own.links, self._inside.owner, self.graphs.work)
-
-    def _pyramid(self) -> Pyramid:
-        return pyramid_of(self)
 
 
 def pyramid_of(trace: Trace) -> Pyramid:
@@ -65,9 +51,17 @@ def pyramid_of(trace: Trace) -> Pyramid:
     return build_pyramid(events.ts, events.end, events.dur, events.depth, slices)
 
 
-def _lazy(name: str) -> property:
+def _property(name: str) -> property:
     return property(lambda trace: trace.part(name), doc=getattr(Trace, name).__doc__)
 
 
-for _name in ("events", "tracks", "args", "links", "pyramid"):
-    setattr(JoinedTrace, _name, _lazy(_name))  # in place of the fields of a trace, which `own` reads
+# What is made in place of a field of the file's trace.
+_PARTS: dict[str, Callable[[JoinedTrace], object]] = {
+    "events": lambda trace: trace.inside.events,
+    "tracks": lambda trace: trace.inside.tracks,
+    "args": lambda trace: Arguments(trace.own.args, trace.graphs, trace.inside),
+    "links": lambda trace: with_owners(trace.own.links, trace.inside.owner, trace.graphs.work),
+    "pyramid": pyramid_of,
+}
+for _name in _PARTS:
+    setattr(JoinedTrace, _name, _property(_name))  # the fields themselves, which these hide, `own` reads

@@ -47,10 +47,9 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
         _add(archive, "visualprof/__init__.py", _ROOT.encode())
         _add(archive, "visualprof/peaks.py", files("visualprof").joinpath("peaks.py").read_bytes())
         remote = files("visualprof.remote")
-        modules = "__init__.py", "constraints.py", "processor.py", "protocol.py", "recordings.py", "traced_module.py"
-        for name in modules:
+        for name in ("__init__.py", "constraints.py", "processor.py", "recordings.py", "traced_module.py"):
             _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())
-        for package in packages:
+        for package in ("visualprof.remote.protocol", *packages):
             _add_folder(archive, package.replace(".", "/"), files(package))
         _add(archive, "__main__.py", files("visualprof.remote.agent").joinpath(main).read_bytes())
     return buffer.getvalue()

@@ -99,14 +99,14 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
-    if _is_call(path):
+    if alone.is_call(path, "megengine"):
         return OperatorSession(path, spec)
     return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
 
 
 def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `profile.json`: each operator of the last run, with its footprint."""
-    if _is_call(path):
+    if alone.is_call(path, "megengine"):
         (out / "profile.json").write_text(json.dumps(alone.opened(path, spec).profiles(runs)[-1]), "utf-8")
         return [ProfileFile("profile.json")]
     profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
@@ -124,7 +124,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
     One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
     """
-    if _is_call(path):
+    if alone.is_call(path, "megengine"):
         operator = alone.opened(path, spec)
         run = operator.prepared()
 
@@ -168,7 +168,7 @@ def _without_warm_up(source: Path, target: Path) -> int:
 
 def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
-    if _is_call(path):
+    if alone.is_call(path, "megengine"):
         raise TaskFailure("input_error", "the memory of one operator is not planned", "leave out the pass memory")
     lite: Any = importlib.import_module("megenginelite")
     device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
@@ -184,10 +184,6 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
         network.forward()
         network.wait()
     return [ProfileFile("memory.json")]
-
-
-def _is_call(path: Path) -> bool:
-    return path.suffix == alone.suffix_of("megengine")
 
 
 def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:

@@ -103,7 +103,7 @@ def devices() -> list[str]:
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
-    if path.suffix == alone.suffix_of("onnxruntime"):
+    if alone.is_call(path, "onnxruntime"):
         return OperatorSession(path, spec)
     options = choose(spec, OPTIONS)
     own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
@@ -136,7 +136,7 @@ def by_provider(events: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
-    if path.suffix == alone.suffix_of("onnxruntime"):
+    if alone.is_call(path, "onnxruntime"):
         written, start_ns = alone.opened(path, spec).record(1 + runs, str(out))
         return _timeline(Path(written), start_ns, out)
     options = _session_options(spec, choose(spec, OPTIONS))

@@ -201,7 +201,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    if path.suffix == alone.SUFFIX:
+    if alone.is_call(path, "torch"):
         return OperatorSession(path, spec)
     options = choose(spec, OPTIONS)
     if spec.device != "cpu":

@@ -89,11 +89,11 @@ class Fleet(ABC):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file of `kinds` offers. schemes: of addresses that are its own. options: it takes, with what they mean.
+    """What a file of `kinds` offers.
 
-    start: of the address ("" what the scheduler's own settings name) and the options.
-    Raises: AgentError: its package is missing, or nothing answers there.
-    shared: other things run on each node, so that a task cannot have all of it.
+    schemes: of addresses that are its own. options: what it takes, with a sentence on each. start: the fleet at an
+    address ("": that of the scheduler's own settings) with some options; it raises AgentError where its package is
+    missing, or nothing answers. shared: other things run on each node, so that a task cannot have all of it.
     """
 
     name: str
@@ -144,6 +144,11 @@ def told(text: str, reason: str = "") -> Progress:
         return Progress("ended", str(said["answer"])) if "answer" in said else Progress("failed", str(said["error"]))
     except (ValueError, KeyError, TypeError):
         return Progress("lost", reason or "it left no answer")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first; some say nothing."""
+    return next(iter(str(error).splitlines()), "")
 
 
 def missing(package: str, extra: str) -> AgentError:

@@ -23,6 +23,11 @@ def suffix_of(framework: str) -> str:
     return SUFFIX if framework == "torch" else f".{framework}_operator"
 
 
+def is_call(path: Path, framework: str) -> bool:
+    """Whether a file, by its name, has a call of that framework."""
+    return path.suffix == suffix_of(framework)
+
+
 def measured(path: Path, spec: Spec) -> tuple[Runs, dict[str, str]]:
     """The operator of a file, and what it takes alone: `clock.measure` as texts.
 
@@ -57,7 +62,7 @@ def _failure(path: Path, refusal: Refused) -> TaskFailure:
 
 
 def result_of(effective: Mapping[str, str]) -> dict[str, Any]:
-    """What `torch_call.measure` gave, of its texts; None for numbers that are none."""
+    """What `clock.measure` gave, from the texts of `measured`; None for numbers that are none."""
     texts: dict[str, Any] = {name: effective.get(name, "") for name in TEXTS}
     numbers = {name: _whole(effective.get(name, "")) for name in NUMBERS}
     assumed = effective.get("assumed", NOTHING)

@@ -62,7 +62,7 @@ class Operator:
         try:
             shapes = [[*map(int, tuple(one.shape))] for one in self.prepared()()]
             self.wait()
-        except Exception as error:
+        except Exception as error:  # MegEngine's are of many classes
             raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
         wanted = self._form.get("outputs") or shapes
         if not any(shape in wanted or (shape or [1]) in wanted for shape in shapes):

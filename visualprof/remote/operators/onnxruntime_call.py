@@ -72,7 +72,7 @@ class Operator:
         try:
             self.prepared()()
             self.wait()
-        except Exception as error:
+        except Exception as error:  # ONNX Runtime's errors have no other class in common
             raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
@@ -123,7 +123,7 @@ class Operator:
                 binding.bind_ortvalue_input(name, place)
             for one in session.get_outputs():
                 binding.bind_output(one.name, kind, int(number or 0))
-        except Exception as error:
+        except Exception as error:  # ONNX Runtime's errors have no other class in common
             raise Refused(
                 f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_line(error)}"
             ) from error

@@ -59,7 +59,7 @@ class Operator:
         try:
             self.prepared()()
             self.wait()
-        except Exception as error:
+        except Exception as error:  # Paddle's are of many classes
             raise Refused(f"{self.overload} refuses these inputs: {first_line(error)}") from error
 
     def times(self, count: int) -> tuple[list[float], list[float]]:

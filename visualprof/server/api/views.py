@@ -182,6 +182,10 @@ class Views(Resource):
         """What a view shows, whole."""
         return self._compute(view(name), query)[1]
 
+    def version(self, name: str, query: SubjectQuery) -> tuple[object, ...]:
+        """Differs when what a view shows does."""
+        return self._subject(view(name), query, "")[0]
+
     def _compute(self, chosen: View, query: SubjectQuery) -> tuple[Any, Answer]:
         """The view's parameters and its answer, which is kept."""
         texts = {name: text for name, text in query.others.items() if text and not name.startswith(ROW_FILTERS)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from visualprof.remote.agent.faults import AgentError
@@ -40,7 +41,8 @@ class KubernetesFleet(Fleet):
             raise AgentError(f"no cluster of Kubernetes: {error}", "does kubectl get nodes answer?") from error
         self._core: Any = kubernetes.client.CoreV1Api()
         self._quantity: Any = importlib.import_module("kubernetes.utils.quantity").parse_quantity
-        self._missing: Any = kubernetes.client.exceptions.ApiException
+        unreached = importlib.import_module("urllib3").exceptions.HTTPError
+        self._errors = (kubernetes.client.exceptions.OpenApiException, unreached, OSError)
         self._namespace = options.get("namespace", "default")
         self._options, self._hosts = options, dict[str, str]()
 
@@ -48,7 +50,7 @@ class KubernetesFleet(Fleet):
         """As `Fleet.nodes`. Those of an instance type are of one kind; any other node is a kind of its own."""
         try:
             found: Any = self._core.list_node(_request_timeout=30).items
-        except Exception as error:
+        except self._errors as error:
             raise AgentError(f"Kubernetes does not answer: {error}") from error
         nodes: list[Node] = []
         for each in found:
@@ -67,12 +69,12 @@ class KubernetesFleet(Fleet):
         """As `Fleet.place`."""
         name = f"visualprof-{uuid.uuid4().hex[:16]}"
         about = {"name": name, "labels": {"app.kubernetes.io/name": "visualprof"}}
-        placed = _PlacedPod(self._core, self._missing, name, self._namespace)
+        placed = _PlacedPod(self._core, self._errors, name, self._namespace)
         try:
             secret = {"metadata": about, "stringData": {FILE: order}}
             self._core.create_namespaced_secret(self._namespace, secret)
             self._core.create_namespaced_pod(self._namespace, {"metadata": about, "spec": self._pod(name, wanted)})
-        except Exception as error:
+        except self._errors as error:
             placed.cancel()
             raise AgentError(f"{type(error).__name__}: {error}") from error
         return placed
@@ -109,8 +111,8 @@ def _state(node: Any) -> NodeState:
 
 
 class _PlacedPod(Placed):
-    def __init__(self, core: Any, missing: Any, name: str, namespace: str) -> None:
-        self._core, self._missing, self._name, self._namespace = core, missing, name, namespace
+    def __init__(self, core: Any, errors: tuple[type[Exception], ...], name: str, namespace: str) -> None:
+        self._core, self._errors, self._name, self._namespace = core, errors, name, namespace
         self._logs = ""
 
     def poll(self) -> Progress:
@@ -118,10 +120,11 @@ class _PlacedPod(Placed):
             status = self._core.read_namespaced_pod(self._name, self._namespace, _request_timeout=30).status
             if status.phase in ("Succeeded", "Failed"):
                 self._logs = self._core.read_namespaced_pod_log(self._name, self._namespace, tail_lines=ANSWER_LINES)
-        except self._missing as error:
-            return Progress("lost", "the pod is gone") if error.status == 404 else Progress("running", str(error))
-        except Exception as error:  # noqa: BLE001 - the way to the cluster; the node goes on without it
-            return Progress("running", str(error))
+        except self._errors as error:
+            if getattr(error, "status", 0) != 404:
+                return Progress("running", str(error))  # the way to the cluster; the node goes on without it
+            self.cancel()  # whoever removed the pod left the secret
+            return Progress("lost", "the pod is gone")
         if status.phase in ("Succeeded", "Failed"):
             self.cancel()
             return told(self._logs.strip().rpartition("\n")[2], status.reason or status.phase)
@@ -129,10 +132,8 @@ class _PlacedPod(Placed):
 
     def cancel(self) -> None:
         for delete in (self._core.delete_namespaced_pod, self._core.delete_namespaced_secret):
-            try:
+            with suppress(*self._errors):  # it is gone, or the cluster is: nothing more can be done
                 delete(self._name, self._namespace, grace_period_seconds=0)
-            except Exception:  # noqa: BLE001, PERF203 - it is gone, or the cluster is: nothing more can be done
-                continue
 
     def logs(self) -> str:
         return self._logs

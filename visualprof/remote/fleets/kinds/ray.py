@@ -12,7 +12,7 @@ from typing import Any
 from visualprof.engines.ray import package
 from visualprof.errors import VisualprofError
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, chosen, told
+from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, chosen, first_line, told
 from visualprof.remote.protocol import Node
 
 GROUP = "ray.io/node-group"  # what an autoscaler calls nodes that are alike
@@ -55,7 +55,7 @@ class RayFleet(Fleet):
             alive: list[dict[str, Any]] = [
                 node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
             ]
-        except Exception as error:
+        except Exception as error:  # Ray's, the system's, and those of gRPC
             raise AgentError(f"Ray does not answer: {error}") from error
         hosts = Counter(node["NodeManagerHostname"] for node in alive)
         nodes: list[Node] = []
@@ -84,7 +84,7 @@ class RayFleet(Fleet):
             how["label_selector"] = {GROUP: wanted.kind}
         try:
             return _PlacedActor(self._ray, self._actor.options(**how).remote(), order)
-        except Exception as error:
+        except Exception as error:  # as above
             raise AgentError(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class _PlacedActor(Placed):
         try:
             return told(self._ray.get(self._answer))
         except Exception as error:  # noqa: BLE001 - Ray's are many: the actor, its worker or its node is gone
-            return Progress("lost", f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            return Progress("lost", f"{type(error).__name__}: {first_line(error)}")
         finally:
             self.cancel()  # an actor lives on
 

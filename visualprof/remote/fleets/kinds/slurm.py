@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import platform
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, missing, node, told
+from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, missing, node, told
 from visualprof.remote.protocol import Node, NodeState
 
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%n|%R|%T|%c|%m|%G|%f")
@@ -78,7 +79,7 @@ class SlurmFleet(Fleet):
         try:
             self._executor.update_parameters(**asked)
             return _PlacedJob(self._executor.submit(_call, order, str(mark)), mark)
-        except Exception as error:  # submitit's own, of sbatch, of the folder
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:  # submitit's own, of the folder, of sbatch
             raise AgentError(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
@@ -131,8 +132,8 @@ class _PlacedJob(Placed):
         self._mark.unlink(missing_ok=True)
         try:
             return told(self._job.result())
-        except Exception as error:  # noqa: BLE001 - submitit's are many: no result, a signal, a node that failed
-            return Progress("lost", f"{self._job.state}: {str(error).splitlines()[0]}")
+        except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:  # no result, a signal, half a file
+            return Progress("lost", f"{self._job.state}: {first_line(error)}")
 
     def cancel(self) -> None:
         self._job.cancel(check=False)

@@ -31,7 +31,6 @@ _NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("nam
 _OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
 _ONE = select(agents).where(agents.c.id == bindparam("of"))
 _SEEN = unasked(update(agents).where(agents.c.id == bindparam("of")))
-_BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
 
 def short_id() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import EVER, intersect, length, merge
@@ -54,11 +54,11 @@ class _Builder:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        events = trace.events
+        events, self._first_ns = trace.events, trace.span_ns[0]
         work, call, _ = calls(trace)
         order = np.argsort(events.ts[work], kind="stable")
         self._work, self._call = work[order], call[order]
-        self._start, self._end = events.ts[self._work], events.end[self._work]
+        self._start, self._end = self._starts(self._work), self._ends(self._work)
         self._stream = events.track[self._work]
         self._lines = _lines(trace)
         line = np.full(len(trace.tracks) + 1, -1, np.int32)
@@ -67,12 +67,19 @@ class _Builder:
         self._line_of = line
         self._awaiting, self._awaited_work = self._awaited_by_calls()
 
+    def _starts(self, rows: Rows) -> Ints:
+        """When events begin, ns since the first one: as Unix time a float has them to 256 ns only."""
+        return self._trace.events.ts[rows] - self._first_ns
+
+    def _ends(self, rows: Rows) -> Ints:
+        return self._trace.events.end[rows] - self._first_ns
+
     def graph(self) -> Graph:
         """All of it."""
         events = self._trace.events
         at, row, line, role = self._host_points()
         known = self._call >= 0
-        begun = np.where(known, np.maximum(self._start, events.ts[self._call] + 1), self._start)
+        begun = np.where(known, np.maximum(self._start, self._starts(self._call) + 1), self._start)
         count, host = len(self._work), len(at)
         times = np.concatenate((begun, at))
         order = np.lexsort((np.arange(count + host), np.repeat([0, 1], [count, host]), times))
@@ -114,14 +121,17 @@ class _Builder:
         rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking()[0], _exchanges(trace))))
         of = self._line_of[events.track[rows]]
         rows, of = rows[of >= 0], of[of >= 0]
-        parts = [(events.ts[rows], rows, of, 0), (events.end[rows], rows, of, 1)]
+        parts = [(self._starts(rows), rows, of, 0), (self._ends(rows), rows, of, 1)]
         for number, line in enumerate(self._lines):
-            spans = line.spans if len(self._lines) > 1 else np.array([[line.spans[0, 0], line.spans[-1, 1]]])
+            spans = line.spans - self._first_ns
+            if len(self._lines) == 1:
+                spans = np.array([[spans[0, 0], spans[-1, 1]]])
             none = np.full(len(spans), -1)
             parts += [(spans[:, 0], none, none * 0 + number, 3), (spans[:, 1], none, none * 0 + number, 4)]
         if len(trace.steps) and self._lines:
             main = max(int(self._line_of[int(trace.steps.track[0])]), 0)
-            marks = np.append(trace.steps.ts, trace.steps.ts[-1:] + trace.steps.dur[-1:])
+            starts = trace.steps.ts - self._first_ns
+            marks = np.append(starts, starts[-1:] + trace.steps.dur[-1:])
             parts.append((marks, np.full(len(marks), -1), np.full(len(marks), main), 2))
         at, row, line = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))
         role = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
@@ -189,13 +199,12 @@ class _Builder:
 
         A copy that has not ended within its call was not waited for, nor was work that ends later than the call.
         """
-        events = self._trace.events
         rows, copied = self._blocking()
         if not len(self._work):
             return rows[:0], copied[:0]
         by_end = np.argsort(self._end, kind="stable")
-        launch = np.where(self._call >= 0, events.ts[self._call], self._start)
-        begins, ends = events.ts[rows], events.end[rows]
+        launch = np.where(self._call >= 0, self._starts(self._call), self._start)
+        begins, ends = self._starts(rows), self._ends(rows)
         place = np.searchsorted(self._end[by_end], ends, side="right") - 1
         for _ in range(STEPS_BACK):  # over what was launched by another thread during the call
             late = (place >= 0) & (launch[by_end[place]] > begins)
@@ -210,7 +219,7 @@ class _Builder:
     def _returns(self, ends: Ints, works: Ints) -> tuple[_Edges, float]:
         """From the end of awaited work to that of the call. ends: the moment at which each event ends, -1 for none."""
         rows, awaited = self._awaiting, self._awaited_work
-        back = self._trace.events.end[rows] - self._end[awaited]
+        back = self._ends(rows) - self._end[awaited]
         median = _median(back, RETURN_NS)
         known = ends[rows] >= 0
         node = ends[rows[known]]
@@ -227,12 +236,12 @@ class _Builder:
         known = np.flatnonzero(self._call >= 0)
         if not len(rows) or not len(known):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        known = known[np.argsort(events.ts[self._call[known]], kind="stable")]
+        known = known[np.argsort(self._starts(self._call[known]), kind="stable")]
         thread = events.track[self._call[known]]
         behind = np.full(len(rows), -1)
         for track in distinct(events.track[rows]).tolist():
             mine, own = np.flatnonzero(events.track[rows] == track), known[thread == track]
-            place = np.searchsorted(events.ts[self._call[own]], events.ts[rows[mine]], side="right")
+            place = np.searchsorted(self._starts(self._call[own]), self._starts(rows[mine]), side="right")
             behind[mine] = np.append(own, -1)[np.minimum(place, len(own))]
         rows, behind = rows[behind >= 0], behind[behind >= 0]
         last = np.append(behind[1:] != behind[:-1], True)  # of several waits before a launch the last
@@ -240,8 +249,8 @@ class _Builder:
         awaited, latest = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
         for stream in distinct(self._stream).tolist():
             mine = known[self._stream[known] == stream]
-            times = events.ts[self._call[mine]]
-            place = np.searchsorted(times, events.ts[rows]) - 1
+            times = self._starts(self._call[mine])
+            place = np.searchsorted(times, self._starts(rows)) - 1
             holds = (place >= 0) & (self._stream[behind] != stream)
             at = np.where(holds, times[np.maximum(place, 0)], latest)
             better = holds & (at > latest)
@@ -257,9 +266,9 @@ class _Builder:
         events = self._trace.events
         rows = self._blocking()[0]
         names = {int(i) for i in distinct(events.name[rows]) if DEVICE_SYNC.match(self._trace.strings[int(i)])}
-        synced = events.end[rows[one_of(events.name[rows], sorted(names))]].min(initial=EVER.max)
-        asked = np.where(self._call >= 0, events.ts[self._call], EVER.max)
-        least = np.maximum(asked - self._trace.span_ns[0], HELD_NS)
+        synced = self._ends(rows[one_of(events.name[rows], sorted(names))]).min(initial=EVER.max)
+        asked = np.where(self._call >= 0, self._starts(self._call), EVER.max)
+        least = np.maximum(asked, HELD_NS)
         held = (before < 0) & (self._start - least > asked) & (self._start <= synced)
         ends = np.sort(self._end)
         latest = np.append(EVER.min, ends)[np.searchsorted(ends, self._start, side="right")]
@@ -272,7 +281,7 @@ class _Builder:
         """
         known = self._call >= 0
         known[held] = False
-        asked = np.where(known, self._trace.events.ts[self._call], 0)
+        asked = np.where(known, self._starts(self._call), 0)
         ended = np.where(before >= 0, self._end[before], EVER.min)
         reached = np.append(EVER.min, np.maximum.accumulate(self._end)[:-1])
         queued = (before >= 0) & (~known | (ended >= asked + QUEUED_NS))
@@ -295,7 +304,7 @@ class _Builder:
         self, before: Ints, waits: tuple[Ints, Ints], held: Ints, launch_ns: float, gap_ns: float
     ) -> tuple[tuple[Ints, Ints], int]:
         """Work that began just after another stream's had ended, later than all that is known; and what is left."""
-        asked = np.where(self._call >= 0, self._trace.events.ts[self._call] + launch_ns, -np.inf)
+        asked = np.where(self._call >= 0, self._starts(self._call) + launch_ns, -np.inf)
         ready = np.maximum(asked, np.where(before >= 0, self._end[before] + gap_ns, -np.inf))
         np.maximum.at(ready, waits[1], self._end[waits[0]] + gap_ns)
         late = np.where(np.isfinite(ready), self._start - ready, 0)

@@ -147,7 +147,7 @@ def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) 
         rows = np.flatnonzero(host & one_of(events.track, tracks) & (events.dur > kept))
         edges = np.flatnonzero((waits.kind <= KINDS.index("call")) & (moments.line[waits.dst] == line))
         edges = edges[waits.dst[edges] > since]
-        spans = union(events.ts[rows] + kept, events.end[rows])
+        spans = union(events.ts[rows] + kept, events.end[rows]) - trace.span_ns[0]
         spent = covered(spans, moments.at[waits.src[edges]], moments.at[waits.dst[edges]])
         ns[edges] = np.maximum(ns[edges] - less * spent, 0)
     return bool(len(mine) or host.any())

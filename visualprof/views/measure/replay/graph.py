@@ -17,8 +17,8 @@ KINDS = ("host", "call", "launch", "queue", "wait", "return", "handed", "rank")
 class Moments(msgspec.Struct, frozen=True):
     """Moments of the host and starts of device work, each behind all that it waits for.
 
-    at: (n,) ns as measured. event: (n,) its row, -1 for an edge of a thread's work. line: (n,) line of control, -1 for
-    device work. dur: (n,) ns of device work, 0 of the host.
+    at: (n,) ns as measured, since the recording's first event. event: (n,) its row, -1 for an edge of a thread's work.
+    line: (n,) line of control, -1 for device work. dur: (n,) ns of device work, 0 of the host.
     """
 
     at: Ints

@@ -28,7 +28,7 @@ class Path(msgspec.Struct, frozen=True):
     """(p,) waits and (q,) moments of a path in order.
 
     edge: of each wait; wait_ns: its time. node: of each moment; work_ns: of its device work. spans: (m, 2) ns in which
-    it lies, as measured.
+    it lies, as the moments were measured.
     """
 
     edge: Ints
@@ -41,7 +41,8 @@ class Path(msgspec.Struct, frozen=True):
 class Scope(msgspec.Struct, frozen=True):
     """A stretch of a replay. start: ns there. last: the moment that ends it, -1 for none. low, high: ns as measured.
 
-    tail: the wait of the host that is cut off at the end, -1 for none; tail_ns: what of it is inside.
+    tail: the wait of the host that is cut off at the end, -1 for none; tail_ns: what of it is inside. Times count from
+    the recording's first event.
     """
 
     start: float

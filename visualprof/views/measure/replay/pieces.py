@@ -59,7 +59,7 @@ def pieces_of(trace: Trace, graph: Graph, path: Path) -> Pieces:
     rows = distinct(device_work(graph, path)[0])
     parts: list[tuple[Rows, Ints, Ints, Ints]] = [(events.track[rows], events.ts[rows], events.end[rows], rows)]
     for line, tracks in enumerate(graph.tracks):
-        left = host_spans(graph, path, line)
+        left = host_spans(trace, graph, path, line)
         main = next((track for track in tracks if len(trace.steps) and track == trace.steps.track[0]), tracks[0])
         for track in tracks:
             if track != main:
@@ -83,11 +83,11 @@ def device_work(graph: Graph, path: Path) -> tuple[Ints, Floats]:
     return graph.moments.event[path.node[mine]].astype(np.int64), path.work_ns[mine]
 
 
-def host_spans(graph: Graph, path: Path, line: int) -> Ints:
-    """When the path is on a line of control, as measured, (m, 2) ns."""
+def host_spans(trace: Trace, graph: Graph, path: Path, line: int) -> Ints:
+    """When the path is on a line of control, (m, 2) ns as the trace has it."""
     src, dst = graph.waits.src[path.edge], graph.waits.dst[path.edge]
     on = (graph.waits.kind[path.edge] <= KINDS.index("call")) & (graph.moments.line[dst] == line) & (path.wait_ns > 0)
-    return intersect(union(graph.moments.at[src[on]], graph.moments.at[dst[on]]), path.spans)
+    return intersect(union(graph.moments.at[src[on]], graph.moments.at[dst[on]]), path.spans) + trace.span_ns[0]
 
 
 def slack_of(trace: Trace, rows: Rows) -> Floats:
@@ -111,7 +111,7 @@ def slack_of(trace: Trace, rows: Rows) -> Floats:
         if len(points) < 2:
             continue
         mine = np.flatnonzero((place < 0) & one_of(events.track[rows], tracks) & (events.dur[rows] >= 0))
-        behind = np.searchsorted(moments.at[points], events.end[rows[mine]])
+        behind = np.searchsorted(moments.at[points], events.end[rows[mine]] - trace.span_ns[0])
         inside = (behind > 0) & (behind < len(points))
         mine, behind = mine[inside], behind[inside]
         at = known.replay.at[points[behind - 1]] + spent[points[behind]]

@@ -38,7 +38,7 @@ class Less(msgspec.Struct, frozen=True):
 class Rank(msgspec.Struct, frozen=True):
     """A rank of a run; its graph has the moments of the exchanges and what their times depend on.
 
-    Times count from the first event. work: (n,) the place in PARTS of a moment's work, -1 of the host. changes: times
+    work: (n,) the place in PARTS of a moment's work, -1 of the host. changes: times
     after changes, by their text. offered: what may be changed. lacks: why what was asked for changes nothing.
     """
 
@@ -105,7 +105,7 @@ def rank_of(trace: Trace, asked: str = "", every: bool = False) -> Rank:
         clock,
         len(trace.steps),
         calls,
-        replace(left, moments=replace(left.moments, at=left.moments.at - clock.first_ns), waits=waits),
+        replace(left, waits=waits),
         np.append(work, np.int32(-1))[short.kept],
         Made(wait.astype(np.int32), part.astype(np.int32), made[wait, part]),
         replace(exchanges, call=np.where(exchanges.call < 0, -1, (np.cumsum(keep) - 1)[exchanges.call])),

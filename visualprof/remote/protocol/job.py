@@ -1,45 +1,11 @@
-"""What the server and its agents say to each other. Standard library only: it also runs in a runtime's interpreter.
-
-A job is a model with its inputs; it has one task for each spec. A task is leased by one agent, which reports it
-under a lease token; a task that is given out again has a higher `attempt` and another token.
-Times are int ns, sizes int bytes, `*_s` seconds.
-"""
+"""What somebody asks for: a model with its inputs, specs, and how it is measured."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-PROTOCOL = 1
-JOB_SCHEMA = "visualprof.job/1"
-MONITOR_SCHEMA = "visualprof.monitor/1"
-
-State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
-Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "searching", "uploading"]
-# Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
-NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
-FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
-
-# Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
-Reason = Literal[
-    "model_error",  # the runtime refused the model or raised while running it
-    "input_error",  # inputs do not fit the model
-    "crashed",  # the child ended by a signal
-    "out_of_memory",
-    "timeout",  # beyond timeout_s
-    "no_runtime",  # the agent lost the runtime that the spec wants
-    "disk_full",
-    "upload_failed",  # the result did not arrive whole
-    "rejected",  # the result arrived and is not what it should be
-    "agent_lost",  # no heartbeat, and no attempt left
-    "expired",  # nobody took it in time, or its upload was never completed
-    "agent_error",  # a fault of the agent itself
-]
-
-Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 Priority = Literal["low", "normal", "high"]
@@ -53,6 +19,7 @@ Mlperf = Literal["", "SingleStream", "MultiStream", "Server", "Offline"]
 Scenario = Literal["closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline"]
 SCENARIOS: tuple[str, ...] = tuple(filter(None, get_args(Mlperf)))
 PERCENTILE = 99.0
+SEARCHED = 8  # rates that a search tries
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -116,9 +83,6 @@ class Load:
     def steps(self) -> int:
         """Loops of a point, each at least `Measure.min_s` long; of a search the most that it takes."""
         return max(1, len(self.concurrency)) * (1 + SEARCHED if self.searches else max(1, len(self.rates)))
-
-
-SEARCHED = 8  # rates that a search tries
 
 
 @dataclass(frozen=True)
@@ -294,133 +258,6 @@ class Request:
         return {**named, **parts, self.model.blob: "model.blob"}
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """A runtime of an agent: which backend it serves, its version, and the interpreter that has it."""
-
-    backend: str
-    version: str
-    python: str  # path of the interpreter
-    python_version: str
-    devices: list[str] = field(default_factory=lambda: ["cpu"])  # "cpu", "cuda:0", ...
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU of an agent."""
-
-    id: str  # "cuda:0"
-    name: str
-    memory_bytes: int
-    driver: str = ""
-
-
-NodeState = Literal["ready", "starting", "away", "unusable"]
-
-
-@dataclass(frozen=True)
-class Node:
-    """A machine of a fleet.
-
-    kind: of nodes that are alike. state: `starting` until it is known what it has, `away` where the engine gives it no
-    work. platform: "" until it is known. gpus: how many; a task gets one of them, as its `cuda:0`. note: why it is
-    unusable. tasks: that it has.
-    """
-
-    name: str
-    kind: str
-    state: NodeState = "ready"
-    platform: Platform | Literal[""] = ""
-    cores: int = 0
-    memory_bytes: int = 0
-    gpus: int = 0
-    labels: dict[str, str] = field(default_factory=dict[str, str])
-    note: str = ""
-    tasks: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A device that is free for tasks of a backend: what an agent says that it can run now."""
-
-    platform: str
-    backend: str
-    version: str
-    device: str
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap.
-
-    fleet: the engine that has the tasks run elsewhere, on `nodes`; "" they run here. Runtimes are those of any node.
-    """
-
-    platform: Platform
-    machine: str  # x86_64, aarch64, ...
-    system: str
-    hostname: str
-    cpu: str
-    cores: int
-    memory_bytes: int
-    sandbox: int
-    version: str  # of visualprof
-    gpus: list[Gpu] = field(default_factory=list[Gpu])
-    runtimes: list[Runtime] = field(default_factory=list[Runtime])
-    tags: list[str] = field(default_factory=list[str])
-    price_per_hour: float | None = None  # that its owner gives
-    converters: list[str] = field(default_factory=list[str])
-    fleet: str = ""
-    nodes: list[Node] = field(default_factory=list[Node])
-
-    @property
-    def platforms(self) -> list[str]:
-        """Of itself, or of its nodes."""
-        return sorted({node.platform for node in self.nodes if node.platform}) or [self.platform]
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Intervals of leases and requests; the server sets them for all agents."""
-
-    lease_s: float = 30.0
-    heartbeat_s: float = 10.0
-    poll_s: float = 20.0
-
-
-@dataclass(frozen=True)
-class File:
-    """A file that a task needs: role `model`, `input` or `data` (of the input with that name), `part` (its path)."""
-
-    role: Literal["model", "input", "part", "data"]
-    name: str
-    url: str
-    size_bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Lease:
-    """A task that an agent works on. run: folder of the result below the log directory.
-
-    warnings: of the result, whatever comes of it: why the task begins again.
-    """
-
-    task: str
-    job: str
-    run: str
-    attempt: int
-    lease: str
-    spec: Spec
-    request: Request
-    files: list[File]
-    warnings: list[str] = field(default_factory=list[str])
-
-    def path(self, what: str) -> str:
-        """The address of a request about the task, below the agent's API."""
-        return f"tasks/{self.task}/{what}?lease={self.lease}"
-
-
 def cpu_numbers(text: str) -> list[int]:
     """`0-3,8` as [0, 1, 2, 3, 8].
 
@@ -434,50 +271,3 @@ def cpu_numbers(text: str) -> list[int]:
     if not numbers or max(numbers) > 4095:
         raise ValueError(f"{text[:40]!r} are no CPUs")
     return sorted(numbers)
-
-
-def version_order(version: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
-    return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
-
-
-def no_agent_here() -> str:
-    """Why no agent runs on this system; nothing where one does."""
-    return "" if sys.platform.startswith("linux") else f"an agent needs Linux, this is {sys.platform}"
-
-
-class TaskFailure(Exception):
-    """A task cannot be done; it is reported as failed with this reason."""
-
-    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.reason: Reason = reason
-        self.error = error
-        self.hint = hint
-
-
-def build(kind: Any, value: Any) -> Any:
-    """A dataclass of this module from JSON's objects; unknown names are ignored, so that either side may be newer.
-
-    Raises: TypeError, KeyError: a field is missing or of the wrong form.
-    """
-    from dataclasses import MISSING, fields, is_dataclass
-    from typing import get_origin
-
-    if is_dataclass(kind):
-        hints = _hints(kind)
-        values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
-        for f in fields(kind):
-            if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
-                raise KeyError(f.name)
-        return kind(**values)  # type: ignore[operator]
-    if get_origin(kind) is list:
-        return [build(get_args(kind)[0], item) for item in value]
-    return value
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    from typing import get_type_hints
-
-    return get_type_hints(kind)

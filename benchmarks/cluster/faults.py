@@ -1,4 +1,4 @@
-"""What is wrong with a simulated cluster: `KIND:WHERE:AMOUNT[@SHARE]`, the share of steps that have it.
+"""Faults that are injected into a simulated cluster: `KIND:WHERE:AMOUNT[@SHARE]`, the share of steps that have it.
 
 straggler:5:1.2   rank 5's kernels take 1.2 times as long         node:2:1.2    those of all ranks of host 2
 host:5:4          rank 5's host takes 4 times as long to launch   loader:5:20   rank 5 loads data for 20 ms more
@@ -23,7 +23,7 @@ KINDS = ("straggler", "node", "host", "loader", "work", "stage", "link", "nic")
 LINKS = ("link", "nic")
 
 
-class Plant(NamedTuple):
+class Fault(NamedTuple):
     """Something that slows the job down. steps: those that have it."""
 
     kind: str
@@ -46,25 +46,25 @@ class Plant(NamedTuple):
         return tuple(sorted(chosen[self.kind]().ravel().tolist())) if self.kind in chosen else (place,)
 
 
-def parse(text: str, steps: int, seed: int) -> Plant:
-    """A plant as the command line has it.
+def parse(text: str, steps: int, seed: int) -> Fault:
+    """A fault as the command line has it.
 
     Raises: ValueError: it is none.
     """
     found = re.fullmatch(r"(\w+):(\d+)(?:-(\d+))?:(\d+(?:\.\d+)?)(?:@(0?\.\d+|1))?", text)
     if found is None or found[1] not in KINDS or (found[1] == "link") != (found[3] is not None):
-        raise ValueError(f"{text!r} is no plant; they look like straggler:5:1.2, link:3-4:0.25, node:1:1.3@0.4")
+        raise ValueError(f"{text!r} is no fault; they look like straggler:5:1.2, link:3-4:0.25, node:1:1.3@0.4")
     kind, first, second, amount, share = found.groups()
     rng = np.random.default_rng((seed, sum(text.encode())))
     count = max(1, round(float(share or 1) * steps))
     chosen = sorted(rng.choice(steps, count, replace=False).tolist())
     where = (int(first),) if second is None else (int(first), int(second))
-    return Plant(kind, where, float(amount), tuple(chosen), text)
+    return Fault(kind, where, float(amount), tuple(chosen), text)
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What the plants do to each rank of a step, (stages, copies, tensor ranks), and to the hosts' links.
+    """What the faults do to each rank of a step, (stages, copies, tensor ranks), and to the hosts' links.
 
     device, host, work: factors of the time of kernels, of launching, and of kernels with their blocks. loading: us.
     bandwidth: (hosts, hosts) factors.
@@ -77,22 +77,22 @@ class Effects:
     bandwidth: Floats
 
 
-def effects(topology: Topology, plants: Sequence[Plant], step: int) -> Effects:
-    """What the plants do in a step."""
+def effects(topology: Topology, faults: Sequence[Fault], step: int) -> Effects:
+    """What the faults do in a step."""
     factor = {name: np.ones(topology.ranks) for name in ("device", "host", "work")}
     loading, bandwidth = np.zeros(topology.ranks), np.ones((topology.hosts, topology.hosts))
     of = {"straggler": "device", "node": "device", "host": "host", "work": "work", "stage": "work"}
-    for plant in plants:
-        ranks: Ints = np.array(plant.ranks(topology), np.int64)
-        if step not in plant.steps:
+    for fault in faults:
+        ranks: Ints = np.array(fault.ranks(topology), np.int64)
+        if step not in fault.steps:
             continue
-        if plant.kind in of:
-            factor[of[plant.kind]][ranks] *= plant.amount
-        elif plant.kind == "loader":
-            loading[ranks] += plant.amount * 1e3
+        if fault.kind in of:
+            factor[of[fault.kind]][ranks] *= fault.amount
+        elif fault.kind == "loader":
+            loading[ranks] += fault.amount * 1e3
         else:
-            a, b = (plant.where * 2)[:2] if plant.kind == "link" else (plant.where[0], slice(None))
-            bandwidth[a, b] *= plant.amount
-            bandwidth[b, a] *= plant.amount
+            a, b = (fault.where * 2)[:2] if fault.kind == "link" else (fault.where[0], slice(None))
+            bandwidth[a, b] *= fault.amount
+            bandwidth[b, a] *= fault.amount
     shaped = {name: values.reshape(topology.shape) for name, values in factor.items()}
     return Effects(**shaped, loading=loading.reshape(topology.shape), bandwidth=bandwidth)

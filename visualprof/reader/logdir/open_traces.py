@@ -1,0 +1,33 @@
+"""The traces that were opened last, which stay open."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from visualprof.reader.cache import Cache
+from visualprof.reader.trace import Trace
+
+_MOST = 8
+
+
+class OpenTraces:
+    """Traces of a cache by their fingerprints; threads take turns."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, fingerprint: str) -> Trace | None:
+        """The trace, None where the cache does not have it any more. Meanwhile other traces can be had."""
+        with self._lock:
+            trace = self._traces.get(fingerprint)
+        trace = trace or self._cache.load(fingerprint)
+        if trace:
+            with self._lock:
+                self._traces[fingerprint] = trace
+                self._traces.move_to_end(fingerprint)
+                while len(self._traces) > _MOST:
+                    self._traces.popitem(last=False)
+        return trace

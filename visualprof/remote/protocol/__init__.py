@@ -1,0 +1,116 @@
+"""What the server and its agents say to each other. Standard library only: it also runs in a runtime's interpreter.
+
+A job is a model with its inputs; it has one task for each spec. A task is leased by one agent, which reports it
+under a lease token; a task that is given out again has a higher `attempt` and another token.
+Times are int ns, sizes int bytes, `*_s` seconds.
+
+job.py      what is asked for
+machine.py  what an agent has
+task.py     what an agent works on, and how that ends
+decode.py   all of them from JSON
+"""
+
+from visualprof.remote.protocol.decode import build
+from visualprof.remote.protocol.job import (
+    DTYPES,
+    INPUT_NAME_MAX,
+    PERCENTILE,
+    PRIORITIES,
+    SCENARIOS,
+    SEARCHED,
+    SPEC_ID,
+    Advise,
+    CaseRef,
+    Input,
+    Load,
+    Measure,
+    Mlperf,
+    ModelRef,
+    Objective,
+    Part,
+    Precision,
+    Priority,
+    Profile,
+    Request,
+    Search,
+    SearchObjective,
+    Spec,
+    Sweep,
+    cpu_numbers,
+)
+from visualprof.remote.protocol.machine import (
+    Capabilities,
+    Gpu,
+    Node,
+    NodeState,
+    Offer,
+    Platform,
+    Runtime,
+    no_agent_here,
+    version_order,
+)
+from visualprof.remote.protocol.task import (
+    FINAL,
+    NOT_ITS_OWN,
+    File,
+    Intervals,
+    Lease,
+    Phase,
+    Reason,
+    State,
+    TaskFailure,
+)
+
+PROTOCOL = 1
+JOB_SCHEMA = "visualprof.job/1"
+MONITOR_SCHEMA = "visualprof.monitor/1"
+
+__all__ = [
+    "DTYPES",
+    "FINAL",
+    "INPUT_NAME_MAX",
+    "JOB_SCHEMA",
+    "MONITOR_SCHEMA",
+    "NOT_ITS_OWN",
+    "PERCENTILE",
+    "PRIORITIES",
+    "PROTOCOL",
+    "SCENARIOS",
+    "SEARCHED",
+    "SPEC_ID",
+    "Advise",
+    "Capabilities",
+    "CaseRef",
+    "File",
+    "Gpu",
+    "Input",
+    "Intervals",
+    "Lease",
+    "Load",
+    "Measure",
+    "Mlperf",
+    "ModelRef",
+    "Node",
+    "NodeState",
+    "Objective",
+    "Offer",
+    "Part",
+    "Phase",
+    "Platform",
+    "Precision",
+    "Priority",
+    "Profile",
+    "Reason",
+    "Request",
+    "Runtime",
+    "Search",
+    "SearchObjective",
+    "Spec",
+    "State",
+    "Sweep",
+    "TaskFailure",
+    "build",
+    "cpu_numbers",
+    "no_agent_here",
+    "version_order",
+]
