@@ -158,6 +158,53 @@ def test_a_capture_without_names_of_another_length_or_order_is_refused(tmp_path:
     ]
 
 
+def test_a_capture_without_names_of_another_model_of_one_operator_is_refused(tmp_path: Path) -> None:
+    """Every kernel comes from `aten::mm` then; that one operator with one shape ran three is what gives it away."""
+    other = capture(4, batch=8, named=False, layer=[("aten::mm", "")] * 3)
+    for event in other:
+        if event["cat"] == "cpu_op":
+            event["args"]["Input Dims"] = [[8, 8]]
+    found = of(joined(tmp_path, replay(names_of(4), batch=8), {"a.json": other}))
+    assert found["columns"]["note"] == [
+        "a.json, capture_8_FULL: of its 12 kernels 8 differ from most others of an operator with the same shapes"
+    ]
+
+
+def test_what_is_not_sure_is_said_of_a_match(tmp_path: Path) -> None:
+    layers = names_of(8)
+    layers[4] = "new"
+    found = of(joined(tmp_path / "partial", replay(layers), {"a.json": capture(8)}))
+    assert (found["columns"]["match"], found["matched"]) == (["partial"], 23)
+    assert found["columns"]["note"] == ["1 of its kernels and 1 launches of the capture have no counterpart"]
+    found = of(joined(tmp_path / "large", replay(names_of(2), batch=3), {"a.json": capture(2, batch=512)}))
+    assert found["columns"]["note"] == [
+        "it was captured for a batch of 512, and the launch was for 3: shapes may be too large"
+    ]
+    found = of(joined(tmp_path / "next", replay(names_of(2), batch=3), {"a.json": capture(2, batch=6)}))
+    assert found["columns"]["note"] == [None]
+
+
+def test_a_list_of_captures_is_no_capture(tmp_path: Path) -> None:
+    details = tmp_path / "capture_traces" / "execution_details.json"
+    details.parent.mkdir()
+    details.write_text(json.dumps([{"file": "a.json", "batch_size": 2, "mode": "FULL"}]))
+    trace = joined(tmp_path, replay(names_of(2)), {"a.json": capture(2)})
+    assert trace.meta.warnings == ()
+    assert [file.file for file in files(tmp_path) if examine(file).kind != "other"] == ["run.json"]
+
+
+def test_launches_without_kernels_are_said(tmp_path: Path) -> None:
+    """A driver's call inside the runtime's is one launch with it, whichever has the kernels."""
+    empty = span("cuda_runtime", "cudaGraphLaunch", 300, 5, correlation=9)
+    driver = span("cuda_driver", "cuGraphLaunch", 102, 2, correlation=8)
+    trace = joined(tmp_path / "one", [*replay(names_of(2)), driver, empty], {"a.json": capture(2)})
+    assert trace.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert of(trace)["matched"] == 6
+    alone = joined(tmp_path / "none", [empty], {})
+    assert alone.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert not view("captured").needs(alone)
+
+
 def test_a_copy_in_a_capture_is_no_kernel(tmp_path: Path) -> None:
     captured = capture(1, named=False)
     captured[2]["name"] = "cudaMemcpyAsync"

@@ -67,6 +67,20 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
     return GraphLaunches(call, work, first, batch, kind, int(kind.max()) + 1)
 
 
+def launches_without_work(trace: Trace) -> int:
+    """Launches of graphs of which no kernel was recorded. A driver's call inside the runtime's is the same launch."""
+    events, links = trace.events, trace.links
+    named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
+    calls = np.append((events.category == Category.RUNTIME) & named[events.name], False)
+    worked = np.zeros(len(events) + 1, bool)
+    worked[links.src[links.kind == LinkKind.LAUNCH]] = True
+    rows = np.flatnonzero(calls)
+    outer = rows[~calls[events.parent[rows]]]
+    inner = rows[calls[events.parent[rows]]]
+    worked[events.parent[inner[worked[inner]]]] = True
+    return int(np.count_nonzero(~worked[outer]))
+
+
 def _in_order(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
     """Work and its calls by the call and the start of the work, as nearly all are."""
     at = ts[work]
