@@ -94,11 +94,11 @@ from visualprof.reader.trace.serving import (
             ServingStep("atom", "prefill", Load(6, 17408), NOTHING, 17408, 6),
         ),
         ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NOTHING, Load(117, 117), 117, 117)),
-        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", batch=1)),
-        ("denoising_step_3", ServingStep("diffusion", "denoise")),
-        ("denoise_step3", ServingStep("diffusion", "denoise")),
-        ("Denoising_Step_12", ServingStep("diffusion", "denoise")),
-        ("denoising step #7", ServingStep("diffusion", "denoise")),
+        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=1)),
+        ("denoising_step_3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("denoise_step3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("Denoising_Step_12", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
     ],
 )
 def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:

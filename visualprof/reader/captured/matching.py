@@ -135,7 +135,7 @@ def _agreeing(wanted: Sequence[str], graph: CapturedGraph) -> int:
 
 
 def _repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
-    """Kernels that run where an operator with the same shapes mostly runs them: nearly all; unknown shapes count, too."""
+    """Kernels that run where an operator with the same shapes mostly runs them: nearly all. Unknown shapes count."""
     nth = Counter[int]()
     kernels: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
     unknown = 0

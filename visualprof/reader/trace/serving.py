@@ -202,7 +202,8 @@ def _atom(match: re.Match[str]) -> ServingStep:
 
 
 def _diffusion(match: re.Match[str]) -> ServingStep:
-    return ServingStep("diffusion", "denoise", batch=int(match[1]) if match[1] else None)
+    """`denoising_step_3`; or `execute_diffusion_2_1024x1024`, of two images, around a whole call of a pipeline."""
+    return ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=int(match[1]) if match[1] else None)
 
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
