@@ -91,6 +91,45 @@ def test_pieces_alike_take_turns(tmp_path: Path) -> None:
     assert of(short)["columns"]["note"] == ["it is one of 3 graphs alike, and not known which"]
 
 
+def test_whole_and_piecewise_graphs_of_one_batch_are_told_apart(tmp_path: Path) -> None:
+    """vLLM's FULL_AND_PIECEWISE: decode is one graph, with prefill the attention runs between pieces of it."""
+    pieces = [("qkv", "gemm"), ("out", "gemm"), ("norm", "rms")]
+    captured = [event for i in range(2) for event in capture(1, at=1000 + 500 * i, layer=pieces[1:])]
+    captured = [*capture(1, at=500, layer=pieces[:1]), *captured]
+    step = "execute_8_context_1(sq5sk5sqsq25sqsk25)_generation_3(sq3sk9sqsq3sqsk9)"
+    recording = [*replay(names_of(2), at=100, batch=8), span("user_annotation", step, 300, 390)]
+    for i, names in enumerate((["gemm"], ["gemm", "rms"], ["gemm", "rms"])):
+        at = 310 + 120 * i
+        attention = span("cuda_runtime", "hipLaunchKernel", at + 60, 2, correlation=20 + i)
+        recording += [*replay(names, at=at, correlation=10 + i), span("cpu_op", "attention", at + 55, 10), attention]
+        recording.append(kernel("flash", at + 70, 9, 20 + i))
+    whole = capture(2, batch=8)
+    trace = joined(tmp_path, recording, {"graph_capture_rank_0.1.json": whole, "graph_capture_rank_0.2.json": captured})
+    of_pieces = [
+        ("gemm", "qkv"),
+        *[("flash", "attention"), ("gemm", "out"), ("rms", "norm")] * 2,
+        ("flash", "attention"),
+    ]
+    assert owners(trace) == [*[(ran, operator) for _ in range(2) for operator, ran in LAYER], *of_pieces]
+    found = of(trace)["columns"]
+    assert sorted(zip(found["match"], found["launches"], found["capture"], strict=True)) == [
+        ("exact", 1, "graph_capture_rank_0.1.json"),
+        ("exact", 3, "graph_capture_rank_0.2.json"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["17.2-TP-{}-DECODE.trace.json", "dp0_pp0_tp0_rank{}.17.pt.trace.json"])
+def test_every_rank_of_a_folder_takes_its_own_captures(tmp_path: Path, name: str) -> None:
+    """As SGLang and vLLM call the recordings of two ranks."""
+    for rank in (0, 1):
+        layers = capture(2, batch=4, layer=[(f"{operator}_{rank}", ran) for operator, ran in LAYER])
+        put(tmp_path / "capture_traces" / f"bs_4_rank{rank}.json", layers)
+        put(tmp_path / name.format(rank), replay(names_of(2), batch=4))
+    for rank in (0, 1):
+        trace = open_trace(tmp_path / name.format(rank), cache=Cache(tmp_path / ".cache"))
+        assert {op for _, op in owners(trace)} == {f"{operator}_{rank}" for operator, _ in LAYER}
+
+
 def test_the_next_larger_batch_is_meant(tmp_path: Path) -> None:
     captures = {f"bs_{n}_rank0.json": capture(2, batch=n) for n in (2, 4, 8)}
     trace = joined(tmp_path, replay(names_of(2), batch=3), captures)

@@ -22,7 +22,7 @@ _REST_NS = 2 * 10**9  # a folder that changed later may change again and look th
 _JSON = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
 _TRACE = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
 _NAMED = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
-_RANK = re.compile(r"rank_?(\d+)", re.IGNORECASE)
+_RANKS = (re.compile(r"rank_?(\d+)", re.IGNORECASE), re.compile(r"-TP-(\d+)"))  # SGLang's recordings have the latter
 
 Names = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
 
@@ -109,5 +109,5 @@ def _is_recording(name: str) -> bool:
 
 
 def _rank(name: str) -> str:
-    found = _RANK.search(name)
+    found = next(filter(None, (rank.search(name) for rank in _RANKS)), None)
     return found[1] if found else ""
