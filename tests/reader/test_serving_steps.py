@@ -98,6 +98,10 @@ from visualprof.reader.trace.serving import (
         ("denoising_step_3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
         ("denoise_step3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
         ("Denoising_Step_12", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("decode_step_003", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),  # loops that people write themselves
+        ("Decode/step_12", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
+        ("decode_iter::4", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
+        ("prefill_step_0", ServingStep(None, "prefill", UNKNOWN, UNKNOWN)),
         ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
     ],
 )
@@ -121,6 +125,7 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "execute_context_0(0)_generation_4(3)",  # fewer tokens than requests
         "denoising_step_", "denoising_step_x", "denoised_step_1", "denoising_steps", "denoising_step_list",
         "[Executor] _forward_step 3: -1 ctx reqs, 4 gen reqs", "[Executor] _forward_step_inter_pp",
+        "decode_step_", "decoder_step_3", "decode_layer_3", "decode_3", "decoded_step_3", "prefill_3",
         "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
     ],
 )  # fmt: skip

@@ -210,6 +210,18 @@ def test_calls_of_a_denoising_model_are_steps(write: Write) -> None:
     assert found["phases"]["columns"]["sampling_ns"] == [None]
 
 
+def test_a_loop_of_ones_own_has_steps_of_unknown_size(write: Write) -> None:
+    """Nothing says how many tokens: neither rates nor a time per token, and all its steps count."""
+    marks = [host("user_annotation", f"decode_step_{i}", 100 * i, 90) for i in range(3)]
+    work = [event for i in range(3) for event in (launch(100 * i + 10, i + 1), kernel(100 * i + 20, 50, i + 1))]
+    found = answer("serving", write([*marks, *work]))
+    assert (found["engine"], found["source"], found["steady"]["steps"]) == (None, "annotations", 3)
+    assert found["phases"]["columns"]["phase"] == ["decode"]
+    rates = found["rates"]
+    assert [rates["decode_tokens_per_s"], rates["time_per_output_token_ns"]] == [None, None]
+    assert found["steps"]["columns"]["decode_tokens"] == [None] * 3
+
+
 def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: Write) -> None:
     """The text encoder and the decoder of images, 0 to 100 and 300 to 380, are not denoising."""
     whole = host("user_annotation", "execute_diffusion_2_512x512", 0, 400)

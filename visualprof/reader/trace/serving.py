@@ -1,6 +1,7 @@
 """Steps of an inference server by what it calls them: whose tokens each worked on.
 
-vLLM, SGLang, TensorRT-LLM, ATOM and diffusion loops write it into the text of an annotation around each step.
+vLLM, SGLang, TensorRT-LLM, ATOM, diffusion loops and loops of one's own write it into the text of an annotation around
+each step.
 Sources: vllm/v1/worker/gpu_worker.py (`annotate_profile`), sglang/srt/model_executor/step_span_utils.py,
 tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views.md#serving.
 """
@@ -64,9 +65,10 @@ _TENSORRT = pattern(
 )
 _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*\](?:\.\.\.\+\d+)?))*)\]$")
 _DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^[Dd]enois(?:e|ing)[_ ][Ss]tep[_ #:/-]{0,2}\d+$")
+_LOOP = pattern(r"^([Pp]refill|[Dd]ecod(?:e|ing))[_ /](?:[Ss]tep|[Ii]ter(?:ation)?)[_ #:/-]{0,2}\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
 _ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
-_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denois", "Denois")
+_STARTS = ("execute_", "step[", "[Executor]", "prefill", "decod", "denois", "Prefill", "Decod", "Denois")
 _LIKE = pattern(
     r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[\w+ bs=|\[Executor\] _forward|(?:prefill|decode)\[bs=)"
 )
@@ -206,7 +208,12 @@ def _diffusion(match: re.Match[str]) -> ServingStep:
     return ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=int(match[1]) if match[1] else None)
 
 
+def _loop(match: re.Match[str]) -> ServingStep:
+    """`decode_step_3`, as people mark the loops that they write themselves."""
+    return ServingStep(None, "prefill" if match[1][0] in "pP" else "decode", UNKNOWN, UNKNOWN)
+
+
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
     (_VLLM, _vllm), (_VLLM_OLD, _vllm_old), (_SGLANG, _sglang), (_TENSORRT, _tensorrt), (_ATOM, _atom),
-    (_DIFFUSION, _diffusion),
+    (_DIFFUSION, _diffusion), (_LOOP, _loop),
 )  # fmt: skip
