@@ -80,9 +80,9 @@ def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int |
 
     graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap
     was launched after the work before it had ended; or before all recorded work, if that launch took most of the gap,
-    as else the device still worked on what was asked for before the recording. kernel_wait: it was queued already, and the gap is shorter than
-    kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before it did. unknown: the
-    file does not tell what launched it.
+    as else the device still worked on what was asked for before the recording. kernel_wait: it was queued already, and
+    the gap is shorter than kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before
+    it did. unknown: the file does not tell what launched it.
 
     Args: ends: (m,) ns, ascending: when each work of the device ended.
     Source: HTA's idle time breakdown, whose `other` has `dependency` in it; docs/views.md#idle.
