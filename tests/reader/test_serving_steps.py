@@ -117,6 +117,8 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "step[EXTEND bs=4 toks=3]",  # fewer tokens than requests
         "step[EXTEND bs=2 toks=12 c_sk=4]",  # they attend to less than themselves
         "step[DECODE bs=2 g_sqsq=9 g_sqsk=4]",
+        "execute_4_context_1(sq4sk4sqsq17sqsk17)_generation_0(sq0sk0sqsq0sqsk0)",  # 4 queries have at most 16 pairs
+        "execute_4_context_1(sq4sk8sqsq16sqsk33)_generation_0(sq0sk0sqsq0sqsk0)",
         "execute_context_99999999999999999999999999(1)_generation_0(0)",
         "execute_5_context_0(sq0sk0sqsq0sqsk0)_generation_5(sq5sk5sqsq5sqsk5)_more",
         "step[EXTEND bs=2 toks=12" + " x=1" * 100 + " y=" + "9" * 5000 + "]",

@@ -108,7 +108,10 @@ def outermost(ts: Ints, dur: Ints, track: Rows) -> Mask:
 
 
 def _possible(step: ServingStep) -> bool:
-    """Could it be: no request without a token, none with more queries than what these attend to?"""
+    """Could it be: no request without a token, none with more queries than what these attend to?
+
+    And no sum of products over the requests is larger than the product of the sums.
+    """
     for load in (step.prefill, step.decode):
         requests, tokens, context = load[:3]
         if requests is not None and tokens is not None and (tokens < requests or (tokens and not requests)):
@@ -116,6 +119,10 @@ def _possible(step: ServingStep) -> bool:
         if tokens is not None and context is not None and context < tokens:
             return False
         if load.squares is not None and load.pairs is not None and load.pairs < load.squares:
+            return False
+        if tokens is not None and (load.squares or 0) > tokens**2:
+            return False
+        if tokens is not None and context is not None and (load.pairs or 0) > tokens * context:
             return False
     return True
 
