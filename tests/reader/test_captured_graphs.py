@@ -223,6 +223,20 @@ def test_what_is_not_sure_is_said_of_a_match(tmp_path: Path) -> None:
     assert found["columns"]["note"] == [None]
 
 
+def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
+    """As of a script that captures and replays within one profile; eager work beside it is not captured."""
+    eager = [
+        span("cpu_op", "aten::relu", 400, 20), span("cuda_runtime", "hipLaunchKernel", 405, 2, correlation=77),
+        kernel("relu", 430, 5, 77),
+    ]  # fmt: skip
+    trace = joined(tmp_path, [*capture(2), *eager, *replay(names_of(2), at=500)], {})
+    assert owners(trace) == [("relu", "aten::relu"), *[(ran, operator) for _ in range(2) for operator, ran in LAYER]]
+    found = of(trace)["columns"]
+    assert (found["match"], found["capture"], trace.meta.warnings) == (["exact"], ["run.json"], ())
+    other = joined(tmp_path / "other", [*capture(3), *replay(names_of(2), at=500)], {})
+    assert of(other)["columns"]["note"] == ["run.json, run: it has 9 kernels, and the launch 6"]
+
+
 def test_a_list_of_captures_is_no_capture(tmp_path: Path) -> None:
     details = tmp_path / "capture_traces" / "execution_details.json"
     details.parent.mkdir()

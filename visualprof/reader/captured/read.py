@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from visualprof.errors import VisualprofError
 from visualprof.reader import builder_of, read_trace
 from visualprof.reader.captured.files import captures_of
-from visualprof.reader.captured.graphs import Capture, graphs_of
+from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, graphs_of
 from visualprof.reader.captured.join import joined
 from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
 from visualprof.reader.digest import blake2b
@@ -50,7 +50,9 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
         trace = trace.changed(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
     launches = graph_launches(trace)
     if launches is not None:
-        return joined(trace, launches, [_capture(file, cache) for file in captures_of(path)])
+        own = graphs_of(trace, Path(path).name) if builder.mentions(BEGIN_CAPTURE) else Capture(())
+        beside = [_capture(file, cache) for file in captures_of(path)]
+        return joined(trace, launches, [own, *beside] if own.graphs else beside)
     return trace.changed(pyramid=pyramid_of(trace))
 
 
