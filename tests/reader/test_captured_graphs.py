@@ -138,6 +138,18 @@ def test_the_next_larger_batch_is_meant(tmp_path: Path) -> None:
     assert alike["columns"]["note"] == ["the captures of batches 2, 4, 8 fit alike: shapes are those of 2"]
 
 
+def test_sglangs_graphs_are_for_requests_and_vllms_for_tokens(tmp_path: Path) -> None:
+    """Four requests with two tokens each, as drafted ones are checked; both write this text."""
+    text = "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq8sk80sqsq16sqsk160)"
+    recording = [span("user_annotation", text, 95, 20), *replay(names_of(2))]
+    sglang = of(joined(tmp_path / "sglang", recording, {"bs_4_rank0.json": capture(2, batch=4)}))
+    assert (sglang["columns"]["match"], sglang["columns"]["note"]) == (["exact"], [None])
+    vllm = of(joined(tmp_path / "vllm", recording, {"graph_capture_rank_0.json": capture(2, batch=4)}))
+    assert vllm["columns"]["note"] == [
+        "graph_capture_rank_0.json, capture_4_FULL: it was captured for a batch of 4, and the launch was for 8"
+    ]
+
+
 def test_a_smaller_batch_is_refused(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), batch=9), {"bs_4_rank0.json": capture(2, batch=4)})
     reason = "bs_4_rank0.json, capture_4_FULL: it was captured for a batch of 4, and the launch was for 9"

@@ -46,6 +46,11 @@ class CapturedGraph(msgspec.Struct, frozen=True):
     inner: tuple[int, ...]
     nodes: tuple[Node, ...]
 
+    @property
+    def of_requests(self) -> bool:
+        """Is its batch of requests (SGLang), and not of their tokens? These are several of each that is drafted for."""
+        return self.file.startswith("bs_")
+
 
 class Capture(msgspec.Struct, frozen=True):
     """The graphs of a file. texts: what nodes point to. problems: of what could not be used, and why."""

@@ -45,15 +45,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def best_match(
-    kernels: Sequence[str], batch: int, graphs: Sequence[CapturedGraph]
+    kernels: Sequence[str], sizes: tuple[int, int], graphs: Sequence[CapturedGraph]
 ) -> tuple[Match | None, list[Refusal]]:
     """The graph that fits best, the smallest batch first; and the others with their reasons.
 
-    Args: kernels: tokens of what one call launched, in order. batch: of the step, -1 unknown. A graph serves its own
-    batch and smaller ones.
+    Args: kernels: tokens of what one call launched, in order. sizes: batch of the step in tokens and in requests, -1
+    unknown. A graph serves its own batch and smaller ones.
     """
     matches, refusals = list[Match](), list[Refusal]()
     for graph in graphs:
+        batch = sizes[graph.of_requests]
         if 0 <= graph.batch < batch:
             reason = f"it was captured for a batch of {graph.batch}, and the launch was for {batch}"
             refusals.append(Refusal(graph, reason))
@@ -68,7 +69,7 @@ def best_match(
     alike = [match for match in fitting if match.graph.batch == least]
     of_file = [match.graph for match in alike if match.graph.file == alike[0].graph.file]
     batches = sorted({match.graph.batch for match in fitting})
-    doubt = ""
+    doubt, batch = "", sizes[alike[0].graph.of_requests]
     if batch < 0 and len(batches) > 1:
         doubt = f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}"
     elif 0 < PADDED * batch < least:
