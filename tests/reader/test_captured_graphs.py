@@ -91,12 +91,63 @@ def test_pieces_alike_take_turns(tmp_path: Path) -> None:
     assert of(short)["columns"]["note"] == ["it is one of 3 graphs alike, and not known which"]
 
 
+def test_whole_and_piecewise_graphs_of_one_batch_are_told_apart(tmp_path: Path) -> None:
+    """vLLM's FULL_AND_PIECEWISE: decode is one graph, with prefill the attention runs between pieces of it."""
+    pieces = [("qkv", "gemm"), ("out", "gemm"), ("norm", "rms")]
+    captured = [event for i in range(2) for event in capture(1, at=1000 + 500 * i, layer=pieces[1:])]
+    captured = [*capture(1, at=500, layer=pieces[:1]), *captured]
+    step = "execute_8_context_1(sq5sk5sqsq25sqsk25)_generation_3(sq3sk9sqsq3sqsk9)"
+    recording = [*replay(names_of(2), at=100, batch=8), span("user_annotation", step, 300, 390)]
+    for i, names in enumerate((["gemm"], ["gemm", "rms"], ["gemm", "rms"])):
+        at = 310 + 120 * i
+        attention = span("cuda_runtime", "hipLaunchKernel", at + 60, 2, correlation=20 + i)
+        recording += [*replay(names, at=at, correlation=10 + i), span("cpu_op", "attention", at + 55, 10), attention]
+        recording.append(kernel("flash", at + 70, 9, 20 + i))
+    whole = capture(2, batch=8)
+    trace = joined(tmp_path, recording, {"graph_capture_rank_0.1.json": whole, "graph_capture_rank_0.2.json": captured})
+    of_pieces = [
+        ("gemm", "qkv"),
+        *[("flash", "attention"), ("gemm", "out"), ("rms", "norm")] * 2,
+        ("flash", "attention"),
+    ]
+    assert owners(trace) == [*[(ran, operator) for _ in range(2) for operator, ran in LAYER], *of_pieces]
+    found = of(trace)["columns"]
+    assert sorted(zip(found["match"], found["launches"], found["capture"], strict=True)) == [
+        ("exact", 1, "graph_capture_rank_0.1.json"),
+        ("exact", 3, "graph_capture_rank_0.2.json"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["17.2-TP-{}-DECODE.trace.json", "dp0_pp0_tp0_rank{}.17.pt.trace.json"])
+def test_every_rank_of_a_folder_takes_its_own_captures(tmp_path: Path, name: str) -> None:
+    """As SGLang and vLLM call the recordings of two ranks."""
+    for rank in (0, 1):
+        layers = capture(2, batch=4, layer=[(f"{operator}_{rank}", ran) for operator, ran in LAYER])
+        put(tmp_path / "capture_traces" / f"bs_4_rank{rank}.json", layers)
+        put(tmp_path / name.format(rank), replay(names_of(2), batch=4))
+    for rank in (0, 1):
+        trace = open_trace(tmp_path / name.format(rank), cache=Cache(tmp_path / ".cache"))
+        assert {op for _, op in owners(trace)} == {f"{operator}_{rank}" for operator, _ in LAYER}
+
+
 def test_the_next_larger_batch_is_meant(tmp_path: Path) -> None:
     captures = {f"bs_{n}_rank0.json": capture(2, batch=n) for n in (2, 4, 8)}
     trace = joined(tmp_path, replay(names_of(2), batch=3), captures)
     assert of(trace)["columns"]["capture"] == ["bs_4_rank0.json"]
     alike = of(joined(tmp_path, replay(names_of(2)), captures))
     assert alike["columns"]["note"] == ["the captures of batches 2, 4, 8 fit alike: shapes are those of 2"]
+
+
+def test_sglangs_graphs_are_for_requests_and_vllms_for_tokens(tmp_path: Path) -> None:
+    """Four requests with two tokens each, as drafted ones are checked; both write this text."""
+    text = "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq8sk80sqsq16sqsk160)"
+    recording = [span("user_annotation", text, 95, 20), *replay(names_of(2))]
+    sglang = of(joined(tmp_path / "sglang", recording, {"bs_4_rank0.json": capture(2, batch=4)}))
+    assert (sglang["columns"]["match"], sglang["columns"]["note"]) == (["exact"], [None])
+    vllm = of(joined(tmp_path / "vllm", recording, {"graph_capture_rank_0.json": capture(2, batch=4)}))
+    assert vllm["columns"]["note"] == [
+        "graph_capture_rank_0.json, capture_4_FULL: it was captured for a batch of 4, and the launch was for 8"
+    ]
 
 
 def test_a_smaller_batch_is_refused(tmp_path: Path) -> None:
@@ -156,6 +207,67 @@ def test_a_capture_without_names_of_another_length_or_order_is_refused(tmp_path:
     assert found["columns"]["note"] == [
         "a.json, a: of its 9 kernels 4 come from other operators than most of their names"
     ]
+
+
+def test_a_capture_without_names_of_another_model_of_one_operator_is_refused(tmp_path: Path) -> None:
+    """Every kernel comes from `aten::mm` then; that one operator with one shape ran three is what gives it away."""
+    other = capture(4, batch=8, named=False, layer=[("aten::mm", "")] * 3)
+    for event in other:
+        if event["cat"] == "cpu_op":
+            event["args"]["Input Dims"] = [[8, 8]]
+    found = of(joined(tmp_path, replay(names_of(4), batch=8), {"a.json": other}))
+    assert found["columns"]["note"] == [
+        "a.json, capture_8_FULL: of its 12 kernels 8 differ from most others of an operator with the same shapes"
+    ]
+
+
+def test_what_is_not_sure_is_said_of_a_match(tmp_path: Path) -> None:
+    layers = names_of(8)
+    layers[4] = "new"
+    found = of(joined(tmp_path / "partial", replay(layers), {"a.json": capture(8)}))
+    assert (found["columns"]["match"], found["matched"]) == (["partial"], 23)
+    assert found["columns"]["note"] == ["1 of its kernels and 1 launches of the capture have no counterpart"]
+    found = of(joined(tmp_path / "large", replay(names_of(2), batch=3), {"a.json": capture(2, batch=512)}))
+    assert found["columns"]["note"] == [
+        "it was captured for a batch of 512, and the launch was for 3: shapes may be too large"
+    ]
+    found = of(joined(tmp_path / "next", replay(names_of(2), batch=3), {"a.json": capture(2, batch=6)}))
+    assert found["columns"]["note"] == [None]
+
+
+def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
+    """As of a script that captures and replays within one profile; eager work beside it is not captured."""
+    eager = [
+        span("cpu_op", "aten::relu", 400, 20), span("cuda_runtime", "hipLaunchKernel", 405, 2, correlation=77),
+        kernel("relu", 430, 5, 77),
+    ]  # fmt: skip
+    trace = joined(tmp_path, [*capture(2), *eager, *replay(names_of(2), at=500)], {})
+    assert owners(trace) == [("relu", "aten::relu"), *[(ran, operator) for _ in range(2) for operator, ran in LAYER]]
+    found = of(trace)["columns"]
+    assert (found["match"], found["capture"], trace.meta.warnings) == (["exact"], ["run.json"], ())
+    other = joined(tmp_path / "other", [*capture(3), *replay(names_of(2), at=500)], {})
+    assert of(other)["columns"]["note"] == ["run.json, run: it has 9 kernels, and the launch 6"]
+
+
+def test_a_list_of_captures_is_no_capture(tmp_path: Path) -> None:
+    details = tmp_path / "capture_traces" / "execution_details.json"
+    details.parent.mkdir()
+    details.write_text(json.dumps([{"file": "a.json", "batch_size": 2, "mode": "FULL"}]))
+    trace = joined(tmp_path, replay(names_of(2)), {"a.json": capture(2)})
+    assert trace.meta.warnings == ()
+    assert [file.file for file in files(tmp_path) if examine(file).kind != "other"] == ["run.json"]
+
+
+def test_launches_without_kernels_are_said(tmp_path: Path) -> None:
+    """A driver's call inside the runtime's is one launch with it, whichever has the kernels."""
+    empty = span("cuda_runtime", "cudaGraphLaunch", 300, 5, correlation=9)
+    driver = span("cuda_driver", "cuGraphLaunch", 102, 2, correlation=8)
+    trace = joined(tmp_path / "one", [*replay(names_of(2)), driver, empty], {"a.json": capture(2)})
+    assert trace.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert of(trace)["matched"] == 6
+    alone = joined(tmp_path / "none", [empty], {})
+    assert alone.meta.warnings == ("1 launches of graphs have no kernel in the recording: what they ran is unknown",)
+    assert not view("captured").needs(alone)
 
 
 def test_a_copy_in_a_capture_is_no_kernel(tmp_path: Path) -> None:

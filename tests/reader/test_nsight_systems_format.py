@@ -133,6 +133,40 @@ def test_an_older_or_newer_schema_is_read_as_far_as_it_goes(report: Path) -> Non
     assert "shared_memory" not in trace.args
 
 
+def test_names_of_a_part_of_a_report_are_few_and_far_apart(report: Path) -> None:
+    """Ids of real reports go into the millions; of 140 strings the reader knew those below 114,000."""
+    far = 3_435_062
+    with sqlite3.connect(report) as database:
+        database.execute("UPDATE StringIds SET id = id + ? WHERE id BETWEEN 1 AND 2", (far,))
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = ? WHERE start = 2000", (far + 1,))
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 99 WHERE start = 2600")
+    database.close()
+    trace = read_trace(report)
+    named = [(name, start) for name, start, _ in events(trace, Category.KERNEL)]
+    assert named == [("sgemm", 2000), ("", 2500), ("", 2600)]
+    assert "2 kernels have a name that the report does not hold" in trace.meta.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "category"),
+    [
+        ("aten::view, op_id = 31", "aten::view", Category.OP),
+        ("AllToAll4D, seq = 46286, op_id = 993812", "AllToAll4D", Category.OP),
+        ("nccl:all_to_all, op_id = 993824", "nccl:all_to_all", Category.COMM),
+        ("FSDP::pre_forward (blocks.9), op_id = 9", "FSDP::pre_forward (blocks.9)", Category.ANNOTATION),
+        ("request, seq = last", "request, seq = last", Category.ANNOTATION),
+    ],
+)
+def test_what_emit_nvtx_writes_behind_a_name_is_no_part_of_it(
+    report: Path, text: str, name: str, category: Category
+) -> None:
+    """Else each call would be a row of its own."""
+    with sqlite3.connect(report) as database:
+        database.execute("UPDATE NVTX_EVENTS SET text = ? WHERE text LIKE 'aten::linear%'", (text,))
+    database.close()
+    assert (name, 1590, 45) in events(read_trace(report), category)
+
+
 def test_a_packed_one(report: Path, tmp_path: Path) -> None:
     with report.open("rb") as plain, gzip.open(tmp_path / "packed.sqlite.gz", "wb") as packed:
         shutil.copyfileobj(plain, packed)

@@ -94,11 +94,15 @@ from visualprof.reader.trace.serving import (
             ServingStep("atom", "prefill", Load(6, 17408), NOTHING, 17408, 6),
         ),
         ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NOTHING, Load(117, 117), 117, 117)),
-        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", batch=1)),
-        ("denoising_step_3", ServingStep("diffusion", "denoise")),
-        ("denoise_step3", ServingStep("diffusion", "denoise")),
-        ("Denoising_Step_12", ServingStep("diffusion", "denoise")),
-        ("denoising step #7", ServingStep("diffusion", "denoise")),
+        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=1)),
+        ("denoising_step_3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("denoise_step3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("Denoising_Step_12", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("decode_step_003", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),  # loops that people write themselves
+        ("Decode/step_12", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
+        ("decode_iter::4", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
+        ("prefill_step_0", ServingStep(None, "prefill", UNKNOWN, UNKNOWN)),
+        ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
     ],
 )
 def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:
@@ -113,6 +117,8 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "step[EXTEND bs=4 toks=3]",  # fewer tokens than requests
         "step[EXTEND bs=2 toks=12 c_sk=4]",  # they attend to less than themselves
         "step[DECODE bs=2 g_sqsq=9 g_sqsk=4]",
+        "execute_4_context_1(sq4sk4sqsq17sqsk17)_generation_0(sq0sk0sqsq0sqsk0)",  # 4 queries have at most 16 pairs
+        "execute_4_context_1(sq4sk8sqsq16sqsk33)_generation_0(sq0sk0sqsq0sqsk0)",
         "execute_context_99999999999999999999999999(1)_generation_0(0)",
         "execute_5_context_0(sq0sk0sqsq0sqsk0)_generation_5(sq5sk5sqsq5sqsk5)_more",
         "step[EXTEND bs=2 toks=12" + " x=1" * 100 + " y=" + "9" * 5000 + "]",
@@ -121,6 +127,7 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
         "execute_context_0(0)_generation_4(3)",  # fewer tokens than requests
         "denoising_step_", "denoising_step_x", "denoised_step_1", "denoising_steps", "denoising_step_list",
         "[Executor] _forward_step 3: -1 ctx reqs, 4 gen reqs", "[Executor] _forward_step_inter_pp",
+        "decode_step_", "decoder_step_3", "decode_layer_3", "decode_3", "decoded_step_3", "prefill_3",
         "execute_model", "steps[EXTEND]", "step[EXTEND", "prefill", "decode[]", "",
     ],
 )  # fmt: skip

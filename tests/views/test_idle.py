@@ -54,6 +54,18 @@ def two_streams(write: Write) -> Any:
     return answer("idle", write([*HOST, *WORK, BESIDE]))
 
 
+@pytest.mark.parametrize(("begin", "cause"), [(130, "host_wait"), (400, "other")])
+def test_work_queued_behind_what_is_not_recorded_does_not_wait_for_the_host(
+    write: Write, begin: int, cause: str
+) -> None:
+    """A server's step cut out of a longer recording: asked for at 90 to 95, begun when the step before it ended."""
+    found = answer("idle", write([step(0, 0, 100), launch(90, 1), kernel(begin, 50, 1)]))
+    (waits,) = rows(found["steps"])
+    assert {key: waits[f"{key}_ns"] for key in ("host_wait", "other", "unknown")} == {
+        "host_wait": 0, "other": 0, "unknown": 0, cause: begin * 1000,
+    }  # fmt: skip
+
+
 def test_each_gap_has_the_cause_that_the_launches_tell(two_streams: Any) -> None:
     whole, seven, twenty = rows(two_streams)
     assert (whole["stream"], seven["stream"], twenty["stream"]) == (None, "stream 7", "stream 20")

@@ -169,6 +169,14 @@ def test_a_change_of_what_is_not_there_is_an_error(write: Write) -> None:
         forecast(write, BOUND_BY_HOST, "collective*0.5")
 
 
+def test_a_kernel_without_a_name_is_no_suggestion(write: Write) -> None:
+    """Some reports lack names; the view's own suggestion was refused."""
+    path = write([{**event, "name": ""} if event.get("cat") == "kernel" else event for event in BOUND_BY_HOST])
+    offered = answer("whatif", path)["changes"]["columns"]["change"]
+    assert "gpu*0.5" in offered
+    assert not any(change.startswith("kernel") for change in offered)
+
+
 def test_the_compiled_replay_equals_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
     dur = (graph.moments.dur * 0.7).astype(np.float64)

@@ -210,6 +210,39 @@ def test_calls_of_a_denoising_model_are_steps(write: Write) -> None:
     assert found["phases"]["columns"]["sampling_ns"] == [None]
 
 
+def test_a_loop_of_ones_own_has_steps_of_unknown_size(write: Write) -> None:
+    """Nothing says how many tokens: neither rates nor a time per token, and all its steps count."""
+    marks = [host("user_annotation", f"decode_step_{i}", 100 * i, 90) for i in range(3)]
+    work = [event for i in range(3) for event in (launch(100 * i + 10, i + 1), kernel(100 * i + 20, 50, i + 1))]
+    found = answer("serving", write([*marks, *work]))
+    assert (found["engine"], found["source"], found["steady"]["steps"]) == (None, "annotations", 3)
+    assert found["phases"]["columns"]["phase"] == ["decode"]
+    rates = found["rates"]
+    assert [rates["decode_tokens_per_s"], rates["time_per_output_token_ns"]] == [None, None]
+    assert found["steps"]["columns"]["decode_tokens"] == [None] * 3
+
+
+def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: Write) -> None:
+    """The text encoder and the decoder of images, 0 to 100 and 300 to 380, are not denoising."""
+    whole = host("user_annotation", "execute_diffusion_2_512x512", 0, 400)
+    calls = [
+        host("python_function", f"nn.Module: {name}_0", at, 80)
+        for at, name in ((10, "T5EncoderModel"), (100, "SD3Transformer2DModel"), (200, "SD3Transformer2DModel"))
+    ]
+    work = [event for i in (0, 1, 2) for event in (launch(100 * i + 12, i + 1), kernel(100 * i + 20, 50, i + 1))]
+    found = answer("serving", write([whole, *calls, *work]))
+    assert (found["source"], found["engine"]) == ("denoiser_calls", "diffusion")
+    phases = found["phases"]["columns"]
+    assert (phases["phase"], phases["steps"], phases["requests"]) == (["denoise"], [2], [2])
+    assert (phases["prefill_tokens"], phases["decode_tokens"]) == ([None], [None])
+    alone = answer("serving", write([whole, *calls[:1], *work], "alone.json"))
+    assert (alone["source"], alone["steps"]["columns"]["annotation"]) == (
+        "annotations",
+        ["execute_diffusion_2_512x512"],
+    )
+    assert alone["phases"]["columns"]["prefill_tokens"] == [None]
+
+
 def test_several_steps_in_one_of_the_profiler_are_their_sum(write: Write) -> None:
     mixed = together([
         ServingStep("vllm", "prefill", Load(2, 24, 30), NOTHING, 24, 2),

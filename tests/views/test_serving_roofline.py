@@ -53,6 +53,24 @@ def test_attention_of_requests_whose_lengths_nothing_says_is_unknown(step: str, 
     assert attention(step, tokens) is None
 
 
+def test_what_sglangs_profiler_of_shapes_wraps_is_what_it_wraps(write: Write) -> None:
+    """32 requests of 32,785 tokens together, 32 heads of 128 over 8: 0.53714944 GFLOP in TraceLens's report, too."""
+    name = "step[DECODE bs=32 g_sq=32 g_sqsq=32 g_sqsk=32785 g_sk=32785]"
+    query, cache = [32, 32, 128], [835874, 1, 8, 128]
+    wrapper = "sglang_profiler::attention_paged_attention_ragged_100"
+    called = operator(wrapper, 5, 50, [query, [99], query, cache, cache], BF16)
+    events = [host("user_annotation", name, 0, 90), called, launch(10, 1), kernel(20, 5, 1)]
+    (row,) = table(answer("roofline", write(events)))
+    assert (row["family"], row["flops"]) == ("attention", 2 * 32785 * 32 * 256)
+
+
+def test_attention_of_whole_sequences_needs_no_annotation() -> None:
+    """Flux.1 on MI300X, 4,608 tokens of 24 heads of 128: 260.919 GFLOP and 108 MiB in TraceLens's report, too."""
+    qkv = [([1, 4608, 24, 128], BF16)] * 3
+    found = work("aiter::fmha_v3_fwd", *qkv)
+    assert found == Work("attention", 4 * 4608**2 * 24 * 128, 108 * 2**20, "bf16")
+
+
 def test_narrow_queries_meet_a_narrow_cache() -> None:
     found = attention(DECODE, 2, FP8)
     assert found == Work("attention", 60 * 4 * 16, 2 * 4 * (8 * 1 + 8 * 2) + 30 * 2 * 16 * 1, "fp8")

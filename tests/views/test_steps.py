@@ -163,6 +163,32 @@ def test_a_step_behind_old_work_is_as_busy_as_the_reference_report_says(file: st
     assert sum(found[f"{p}_ns"] for p in ("kernel", "memcpy", "memset")) / 1000 == pytest.approx(busy_us, abs=1)
 
 
+# Two steps of 100 us; the first one's kernel, asked for at 10 to 15, begins at 2,015 and runs 50 us.
+QUEUED = [step(0, 0, 100), step(1, 100, 100), launch(10, 1), kernel(2015, 50, 1), launch(110, 2), kernel(2065, 40, 2)]
+
+
+@pytest.mark.parametrize(
+    ("more", "total"),
+    [
+        ([], [50, 40]),  # the device did something before that is not recorded
+        ([host("cuda_runtime", "cudaDeviceSynchronize", 1, 5)], [2065, 40]),  # and then it did not
+        ([host("cpu_op", "aten::mm", -2500, 5)], [2065, 40]),  # longer than the recording had lasted: 2.5 ms
+    ],
+)
+def test_a_step_begins_behind_what_the_recording_does_not_hold(
+    write: Write, more: list[Event], total: list[float]
+) -> None:
+    assert us(overview(write, [*QUEUED, *more])["steps"]["total_ns"]) == total
+
+
+def test_a_step_of_a_server_lasts_as_long_as_the_reference_report_says() -> None:
+    """Cut out of others: its first copy began 7.8 ms after it had been asked for, and the step took 19.1 ms."""
+    steps = answer("overview", shared("traces/tracelens/vllm_decode/graph_execution.json.gz"))["steps"]
+    assert us(steps["total_ns"]) == [10_743.181]
+    rates = answer("serving", shared("traces/tracelens/vllm_decode/graph_execution.json.gz"))["rates"]
+    assert rates["decode_tokens_per_s"] == pytest.approx(32 / 0.010743181)
+
+
 def test_steps_side_by_side_on_two_threads_keep_their_own_work(tmp_path: Path) -> None:
     """Two threads run one ONNX Runtime session; each run is 10 us, the second begins 2 us after the first."""
 

@@ -1,7 +1,7 @@
 """Which files are traces of captures, and to which recordings they belong.
 
 vLLM writes `capture_traces/` into the folder of its recordings, TraceLens puts it beside that folder; SGLang writes
-`bs_<batch>_rank<rank>.json.gz`, one file a batch size.
+`bs_<batch>_rank<rank>.json.gz`, one file a batch size. TraceLens adds a list of them, which is no trace.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from visualprof.reader.source import Source
 FOLDER = "capture_traces"
 MOST = 512  # files of a folder that are looked at
 _REST_NS = 2 * 10**9  # a folder that changed later may change again and look the same
-_TRACE = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
+_JSON = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
+_TRACE = re.compile(r"^(?!execution_details\.json$).*\.json(\.gz)?$", re.IGNORECASE)
 _NAMED = re.compile(r"^(bs_\d+_rank_?\d+|graph_capture_rank_?\d+)(?![a-z0-9]).*\.json(\.gz)?$", re.IGNORECASE)
-_RANK = re.compile(r"rank_?(\d+)", re.IGNORECASE)
+_RANKS = (re.compile(r"rank_?(\d+)", re.IGNORECASE), re.compile(r"-TP-(\d+)"))  # SGLang's recordings have the latter
 
 Names = Callable[[str | Path], list[str]]  # what is in a folder, sorted; nothing where there is none
 
@@ -37,7 +38,7 @@ def belongs_to_others(path: str, root: str, names: Names = _names) -> bool:
     """Is it a trace of captures that is read with the recordings beside it? Not one that somebody opens by itself."""
     folder, name = os.path.split(path)
     if FOLDER in Path(os.path.relpath(folder, root)).parts:
-        return bool(_TRACE.search(name))
+        return bool(_JSON.search(name))
     return path != root and bool(_NAMED.match(name)) and any(map(_is_recording, names(folder)))
 
 
@@ -108,5 +109,5 @@ def _is_recording(name: str) -> bool:
 
 
 def _rank(name: str) -> str:
-    found = _RANK.search(name)
+    found = next(filter(None, (rank.search(name) for rank in _RANKS)), None)
     return found[1] if found else ""

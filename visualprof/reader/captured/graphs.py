@@ -18,6 +18,7 @@ INSIDE = frozenset(map(int, (Category.OP, Category.COMM, Category.MODULE, Catego
 FRAMES = frozenset(map(int, (Category.PYTHON, Category.MODULE)))
 OPERATORS = frozenset(map(int, (Category.OP, Category.COMM)))
 NOT_COPIED = ("external_id", "sequence", "kernel", "call_stack")
+BEGIN_CAPTURE, END_CAPTURE = "BeginCapture", "EndCapture"
 _LABEL = re.compile(r"^capture_(\d+)_\w+$")
 _BATCH = re.compile(r"(?:^bs|capture)_(\d+)(?!\d)")
 
@@ -44,6 +45,11 @@ class CapturedGraph(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     inner: tuple[int, ...]
     nodes: tuple[Node, ...]
+
+    @property
+    def of_requests(self) -> bool:
+        """Is its batch of requests (SGLang), and not of their tokens? These are several of each that is drafted for."""
+        return self.file.startswith("bs_")
 
 
 class Capture(msgspec.Struct, frozen=True):
@@ -128,7 +134,7 @@ def _windows(trace: Trace, calls: Ints) -> Iterator[_Window]:
     runtime = events.category == Category.RUNTIME
     begins, ends = (
         np.flatnonzero(runtime & np.array([part in name for name in trace.strings], bool)[events.name])
-        for part in ("BeginCapture", "EndCapture")
+        for part in (BEGIN_CAPTURE, END_CAPTURE)
     )
     borders = np.sort(np.concatenate((begins, ends)))  # by track and time
     after = np.append(borders, -1)[np.searchsorted(borders, begins) + 1]

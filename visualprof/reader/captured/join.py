@@ -65,7 +65,8 @@ def _templates(
         tokens = launches.tokens(trace, int(rows[0]))
         match, refusals = None, list[Refusal]()
         if kind < MOST_KINDS:
-            match, refusals = best_match(tokens, int(launches.batch[rows[0]]), [graph for graph, _ in graphs])
+            tokens_of_step, requests = launches.batch[rows[0]].tolist()
+            match, refusals = best_match(tokens, (tokens_of_step, requests), [graph for graph, _ in graphs])
         if match is None:
             reason = _reasons(refusals)
             refused[reason] += len(rows)

@@ -20,8 +20,8 @@ GRAPH_LAUNCH = "GraphLaunch"
 class GraphLaunches(msgspec.Struct, frozen=True):
     """Launches in order of time. call: (l,) rows. work: (w,) rows of what they launched, by launch and start.
 
-    first: (l + 1,) slice of each in `work`. batch: (l,) of the step around it, -1 unknown. kind: (l,) those of one kind
-    launched the same names in the same order in steps of one batch; 0 to kinds - 1.
+    first: (l + 1,) slice of each in `work`. batch: (l, 2) tokens and requests of the step around it, -1 unknown. kind:
+    (l,) those of one kind launched the same names in the same order in steps of one batch; 0 to kinds - 1.
     """
 
     call: Ids
@@ -62,9 +62,23 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
     first, call = np.append(begins, len(work)), rows[number[begins]]
     batch = _batches(trace, call)
     mark = _marks(events.name, work, first)
-    _, kind = np.unique(np.stack((mark, batch), axis=1), axis=0, return_inverse=True)
+    _, kind = np.unique(np.column_stack((mark, batch)), axis=0, return_inverse=True)
     kind = kind.reshape(-1)
     return GraphLaunches(call, work, first, batch, kind, int(kind.max()) + 1)
+
+
+def launches_without_work(trace: Trace) -> int:
+    """Launches of graphs of which no kernel was recorded. A driver's call inside the runtime's is the same launch."""
+    events, links = trace.events, trace.links
+    named = np.array([GRAPH_LAUNCH in name for name in trace.strings], bool)
+    calls = np.append((events.category == Category.RUNTIME) & named[events.name], False)
+    worked = np.zeros(len(events) + 1, bool)
+    worked[links.src[links.kind == LinkKind.LAUNCH]] = True
+    rows = np.flatnonzero(calls)
+    outer = rows[~calls[events.parent[rows]]]
+    inner = rows[calls[events.parent[rows]]]
+    worked[events.parent[inner[worked[inner]]]] = True
+    return int(np.count_nonzero(~worked[outer]))
 
 
 def _in_order(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
@@ -78,16 +92,19 @@ def _in_order(ts: Ints, work: Ids, call: Ids) -> tuple[Ids, Ids]:
 
 
 def _batches(trace: Trace, calls: Ids) -> Ints:
-    """Of each call the batch of the innermost step range around it, -1 where none says it."""
+    """Of each call (l, 2) tokens and requests of the innermost step range around it that says one, -1 unknown.
+
+    Where a text has no tokens, as most of SGLang's, its requests stand for them.
+    """
     events = trace.events
-    sizes = np.full(len(trace.strings), -1, np.int64)
+    sizes = np.full((len(trace.strings), 2), -1, np.int64)
     for i, name in enumerate(trace.strings):
         if found := serving_step(name):
-            size = found.tokens if found.engine == "vllm" else found.batch  # what graphs are captured for
-            sizes[i] = -1 if size is None else min(size, 10**9)
-    says = (sizes[events.name] >= 0) & events.of(Category.ANNOTATION, Category.STEP)
+            size = found.tokens if found.engine == "vllm" else found.batch
+            sizes[i] = [-1 if number is None else min(number, 10**9) for number in (size, found.batch)]
+    says = (sizes[events.name] >= 0).any(axis=1) & events.of(Category.ANNOTATION, Category.STEP)
     step = nearest_ancestor(events.parent, says, calls)
-    return np.where(step >= 0, sizes[events.name[step]], -1)
+    return np.where(step[:, None] >= 0, sizes[events.name[step]], -1)
 
 
 def _marks(name: Ids, work: Ids, first: Ints) -> Ints:

@@ -14,8 +14,9 @@ from visualprof.reader.captured.graphs import CapturedGraph
 How = Literal["exact", "reordered", "partial", "unnamed", "none"]
 UNNAMED = "the capture does not name its kernels: they are matched by their order alone"
 LEAST = 0.9  # of the kernels must fit
-AGREE = 0.8  # of the kernels of a capture without names come from the operator that their name mostly comes from
+AGREE = 0.8  # of the kernels of a capture without names are those that their operator mostly runs, and the reverse
 MOST = 5_000  # kernels of a graph that are aligned when they differ
+PADDED = 2  # times the batch of a launch; servers have a graph for every batch that is twice another one
 ORDER: tuple[How, ...] = ("exact", "reordered", "unnamed", "partial")
 
 
@@ -24,7 +25,8 @@ class Match(msgspec.Struct, frozen=True):
 
     exact: every name, in order. reordered: every name as often, those of one name in order. unnamed: as many of every
     kind; the capture names only some. partial: at least 9 of 10 in order; the others have no call. calls: (k,) of the
-    graph, -1 for none. alike: graphs of the same batch that fit as well, in order, this one included.
+    graph, -1 for none. alike: graphs of the same batch that fit as well, in order, this one included. note: what is not
+    sure.
     """
 
     graph: CapturedGraph
@@ -43,15 +45,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def best_match(
-    kernels: Sequence[str], batch: int, graphs: Sequence[CapturedGraph]
+    kernels: Sequence[str], sizes: tuple[int, int], graphs: Sequence[CapturedGraph]
 ) -> tuple[Match | None, list[Refusal]]:
     """The graph that fits best, the smallest batch first; and the others with their reasons.
 
-    Args: kernels: tokens of what one call launched, in order. batch: of the step, -1 unknown. A graph serves its own
-    batch and smaller ones.
+    Args: kernels: tokens of what one call launched, in order. sizes: batch of the step in tokens and in requests, -1
+    unknown. A graph serves its own batch and smaller ones.
     """
     matches, refusals = list[Match](), list[Refusal]()
     for graph in graphs:
+        batch = sizes[graph.of_requests]
         if 0 <= graph.batch < batch:
             reason = f"it was captured for a batch of {graph.batch}, and the launch was for {batch}"
             refusals.append(Refusal(graph, reason))
@@ -66,9 +69,12 @@ def best_match(
     alike = [match for match in fitting if match.graph.batch == least]
     of_file = [match.graph for match in alike if match.graph.file == alike[0].graph.file]
     batches = sorted({match.graph.batch for match in fitting})
-    note = alike[0].note
+    doubt, batch = "", sizes[alike[0].graph.of_requests]
     if batch < 0 and len(batches) > 1:
-        note = f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}"
+        doubt = f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}"
+    elif 0 < PADDED * batch < least:
+        doubt = f"it was captured for a batch of {least:,}, and the launch was for {batch:,}: shapes may be too large"
+    note = "; ".join(filter(None, (alike[0].note, doubt)))
     return msgspec.structs.replace(alike[0], alike=tuple(of_file), note=note), refusals
 
 
@@ -113,6 +119,11 @@ def _fit_unnamed(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal
         lost = len(wanted) - agreeing
         reason = f"of its {len(wanted):,} kernels {lost:,} come from other operators than most of their names"
         return Refusal(graph, reason, agreeing)
+    repeating = _repeating(wanted, graph)
+    if repeating < AGREE * len(wanted):
+        lost = len(wanted) - repeating
+        reason = f"of its {len(wanted):,} kernels {lost:,} differ from most others of an operator with the same shapes"
+        return Refusal(graph, reason, repeating)
     return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED)
 
 
@@ -124,6 +135,21 @@ def _agreeing(wanted: Sequence[str], graph: CapturedGraph) -> int:
     return sum(max(counts.values()) for counts in operators.values())
 
 
+def _repeating(wanted: Sequence[str], graph: CapturedGraph) -> int:
+    """Kernels that run where an operator with the same shapes mostly runs them: nearly all. Unknown shapes count."""
+    nth = Counter[int]()
+    kernels: defaultdict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
+    unknown = 0
+    for kernel, place in zip(wanted, graph.inner, strict=True):
+        node = graph.nodes[place] if place >= 0 else None
+        nth[place] += 1
+        if node and "input_shapes" in node.texts:
+            kernels[node.name, node.texts["input_shapes"], nth[place]][kernel] += 1
+        else:
+            unknown += 1
+    return unknown + sum(max(counts.values()) for counts in kernels.values())
+
+
 def _aligned(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
     """All that is in both in the same order, where that is nearly all of both."""
     names = graph.names
@@ -132,10 +158,16 @@ def _aligned(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
     if fits >= LEAST * longest:  # what has other kernels needs no alignment
         calls = aligned(wanted, names, len(wanted) + len(names) - 2 * math.ceil(LEAST * longest))
         if calls is not None:
-            return Match(graph, "partial", tuple(calls))
+            return Match(graph, "partial", tuple(calls), (), _differences(calls, len(names)))
         reason = f"its {len(names):,} kernels come in another order than the {len(wanted):,} of the launch"
         return Refusal(graph, reason, fits)
     return Refusal(graph, f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch", fits)
+
+
+def _differences(calls: Sequence[int], launches: int) -> str:
+    """Of a graph with so many launches."""
+    lost = calls.count(-1)
+    return f"{lost:,} of its kernels and {launches - len(calls) + lost:,} launches of the capture have no counterpart"
 
 
 def aligned(wanted: Sequence[str], names: Sequence[str], most: int) -> list[int] | None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
 from visualprof.reader import builder_of, read_trace
 from visualprof.reader.captured.files import captures_of
-from visualprof.reader.captured.graphs import Capture, graphs_of
+from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, graphs_of
 from visualprof.reader.captured.join import joined
-from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches
+from visualprof.reader.captured.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
@@ -42,10 +43,17 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
     builder = builder_of(path, progress)
     may_launch = builder.mentions(GRAPH_LAUNCH)
     trace = builder.build(levels=not may_launch)
-    launches = graph_launches(trace) if may_launch else None
+    if not may_launch:
+        return trace
+    if lost := launches_without_work(trace):
+        warning = f"{lost:,} launches of graphs have no kernel in the recording: what they ran is unknown"
+        trace = trace.changed(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
+    launches = graph_launches(trace)
     if launches is not None:
-        return joined(trace, launches, [_capture(file, cache) for file in captures_of(path)])
-    return trace.changed(pyramid=pyramid_of(trace)) if may_launch else trace
+        own = graphs_of(trace, Path(path).name) if builder.mentions(BEGIN_CAPTURE) else Capture(())
+        beside = [_capture(file, cache) for file in captures_of(path)]
+        return joined(trace, launches, [own, *beside] if own.graphs else beside)
+    return trace.changed(pyramid=pyramid_of(trace))
 
 
 def _capture(file: Path, cache: Kept) -> Capture:

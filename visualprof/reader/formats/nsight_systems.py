@@ -30,8 +30,9 @@ MAX_TEXT = 2000
 ROWS = 100_000  # fetched at a time
 MAGIC = b"SQLite format 3\x00"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
-_OPERATOR = pattern(r"^(?P<name>\w+::[\w.]+)(?P<args>, (seq|op_id|sizes) = .*)?$")
-_SIZES = pattern(r"sizes = (\[.*\])")
+# What PyTorch's emit_nvtx writes behind a name. Operators of autograd have a sequence number.
+_EMITTED = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
+_OPERATOR = pattern(r"^\w+::[\w.]+$")
 _COLLECTIVE = pattern(r"nccl|nvshmem", re.IGNORECASE)
 # (table, category, the SQL of the name) of what runs on a stream
 _DEVICE = (
@@ -110,7 +111,8 @@ class _Report:
         self._source, self._builder, self._database = source, builder, database
         self.rows = 0
         self._tables = set[str]()
-        self._strings = np.zeros(0, np.int64)
+        self._ids: Ints = np.zeros(0, np.int64)
+        self._strings: Ints = np.zeros(0, np.int64)
         self._texts = {0: ""}
         self._threads: dict[tuple[int, str], int] = {}
         self._streams: dict[tuple[int, int, int], int] = {}
@@ -157,11 +159,10 @@ class _Report:
         """The dictionary: ids of the trace's strings by those of the file."""
         if "StringIds" not in self._tables:
             return
-        most = self._database.execute("SELECT MAX(id), COUNT(*) FROM StringIds").fetchone()
-        self._strings = np.zeros(1 + min(int(most[0] or 0), 100 * int(most[1]) + ROWS), np.int64)
-        for number, text in self._database.execute("SELECT id, value FROM StringIds"):
-            if 0 <= number < len(self._strings):
-                self._strings[number] = self._string(str(text))
+        pairs = self._database.execute("SELECT CAST(id AS INTEGER), value FROM StringIds")
+        known: Ints = np.array([(number, self._string(str(text))) for number, text in pairs], np.int64).reshape(-1, 2)
+        known = known[np.argsort(known[:, 0])]
+        self._ids, self._strings = known[:, 0].copy(), known[:, 1].copy()  # ids of a part of a report are far apart
 
     def _string(self, text: str) -> int:
         """The id of a text in the trace."""
@@ -171,8 +172,10 @@ class _Report:
 
     def _text_ids(self, ids: Ints) -> Ints:
         """String ids of texts of the dictionary; "" for those that it lacks."""
-        inside = (ids >= 0) & (ids < len(self._strings))
-        return np.where(inside, self._strings[np.where(inside, ids, 0)] if len(self._strings) else 0, 0)
+        if not len(self._ids):
+            return np.zeros(len(ids), np.int64)
+        place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[place] == ids, self._strings[place], 0)
 
     def _read_device(self, table: str, category: Category, name: str) -> None:
         """What ran on streams."""
@@ -185,6 +188,8 @@ class _Report:
         row, builder = self._next_rows(len(columns["start"])), self._builder
         if name:
             names = self._text_ids(columns[name])
+            if nameless := int((names == 0).sum()):
+                builder.warn(f"{nameless:,} kernels have a name that the report does not hold")
             categories = np.where(_each(names, self._is_collective), Category.COMM, category)
         else:
             key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]
@@ -256,12 +261,12 @@ class _Report:
 
     def _range_name(self, number: int) -> int:
         """`aten::add` of `aten::add, seq = 12, sizes = [[2]]`; other names as they are."""
-        operator = _OPERATOR.match(self._texts[number])
-        return self._builder.string(operator["name"]) if operator else number
+        emitted = _EMITTED.match(self._texts[number])
+        return self._builder.string(emitted["name"]) if emitted else number
 
     def _shapes(self, number: int) -> int:
-        sizes = _SIZES.search(self._texts[number])
-        return self._builder.string(sizes[1]) if sizes and _OPERATOR.match(self._texts[number]) else 0
+        emitted = _EMITTED.match(self._texts[number])
+        return self._builder.string(emitted["sizes"]) if emitted and emitted["sizes"] else 0
 
     def _is_collective(self, number: int) -> bool:
         return bool(_COLLECTIVE.search(self._texts[number]))
@@ -329,9 +334,11 @@ def _range_category(text: str, serving: bool) -> Category:
     """serving: do the texts of an inference server mark the steps?"""
     if STEP.match(text) or (serving and serving_step(text)):
         return Category.STEP
+    emitted = _EMITTED.match(text)
     if _COLLECTIVE.match(text):
         return Category.COMM
-    return Category.OP if _OPERATOR.match(text) else Category.ANNOTATION
+    operator = emitted and (emitted["seq"] or _OPERATOR.match(emitted["name"]))
+    return Category.OP if operator else Category.ANNOTATION
 
 
 def _title(category: Category, number: int) -> str:

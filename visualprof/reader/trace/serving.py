@@ -1,6 +1,7 @@
 """Steps of an inference server by what it calls them: whose tokens each worked on.
 
-vLLM, SGLang, TensorRT-LLM, ATOM and diffusion loops write it into the text of an annotation around each step.
+vLLM, SGLang, TensorRT-LLM, ATOM, diffusion loops and loops of one's own write it into the text of an annotation around
+each step.
 Sources: vllm/v1/worker/gpu_worker.py (`annotate_profile`), sglang/srt/model_executor/step_span_utils.py,
 tensorrt_llm/_torch/pyexecutor/py_executor.py (`_forward_step`), docs/views.md#serving.
 """
@@ -64,9 +65,10 @@ _TENSORRT = pattern(
 )
 _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*\](?:\.\.\.\+\d+)?))*)\]$")
 _DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^[Dd]enois(?:e|ing)[_ ][Ss]tep[_ #:/-]{0,2}\d+$")
+_LOOP = pattern(r"^([Pp]refill|[Dd]ecod(?:e|ing))[_ /](?:[Ss]tep|[Ii]ter(?:ation)?)[_ #:/-]{0,2}\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
 _ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
-_STARTS = ("execute_", "step[", "[Executor]", "prefill[bs=", "decode[bs=", "denois", "Denois")
+_STARTS = ("execute_", "step[", "[Executor]", "prefill", "decod", "denois", "Prefill", "Decod", "Denois")
 _LIKE = pattern(
     r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[\w+ bs=|\[Executor\] _forward|(?:prefill|decode)\[bs=)"
 )
@@ -106,7 +108,10 @@ def outermost(ts: Ints, dur: Ints, track: Rows) -> Mask:
 
 
 def _possible(step: ServingStep) -> bool:
-    """Could it be: no request without a token, none with more queries than what these attend to?"""
+    """Could it be: no request without a token, none with more queries than what these attend to?
+
+    And no sum of products over the requests is larger than the product of the sums.
+    """
     for load in (step.prefill, step.decode):
         requests, tokens, context = load[:3]
         if requests is not None and tokens is not None and (tokens < requests or (tokens and not requests)):
@@ -114,6 +119,10 @@ def _possible(step: ServingStep) -> bool:
         if tokens is not None and context is not None and context < tokens:
             return False
         if load.squares is not None and load.pairs is not None and load.pairs < load.squares:
+            return False
+        if tokens is not None and (load.squares or 0) > tokens**2:
+            return False
+        if tokens is not None and context is not None and (load.pairs or 0) > tokens * context:
             return False
     return True
 
@@ -202,10 +211,16 @@ def _atom(match: re.Match[str]) -> ServingStep:
 
 
 def _diffusion(match: re.Match[str]) -> ServingStep:
-    return ServingStep("diffusion", "denoise", batch=int(match[1]) if match[1] else None)
+    """`denoising_step_3`; or `execute_diffusion_2_1024x1024`, of two images, around a whole call of a pipeline."""
+    return ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=int(match[1]) if match[1] else None)
+
+
+def _loop(match: re.Match[str]) -> ServingStep:
+    """`decode_step_3`, as people mark the loops that they write themselves."""
+    return ServingStep(None, "prefill" if match[1][0] in "pP" else "decode", UNKNOWN, UNKNOWN)
 
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
     (_VLLM, _vllm), (_VLLM_OLD, _vllm_old), (_SGLANG, _sglang), (_TENSORRT, _tensorrt), (_ATOM, _atom),
-    (_DIFFUSION, _diffusion),
+    (_DIFFUSION, _diffusion), (_LOOP, _loop),
 )  # fmt: skip

@@ -79,9 +79,10 @@ def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int |
     """The gaps of a lane with their causes; the first one from `since` to its first work, if that is later.
 
     graph: the work before it and behind it is of one launch of a captured graph. host_wait: the work behind the gap
-    was launched after the work before it had ended. kernel_wait: it was queued already, and the gap is shorter than
-    kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before it did. unknown: the
-    file does not tell what launched it.
+    was launched after the work before it had ended; or before all recorded work, if that launch took most of the gap,
+    as else the device still worked on what was asked for before the recording. kernel_wait: it was queued already, and
+    the gap is shorter than kernel_wait_ns. dependency: another stream's work ended within the gap, at most 15 us before
+    it did. unknown: the file does not tell what launched it.
 
     Args: ends: (m,) ns, ascending: when each work of the device ended.
     Source: HTA's idle time breakdown, whose `other` has `dependency` in it; docs/views.md#idle.
@@ -95,11 +96,13 @@ def gaps(trace: Trace, lane: Lane, ends: Ints, kernel_wait_ns: int, since: int |
     latest = np.append(ends, 0)[np.searchsorted(ends, stops, side="right") - 1]
     after = np.append(lane.work, np.int32(-1))[last[behind]]
     before = np.append(lane.call, np.int32(-1))[last[behind]]
+    queued = stops - events.end[call]
+    held = (last[behind] < 0) & (queued >= kernel_wait_ns) & (queued > events.ts[call] - begins)
     cause = np.select(
         [
             call < 0,
             call == before,
-            events.ts[call] > begins,
+            (events.ts[call] > begins) & ~held,
             stops - begins < kernel_wait_ns,
             (latest > begins) & (stops - latest <= REACTION_NS),
         ],

@@ -52,8 +52,9 @@ def step_annotations(trace: Trace) -> Rows:
 def serving(trace: Trace) -> Serving | None:
     """The serving steps of a trace; None where it has none.
 
-    Annotations say what they are. Without them a step begins with each look-up of tokens, if there are such of several
-    tokens a request and such of one, or is a call of a denoising model. Source: docs/views.md#serving.
+    Annotations say what they are; one around a whole call of a diffusion pipeline holds several steps. Without them a
+    step begins with each look-up of tokens, if there are such of several tokens a request and such of one, or is a call
+    of a denoising model. Source: docs/views.md#serving.
     """
     rows = step_annotations(trace)
     if len(rows):
@@ -62,7 +63,8 @@ def serving(trace: Trace) -> Serving | None:
         own = _with_steps(trace, steps, trace.events.end[steps])
         loads = _loads(trace, steps)
         named = next((load for load in _loads(trace, rows) if load.engine != "vllm"), loads[0])  # others write so, too
-        return Serving(own, steps, loads, "annotations", named.engine)
+        annotated = Serving(own, steps, loads, "annotations", named.engine)
+        return _within_pipelines(trace, annotated) or annotated
     return _generation(trace) or _denoising(trace)
 
 
@@ -163,6 +165,18 @@ def _looked_up(requests: int, each: int) -> ServingStep:
     if each > 1:
         return ServingStep(None, "prefill", load, NOTHING, load.tokens, requests)
     return ServingStep(None, "decode", NOTHING, load, load.tokens, requests)
+
+
+def _within_pipelines(trace: Trace, calls: Serving) -> Serving | None:
+    """The steps in calls of a pipeline, which say how many images they make; None of others, or where none is found."""
+    images = {load.batch for load in calls.loads}
+    found = _denoising(trace) if calls.engine == "diffusion" and None not in images else None
+    if found is None or len(found.rows) <= len(calls.rows):
+        return None
+    batch = images.pop() if len(images) == 1 else None
+    return replace(
+        found, loads=[load._replace(engine="diffusion", batch=batch) for load in found.loads], engine="diffusion"
+    )
 
 
 def _denoising(trace: Trace) -> Serving | None:

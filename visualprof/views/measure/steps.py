@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import Phase
@@ -34,6 +35,8 @@ MADE_OF = {  # PARTS but other: categories, on a device (True) or on threads
     "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
 }  # fmt: skip
 LONGEST_AGO = np.iinfo(np.int64).min
+HELD_NS = 1_000_000  # in its queue: longer than any launch takes
+DEVICE_SYNC = pattern(r"^(?:(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize)")
 Reason = Literal["empty", "incomplete", "overtaken"]
 
 
@@ -178,7 +181,27 @@ def _extents(trace: Trace, marks: Ints) -> tuple[Ints, Ints]:
     awaited = (after < len(end)) & (early < np.append(end, LONGEST_AGO)[after])
     before = np.concatenate(([LONGEST_AGO], end[:-1]))
     np.maximum.at(before, after[awaited], early[awaited])
+    before[0] = max(before[0], _unrecorded_until(trace, work, issue))
     return np.minimum(np.maximum(marks[:, 0], before), end), end
+
+
+def _unrecorded_until(trace: Trace, work: Rows, issue: Rows) -> int:
+    """When the devices had done what was asked for before the recording, of which this has nothing.
+
+    So it is where the first work of all, one of the first step's, lay in its queue for longer than the recording had
+    lasted: a server's step, cut out of others. Unless the host had waited for the device before.
+    """
+    if not len(work):
+        return LONGEST_AGO
+    events, first = trace.events, int(np.argmin(trace.events.ts[work]))
+    row, call = int(work[first]), int(issue[first])
+    if call < 0 or events.step[row] != 0:
+        return LONGEST_AGO
+    begins, queued = int(events.ts[row]), int(events.ts[row] - events.end[call])
+    waits = names_with(trace, events.name, lambda name: bool(DEVICE_SYNC.match(name)))
+    waited = bool((waits & (events.end <= begins)).any())
+    recorded = int(events.ts[call]) - trace.span_ns[0]
+    return LONGEST_AGO if waited or queued <= max(recorded, HELD_NS) else begins
 
 
 def step_index(trace: Trace, name: str) -> int:

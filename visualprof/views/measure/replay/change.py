@@ -112,12 +112,12 @@ def suggestions(trace: Trace, graph: Graph) -> list[str]:
 
 
 def _longest(trace: Trace, rows: Rows) -> list[str]:
-    """The names whose events take the most time; those with a bracket or a semicolon cannot be written down."""
+    """The names whose events take the most time; none, or one with a bracket or a semicolon, cannot be written down."""
     name = trace.events.name[rows]
     spent = np.bincount(name, np.maximum(trace.events.dur[rows], 0), len(trace.strings))
     order = np.argsort(-spent, kind="stable")[:MOST]
     texts = [trace.strings[int(i)] for i in order if spent[i] > 0]
-    return [text for text in texts if "]" not in text and ";" not in text]
+    return [text for text in texts if text and "]" not in text and ";" not in text]
 
 
 def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from visualprof.reader.patterns import pattern
 from visualprof.views.measure.operator_call import Call, Unknown
 from visualprof.views.measure.work import formulas, serving
 from visualprof.views.measure.work.formulas import Formula, Work
@@ -11,9 +12,24 @@ from visualprof.views.measure.work.formulas import Formula, Work
 _FORMULAS = {**formulas.FORMULAS, **serving.FORMULAS}
 
 
+_PROFILED = pattern(r"^sglang_profiler::attention_(\w+)_\d+$")  # around a function of aiter.ops.attention
+
+
 def formula_of(name: str) -> Formula | None:
     """The formula of an operator; that in place (`aten::add_`) has that of the other."""
+    name = _called(name)
     return _FORMULAS.get(name) or _FORMULAS.get(name.removesuffix("_"))
+
+
+def is_attention_of_requests(name: str) -> bool:
+    """Does its work depend on lengths that no shape has?"""
+    return _called(name) in serving.ATTENTION
+
+
+def _called(name: str) -> str:
+    """The operator; SGLang's profiler of shapes has a name of its own for what torch does not register."""
+    profiled = _PROFILED.match(name)
+    return f"aiter::{profiled[1]}" if profiled else name
 
 
 def work_of(call: Call) -> Work | None:

@@ -287,7 +287,9 @@ FORMULAS: dict[str, Formula] = {
     },
     **{f"aten::_{kind}_attention_forward": _attention(0, (1, 1), False) for kind in ("flash", "efficient")},
     **{f"aten::_{kind}_attention_backward": _attention(1, (3, 2), False) for kind in ("flash", "efficient")},
-    "flash_attn::_flash_attn_forward": _attention(0, (1, 1), False),
+    **dict.fromkeys(
+        ("flash_attn::_flash_attn_forward", "aiter::fmha_v3_fwd", "aiter::mha_fwd"), _attention(0, (1, 1), False)
+    ),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
     **dict.fromkeys(("aten::_cudnn_rnn", "aten::miopen_rnn", "aten::mkldnn_rnn_layer"), _recurrent),
     **{f"aten::{name}": _rows("normalization", 8) for name in _NORMS.split()},

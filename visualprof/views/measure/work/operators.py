@@ -17,9 +17,9 @@ from visualprof.views.measure.operator_call import Call, Tensor, onnx_call, torc
 from visualprof.views.measure.serving import step_annotations
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
-from visualprof.views.measure.work.catalog import formula_of, work_of
+from visualprof.views.measure.work.catalog import formula_of, is_attention_of_requests, work_of
 from visualprof.views.measure.work.formulas import Work
-from visualprof.views.measure.work.serving import ATTENTION, WRAPPERS
+from visualprof.views.measure.work.serving import WRAPPERS
 
 TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
 PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
@@ -111,7 +111,7 @@ def _annotated(trace: Trace, rows: Ids) -> Ints:
 
     Of those alone whose work depends on it: the others share what is worked out for equal shapes.
     """
-    of_requests = names_with(trace, trace.events.name[rows], ATTENTION.__contains__)
+    of_requests = names_with(trace, trace.events.name[rows], is_attention_of_requests)
     says = np.zeros(len(trace.events) + 1, bool)  # the last one is that of -1
     marks = step_annotations(trace)
     says[marks] = names_with(trace, trace.events.name[marks], _says_lengths)
