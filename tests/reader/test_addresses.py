@@ -148,6 +148,19 @@ def test_what_changes_and_goes_is_seen(far: Path, cache: Cache) -> None:
     assert listed(RemoteFolder(address_of(far), cache.folder)).keys() == after.keys()
 
 
+def test_a_file_that_goes_before_it_is_copied_is_said(far: Path, cache: Cache) -> None:
+    class Slow(RemoteFolder):
+        def _copy(self, name: str, version: Version) -> None:
+            (far / name).unlink()
+            self.look()
+            super()._copy(name, version)
+
+    folder = Slow(address_of(far), cache.folder)
+    (path,) = (file.path for name, file in listed(folder).items() if name == "train/rank0.json")
+    with pytest.raises(SourceError, match=r"rank0\.json cannot be read"):
+        folder.bring(path)
+
+
 def test_captures_beside_a_recording_are_copied_with_it(far: Path, cache: Cache) -> None:
     captures = far / "capture_traces"
     captures.mkdir()

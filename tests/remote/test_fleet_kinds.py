@@ -75,9 +75,9 @@ def test_nonsense_of_sinfo_is_left_out() -> None:
 
 
 def test_labels_choose_nodes() -> None:
-    assert fleets.chosen({"zone": "a", "disk": "ssd"}, "zone=a, disk=ssd")
-    assert fleets.chosen({}, "")
-    assert not fleets.chosen({"zone": "b"}, "zone=a")
+    assert fleets.has_labels({"zone": "a", "disk": "ssd"}, "zone=a, disk=ssd")
+    assert fleets.has_labels({}, "")
+    assert not fleets.has_labels({"zone": "b"}, "zone=a")
 
 
 def test_ray_takes_only_its_own_addresses() -> None:
@@ -95,7 +95,7 @@ def test_ray_takes_only_its_own_addresses() -> None:
     ],
 )
 def test_an_answer_says_how_it_ended(text: str, state: str) -> None:
-    assert fleets.told(text).state == state
+    assert fleets.progress_of(text).state == state
 
 
 def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(

@@ -114,15 +114,15 @@ def test_each_device_of_a_node_has_one_task(tmp_path: Path) -> None:
     fleet = FakeFleet({"big": GPUS}, [node("g", "big", 8, gpus=2)])
     found = roster(fleet, tmp_path / "kinds.json")
     gpu, cpu = (Spec("s", "torch", version="2.0", device=device) for device in ("cuda:0", "cpu"))
-    spots = [found.take(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
-    assert [spot and (spot.wanted.node, spot.wanted.gpus, spot.wanted.cpus) for spot in spots] == [
+    slots = [found.take(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
+    assert [slot and (slot.wanted.node, slot.wanted.gpus, slot.wanted.cpus) for slot in slots] == [
         ("g", 1, 4),
         ("g", 1, 4),
         None,
     ]
-    spot = found.take(lease("cpu", cpu))
-    assert spot
-    assert (spot.wanted.gpus, spot.wanted.cpus, spot.wanted.timeout_s) == (0, 8, 900.0)
+    slot = found.take(lease("cpu", cpu))
+    assert slot
+    assert (slot.wanted.gpus, slot.wanted.cpus, slot.wanted.timeout_s) == (0, 8, 900.0)
     assert found.offers() == []
     assert found.machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
     found.give_back("gpu0")
@@ -143,9 +143,9 @@ def test_tasks_wait_for_a_kind_of_which_no_node_is_free(tmp_path: Path) -> None:
     fleet.there = []  # the scheduler has let the node go; what its kind has is known
     found = roster(fleet, file, cpus=2, waiting=1)
     assert found.offers() == [CPU]
-    spot = found.take(lease())
-    assert spot
-    assert (spot.wanted.node, spot.wanted.kind, spot.wanted.cpus) == ("", "small", 2)
+    slot = found.take(lease())
+    assert slot
+    assert (slot.wanted.node, slot.wanted.kind, slot.wanted.cpus) == ("", "small", 2)
     assert found.offers() == []
     assert roster(fleet, file).offers() == []
 
@@ -194,8 +194,8 @@ def begun(
 ) -> tuple[PlacedTask, list[Any], Callable[[], str]]:
     """A task, the outcomes that it reports, and what waits for its end."""
     found = roster(fleet, tmp_path / "kinds.json")
-    spot, outcomes, ended = found.take(lease()), list[Any](), list[str]()
-    assert spot
+    slot, outcomes, ended = found.take(lease()), list[Any](), list[str]()
+    assert slot
 
     class Report:
         def __init__(self, _: Lease, context: object, outcome: Any) -> None:
@@ -208,7 +208,7 @@ def begun(
     context = cast(
         "Any", SimpleNamespace(changed=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
     )
-    task = PlacedTask(lease(), spot, fleet, found, context, "work", lambda _: None)
+    task = PlacedTask(lease(), slot, fleet, found, context, "work", lambda _: None)
     thread = threading.Thread(target=lambda: ended.append(task.run()))
     thread.start()
 

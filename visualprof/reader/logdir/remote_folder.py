@@ -14,7 +14,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -122,10 +122,10 @@ class RemoteFolder:
 
         Raises: NotReady: it is being copied. SourceError: it cannot be.
         """
-        name = _below(self.path, path)
-        if name not in self._listing.files:
+        name, files = _below(self.path, path), self._listing.files  # a look may put another listing there
+        if name not in files:
             return
-        coming = [self._begun(each) for each in self._with_parts(name)]
+        coming = [self._begun(each, files[each][0]) for each in _with_parts(name, files)]
         wait(coming, _WAIT_S)
         if not all(one.done() for one in coming):
             raise NotReady(f"{os.path.basename(path)} is being fetched", "ask again in a moment")
@@ -137,9 +137,9 @@ class RemoteFolder:
 
         Raises: SourceError: one cannot be copied.
         """
-        names = self._listing.names(self.path)
-        wanted = {each for path in paths for each in (path, *map(str, captures_of(path, names)))}
-        for one in [self._begun(_below(self.path, each)) for each in wanted]:
+        files, names = self._listing.files, self._listing.names(self.path)
+        wanted = {_below(self.path, each) for path in paths for each in (path, *captures_of(path, names))}
+        for one in [self._begun(name, files[name][0]) for name in wanted]:
             one.result()
 
     def look(self) -> None:
@@ -155,8 +155,9 @@ class RemoteFolder:
             self._save()
         self._remove_old()
         for name, (version, _) in self._listing.files.items():
-            if name.rpartition("/")[2] in _ALWAYS and version.size <= _ALWAYS_BYTES and not self._is_here(name):
-                self._begun(name).result()
+            always = name.rpartition("/")[2] in _ALWAYS and version.size <= _ALWAYS_BYTES
+            if always and not _is_current(self.path / name, version):
+                self._begun(name, version).result()
         names = self._listing.names(self.path)
         self._items = [self._log_file(name, *about, names) for name, about in self._listing.files.items()]
 
@@ -190,28 +191,18 @@ class RemoteFolder:
             version = replace(version, captures=stamp_of(states))
         return LogFile(path, f"{self._root.prefix}/{name}".lstrip("/"), self._root, folder, last, version, verdict)
 
-    def _with_parts(self, name: str) -> list[str]:
-        """A file; with a model what lies beside it under the same name, where its weights may be."""
-        _, verdict = self._listing.files[name]
-        if verdict.kind != "other" or not verdict.format:
-            return [name]
-        stem = name.rpartition(".")[0]
-        return [other for other in self._listing.files if other == name or other.startswith(f"{stem}.")]
-
-    def _is_here(self, name: str) -> bool:
-        return _is_current(self.path / name, self._listing.files[name][0])
-
-    def _begun(self, name: str) -> Future[None]:
+    def _begun(self, name: str, version: Version) -> Future[None]:
+        """The copy of a file, which is under way or done."""
         with self._lock:
             coming = self._coming.get(name)
-            if coming is None or (coming.done() and not self._is_here(name)):
-                coming = self._coming[name] = self._threads.submit(self._copy, name)
+            if coming is None or (coming.done() and not _is_current(self.path / name, version)):
+                coming = self._coming[name] = self._threads.submit(self._copy, name, version)
             return coming
 
-    def _copy(self, name: str) -> None:
-        version, target = self._listing.files[name][0], self.path / name
+    def _copy(self, name: str, version: Version) -> None:
+        target = self.path / name
         try:
-            if not self._is_here(name):
+            if not _is_current(target, version):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 part = target.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
                 try:
@@ -328,6 +319,15 @@ def _verdict(path: Path, version: Version) -> Verdict:
         model = recognise_model(Source(path))
         return replace(verdict, format=model.name if model else "")
     return verdict
+
+
+def _with_parts(name: str, files: Mapping[str, tuple[Version, Verdict]]) -> list[str]:
+    """A file; with a model what lies beside it under the same name, where its weights may be."""
+    verdict = files[name][1]
+    if verdict.kind != "other" or not verdict.format:
+        return [name]
+    stem = name.rpartition(".")[0]
+    return [other for other in files if other == name or other.startswith(f"{stem}.")]
 
 
 def _below(root: Path, path: str | Path) -> str:

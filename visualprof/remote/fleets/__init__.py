@@ -28,9 +28,10 @@ PlacedState = Literal["waiting", "running", "ended", "failed", "lost"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a call is placed by. node: its name, "" any of the kind. memory_bytes: 0 as much as there is.
+    """What a call needs of a node of a kind.
 
-    timeout_s: of the task, to which comes the time of its files.
+    node: its name, "" any of the kind, for which it waits. memory_bytes: 0 as much as there is. timeout_s: of the task;
+    its files take further time.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Progress:
-    """How a placed call stands. text: its answer once it has ended, or why it failed or was lost."""
+    """The state of a placed call. text: its answer once it has ended, or why it failed or was lost."""
 
     state: PlacedState
     text: str = ""
@@ -137,8 +138,8 @@ def start(text: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]
     return kind.name, kind.start("" if text == kind.name else text, options)
 
 
-def told(text: str, reason: str = "") -> Progress:
-    """How a call ended that left this text, by `node.answer`. reason: of the end of one that left none."""
+def progress_of(text: str, reason: str = "") -> Progress:
+    """The end of a call, by the text that `node.answer` left. reason: why it left none, as far as somebody knows."""
     try:
         said = json.loads(text)
         return Progress("ended", str(said["answer"])) if "answer" in said else Progress("failed", str(said["error"]))
@@ -156,7 +157,7 @@ def missing(package: str, extra: str) -> AgentError:
     return AgentError(f"a fleet of {extra} needs {package}", f"pip install 'visualprof[{extra}]'")
 
 
-def chosen(labels: Mapping[str, str], wanted: str) -> bool:
+def has_labels(labels: Mapping[str, str], wanted: str) -> bool:
     """Whether a node has the labels of the option `labels`, `zone=a,disk=ssd`."""
     pairs = [part.partition("=") for part in wanted.split(",") if part.strip()]
     return all(labels.get(name.strip()) == value.strip() for name, _, value in pairs)

@@ -12,7 +12,7 @@ from visualprof.remote.agent.machine.probe import Machine, Say, probe
 from visualprof.remote.agent.state import Settings
 from visualprof.remote.fleets import node, start
 from visualprof.remote.fleets.placed import PlacedTask
-from visualprof.remote.fleets.roster import Roster, Spot
+from visualprof.remote.fleets.roster import Roster, Slot
 from visualprof.remote.protocol import Lease, build
 
 LOOK_S = 2.0
@@ -98,16 +98,16 @@ class FleetDaemon(AgentDaemon):
                 self._leaving.wait(ASK_S)
 
     def _begin(self, lease: Lease) -> None:
-        spot = self._roster.take(lease)
-        if self._leaving.is_set() or spot is None:  # the lease runs out, and the server gives it out again
+        slot = self._roster.take(lease)
+        if self._leaving.is_set() or slot is None:  # the lease runs out, and the server gives it out again
             self._say(f"task {lease.task}: not placed, no node is free any more")
             return
-        task = self._placed(replace(lease, warnings=[*lease.warnings, *filter(None, [spot.note])]), spot)
+        task = self._placed(replace(lease, warnings=[*lease.warnings, *filter(None, [slot.note])]), slot)
         self._tasks.append(task)
         self._start(task)
         if self._settings.once:
             self._leaving.set()
 
-    def _placed(self, lease: Lease, spot: Spot) -> Any:
-        order = self._order(spot.wanted.node, lease, self._roster.of(spot.wanted.kind))
-        return PlacedTask(lease, spot, self._fleet, self._roster, self._context, order, self._say)
+    def _placed(self, lease: Lease, slot: Slot) -> Any:
+        order = self._order(slot.wanted.node, lease, self._roster.of(slot.wanted.kind))
+        return PlacedTask(lease, slot, self._fleet, self._roster, self._context, order, self._say)

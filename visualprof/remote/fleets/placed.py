@@ -10,7 +10,7 @@ from visualprof.remote.agent.faults import CANCELLED, AgentError, Outcome, faile
 from visualprof.remote.agent.machine.probe import Say
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.fleets import Fleet, Progress
-from visualprof.remote.fleets.roster import Roster, Spot
+from visualprof.remote.fleets.roster import Roster, Slot
 from visualprof.remote.protocol import Lease, TaskFailure
 
 POLL_S = 0.5
@@ -25,10 +25,10 @@ class PlacedTask:
     """
 
     def __init__(
-        self, lease: Lease, spot: Spot, fleet: Fleet, roster: Roster, context: AgentContext, order: str, say: Say
+        self, lease: Lease, slot: Slot, fleet: Fleet, roster: Roster, context: AgentContext, order: str, say: Say
     ) -> None:
         self.lease = lease
-        self._spot, self._fleet, self._roster, self._context = spot, fleet, roster, context
+        self._slot, self._fleet, self._roster, self._context = slot, fleet, roster, context
         self._order, self._say = order, say
         self._runs = self._lost = False
         self._ours_until = float("inf")  # of the lease
@@ -36,7 +36,7 @@ class PlacedTask:
         self._stop = threading.Event()
 
     def __str__(self) -> str:
-        spec, where = self.lease.spec, self._spot.wanted.node or f"any {self._spot.wanted.kind}"
+        spec, where = self.lease.spec, self._slot.wanted.node or f"any {self._slot.wanted.kind}"
         return f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device} of {where}"
 
     def heartbeat(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class PlacedTask:
 
     def _run(self) -> str:
         try:
-            placed = self._fleet.place(self._order, self._spot.wanted)
+            placed = self._fleet.place(self._order, self._slot.wanted)
         except AgentError as error:
             return self._failed(f"the scheduler refused the task: {error.error}")
         while (progress := placed.poll()).state in ("waiting", "running"):
@@ -71,7 +71,7 @@ class PlacedTask:
             if self._stop.is_set() and not self._runs:
                 placed.cancel()
                 return self._report(CANCELLED) if self._why == "cancelled" else f"taken back: {self._why}"
-            if not self._runs and self._spot.wanted.node and not self._roster.has(self._spot.wanted.node):
+            if not self._runs and self._slot.wanted.node and not self._roster.has(self._slot.wanted.node):
                 placed.cancel()
                 return self._gone("its node is gone")
             time.sleep(POLL_S)
@@ -91,7 +91,7 @@ class PlacedTask:
         return f"lost: {why}; the server gives it out again when its lease is over"
 
     def _failed(self, error: str) -> str:
-        where = self._spot.wanted.node or self._spot.wanted.kind
+        where = self._slot.wanted.node or self._slot.wanted.kind
         return self._report(failed(TaskFailure("agent_error", f"node {where}: {error}")))
 
     def _report(self, outcome: Outcome) -> str:

@@ -17,15 +17,17 @@ from visualprof.remote.protocol import Capabilities, Lease, Node, Offer, Runtime
 AGAIN_S = 60.0  # after a look that failed
 DOUBT_S = 10.0  # a scheduler may take as long to notice that a node is gone
 CPU, GPU = "cpu", "cuda:0"  # whichever GPU a task gets is the first that it sees
-HOMES = 1000
-TOLD = 300
+MOST_HOMES = 1000  # jobs of which it is remembered where they began
+MOST_NOTE = 300  # characters of what a node says
 
 
 @dataclass
-class Looked:
-    """What is known of a kind of nodes. machine: none yet. fresh: since the start of this process.
+class KnownKind:
+    """What is known of nodes that are alike.
 
-    look: that is under way. note: why it told nothing, and again: when it is repeated.
+    node: the one that was asked last what it has. machine: its answer, None before there is one. fresh: the answer is
+    of this process, not of one before it. look: the question that is under way. note: why the last one had no answer.
+    again: monotonic time from which on it is asked again.
     """
 
     node: Node
@@ -47,8 +49,8 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Where a task is placed. node: "" on any node of the kind, for which it waits."""
+class Slot:
+    """A device that a task occupies. wanted: how it is placed. note: a warning of its result, "" for none."""
 
     wanted: Wanted
     device: str
@@ -70,15 +72,15 @@ class Roster:
         self._cpus, self._memory_bytes, self._waiting = cpus, memory_bytes, waiting
         self._lock = threading.Lock()
         self._nodes: list[Node] = []
-        self._spots: dict[str, Spot] = {}  # by task
+        self._slots: dict[str, Slot] = {}  # by task
         self._doubted: dict[str, float] = {}  # nodes, until when
         self._homes: dict[str, str] = {}  # the node where a job began
         self._kinds = self._kept()
 
-    def _kept(self) -> dict[str, Looked]:
+    def _kept(self) -> dict[str, KnownKind]:
         try:
             rows = json.loads(self._file.read_text("utf-8"))
-            kept = [Looked(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
+            kept = [KnownKind(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
             return {known.node.kind: known for known in kept}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
@@ -93,7 +95,7 @@ class Roster:
             self._nodes, there = nodes, {node.kind for node in nodes}
             self._kinds = {kind: known for kind, known in self._kinds.items() if kind in there or known.several}
             for node in nodes:
-                known = self._kinds.setdefault(node.kind, Looked(node))
+                known = self._kinds.setdefault(node.kind, KnownKind(node))
                 due = known.look is None and not known.fresh and time.monotonic() > known.again
                 if due and node.state == "ready":
                     known.node = node
@@ -101,7 +103,7 @@ class Roster:
             for known in self._kinds.values():
                 self._follow(known)
 
-    def _begin(self, known: Looked) -> None:
+    def _begin(self, known: KnownKind) -> None:
         node = known.node
         try:
             known.look = self._fleet.place(
@@ -110,7 +112,7 @@ class Roster:
         except AgentError as error:
             known.note, known.again = error.error, time.monotonic() + AGAIN_S
 
-    def _follow(self, known: Looked) -> None:
+    def _follow(self, known: KnownKind) -> None:
         progress = known.look.poll() if known.look else None
         if progress is None or progress.state in ("waiting", "running"):
             return
@@ -120,7 +122,7 @@ class Roster:
         except (ValueError, KeyError, TypeError, AttributeError):  # by another version
             machine = None
         if machine is None:
-            known.note = f"it cannot be used: {progress.text[:TOLD]}"
+            known.note = f"it cannot be used: {progress.text[:MOST_NOTE]}"
             self._say(f"node {known.node.name}: {known.note}")
             return
         known.machine, known.fresh, known.note = machine, True, ""
@@ -170,7 +172,7 @@ class Roster:
         """A node as the server hears of it."""
         known = self._kinds[node.kind]
         state = node.state if node.state != "ready" or known.has else "unusable" if known.note else "starting"
-        tasks = sorted(task for task, spot in self._spots.items() if spot.wanted.node == node.name)
+        tasks = sorted(task for task, slot in self._slots.items() if slot.wanted.node == node.name)
         platform = known.has.platform if known.has else ""
         return replace(node, state=state, platform=platform, note=node.note or known.note, tasks=tasks)
 
@@ -191,13 +193,13 @@ class Roster:
         for node in self._nodes:
             if node.state == "ready" and time.monotonic() > self._doubted.get(node.name, 0.0):
                 yield from self._offered(node, node.name)
-        if sum(not spot.wanted.node for spot in self._spots.values()) < self._waiting:
+        if sum(not slot.wanted.node for slot in self._slots.values()) < self._waiting:
             for known in self._kinds.values():
                 yield from self._offered(known.node, "") if known.several else ()
 
     def _offered(self, node: Node, name: str) -> Iterator[tuple[Offer, Wanted]]:
         has = self._kinds[node.kind].has
-        used = [spot.device for spot in self._spots.values() if name and spot.wanted.node == name]
+        used = [slot.device for slot in self._slots.values() if name and slot.wanted.node == name]
         for device, count in ((GPU, node.gpus), (CPU, 1)):
             if has and used.count(device) < count:
                 cpus = self._cpus or (max(node.cores // node.gpus, 1) if device == GPU else node.cores)
@@ -206,7 +208,7 @@ class Roster:
                     if device in _devices(runtime):
                         yield Offer(has.platform, runtime.backend, runtime.version, device), wanted
 
-    def take(self, lease: Lease) -> Spot | None:
+    def take(self, lease: Lease) -> Slot | None:
         """A place for a leased task; none where there is no free one any more.
 
         The specs of a job that are to be compared go where the first of them went, if that node is free.
@@ -227,18 +229,18 @@ class Roster:
                 where = wanted.node or f"any node of {wanted.kind}"
                 note = f"measured on {where}, another spec of this job on {home}: they share no machine"
             self._homes.setdefault(lease.job, wanted.node)
-            while len(self._homes) > HOMES:
+            while len(self._homes) > MOST_HOMES:
                 del self._homes[next(iter(self._homes))]
             asked = replace(wanted, timeout_s=lease.request.timeout_s)
-            self._spots[lease.task] = Spot(asked, spec.device, note)
-            return self._spots[lease.task]
+            self._slots[lease.task] = Slot(asked, spec.device, note)
+            return self._slots[lease.task]
 
     def give_back(self, task: str, lost: bool = False) -> None:
         """The task is over. lost: with its node perhaps, which gets nothing more for a moment."""
         with self._lock:
-            spot = self._spots.pop(task, None)
-            if lost and spot:
-                self._doubted[spot.wanted.node] = time.monotonic() + DOUBT_S
+            slot = self._slots.pop(task, None)
+            if lost and slot:
+                self._doubted[slot.wanted.node] = time.monotonic() + DOUBT_S
 
 
 def _devices(runtime: Runtime) -> list[str]:

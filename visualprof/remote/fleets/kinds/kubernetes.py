@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, chosen, missing, told
+from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, has_labels, missing, progress_of
 from visualprof.remote.protocol import Node, NodeState
 
 HOST, TYPE = "kubernetes.io/hostname", "node.kubernetes.io/instance-type"
@@ -55,7 +55,7 @@ class KubernetesFleet(Fleet):
         nodes: list[Node] = []
         for each in found:
             labels: dict[str, str] = each.metadata.labels or {}
-            if not chosen(labels, self._options.get("labels", "")):
+            if not has_labels(labels, self._options.get("labels", "")):
                 continue
             name, has = str(each.metadata.name), cast("dict[str, str]", each.status.allocatable or {})
             self._hosts[name] = labels.get(HOST, name)
@@ -127,7 +127,7 @@ class _PlacedPod(Placed):
             return Progress("lost", "the pod is gone")
         if status.phase in ("Succeeded", "Failed"):
             self.cancel()
-            return told(self._logs.strip().rpartition("\n")[2], status.reason or status.phase)
+            return progress_of(self._logs.strip().rpartition("\n")[2], status.reason or status.phase)
         return Progress("running" if status.phase == "Running" else "waiting")
 
     def cancel(self) -> None:

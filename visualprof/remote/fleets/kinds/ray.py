@@ -12,7 +12,7 @@ from typing import Any
 from visualprof.engines.ray import package
 from visualprof.errors import VisualprofError
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, chosen, first_line, told
+from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, has_labels, progress_of
 from visualprof.remote.protocol import Node
 
 GROUP = "ray.io/node-group"  # what an autoscaler calls nodes that are alike
@@ -63,7 +63,7 @@ class RayFleet(Fleet):
             host, identity, has = node["NodeManagerHostname"], node["NodeID"], node["Resources"]
             name = host if hosts[host] == 1 else f"{host}-{identity[:6]}"
             labels: dict[str, str] = node.get("Labels") or {}
-            if chosen(labels, self._labels):
+            if has_labels(labels, self._labels):
                 self._ids[name] = identity
                 kind = labels.get(GROUP) or name
                 own = {k: v for k, v in labels.items() if not k.startswith("ray.io/")}
@@ -103,7 +103,7 @@ class _PlacedActor(Placed):
             began, _ = self._ray.wait([self._began], timeout=0)
             return Progress("running" if began else "waiting")
         try:
-            return told(self._ray.get(self._answer))
+            return progress_of(self._ray.get(self._answer))
         except Exception as error:  # noqa: BLE001 - Ray's are many: the actor, its worker or its node is gone
             return Progress("lost", f"{type(error).__name__}: {first_line(error)}")
         finally:

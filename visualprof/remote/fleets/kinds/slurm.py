@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, missing, node, told
+from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, missing, node, progress_of
 from visualprof.remote.protocol import Node, NodeState
 
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%n|%R|%T|%c|%m|%G|%f")
@@ -131,7 +131,7 @@ class _PlacedJob(Placed):
             return Progress("running" if self._mark.exists() else "waiting")
         self._mark.unlink(missing_ok=True)
         try:
-            return told(self._job.result())
+            return progress_of(self._job.result())
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:  # no result, a signal, half a file
             return Progress("lost", f"{self._job.state}: {first_line(error)}")
 
