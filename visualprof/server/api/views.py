@@ -20,6 +20,7 @@ from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
+from visualprof.server.heap import give_back
 from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
@@ -196,7 +197,10 @@ class Views(Resource):
             if chosen.subject == "reports":
                 return chosen.compute(subject(), params)
             place = KeptAnswer(self._logdir.cache, chosen, params, version)
-            return place.answer(lambda: chosen.compute(subject(), params))
+            answer = place.answer(lambda: chosen.compute(subject(), params))
+            if chosen.subject == "run":  # of which a thousand parts were there for a moment
+                give_back()
+            return answer
 
         return params, self._results.get((version, chosen.name, params), worked_out)
 
