@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 
@@ -9,16 +11,12 @@ from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.links import links, slow_links
 from visualprof.views.measure.meetings import bus_bytes
 from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
 from visualprof.views.measure.rank_part import rank_part
-from visualprof.views.measure.stragglers import Cause, Outlier, Unit, outliers, times
+from visualprof.views.measure.waited_for import Straggler, stragglers_of
 from visualprof.views.measure.whole_run import WholeRun, whole_run
-
-MOST_STRAGGLERS = 100
 
 
 class RankColumns(Columns):
@@ -71,48 +69,47 @@ class WaitColumns(Columns):
     wait_ns: kinds.Durations
 
 
-class RankDevice(DeviceSummary, frozen=True, kw_only=True):
-    """A device of a rank."""
+class RankDeviceColumns(Columns):
+    """The devices of the ranks, with what is known of each as in the overview."""
 
-    rank: kinds.Identifier
-    worker: str
-    host: str
+    rank: kinds.Identifiers
+    worker: kinds.Words
+    host: kinds.Words
+    id: kinds.Identifiers
+    name: kinds.Words
+    memory_bytes: kinds.Sizes
+    compute_capability: kinds.Words
+    utilization: kinds.Ratios
+    sm_efficiency: kinds.Ratios
+    occupancy: kinds.Ratios
+    tensor_core_ratio: kinds.Ratios
+    kernel_ns: kinds.Durations
 
 
-class Straggler(msgspec.Struct):
-    """Ranks that the others wait for: their own time, that in which they do not only communicate, is longer.
+class DeviceKind(msgspec.Struct):
+    """So many devices of a name."""
 
-    It is longer than that of the ranks in the same place of other groups, in the steps that are late. unit: what they
-    are together; name: of a host or group, the number of a stage. rank: the first of ranks. own_excess_ns: their own
-    time of a step on average less the median of the others'; late_excess_ns: that of a late step. steps_late: how many
-    are, late_steps: the first 100 of them. computation_excess_ns, input_excess_ns, host_excess_ns: how much more of
-    computation, of data loading beside no other work, and of time with neither of these nor communication their late
-    steps have. cause: which of them makes up for 80 % of that or more; of computation `work` where the kernels have
-    more blocks, `device` where they have as many, itself where that is not recorded. kernel: what takes longer by the
-    most, by kernel_excess_ns of a late step. collective: in which the others of their groups wait for most, waited_ns
-    each in a late step. Of a slow link (cause `link`) all excess is of its collective, which takes so many times as
-    long (slower) as others of the same size. "", null: not known.
+    name: str
+    count: kinds.Count
+
+
+class RunSummary(msgspec.Struct):
+    """All ranks in a few figures. hosts: 0 where no device tells its host. devices: the kinds, most first.
+
+    total_ns, computation_ns, exposed_ns: means over the ranks of the means over their steps. longest_rank and
+    shortest_rank compute for longest and shortest in a step on average; None without steps.
     """
 
-    unit: Unit
-    name: str
-    rank: kinds.Identifier
-    ranks: list[kinds.Identifier]
-    hosts: list[str]
-    own_excess_ns: kinds.Duration
-    late_excess_ns: kinds.Duration
-    steps_late: kinds.Count
-    steps: kinds.Count
-    late_steps: list[str]
-    computation_excess_ns: kinds.Duration
-    input_excess_ns: kinds.Duration
-    host_excess_ns: kinds.Duration
-    cause: Cause
-    kernel: str
-    kernel_excess_ns: kinds.Duration | None
-    slower: kinds.Ratio | None
-    collective: str
-    waited_ns: kinds.Duration | None
+    ranks: kinds.Count
+    hosts: kinds.Count
+    devices: list[DeviceKind]
+    total_ns: kinds.Duration | None
+    computation_ns: kinds.Duration | None
+    exposed_ns: kinds.Duration | None
+    longest_rank: kinds.Identifier | None
+    longest_ns: kinds.Duration | None
+    shortest_rank: kinds.Identifier | None
+    shortest_ns: kinds.Duration | None
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -121,7 +118,8 @@ class DistributedAnswer(Table[RankColumns]):
     ranks: Table[RankMeanColumns]
     collectives: Table[CollectiveColumns]
     waits: Table[WaitColumns]
-    devices: list[RankDevice]
+    devices: Table[RankDeviceColumns]
+    summary: RunSummary
     stragglers: list[Straggler]
     missing_ranks: list[kinds.Identifier]
     notes: list[str]
@@ -135,17 +133,15 @@ def compute(run: WholeRun, params: Params) -> DistributedAnswer:
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
     steps = _steps(run, params.step)
+    means = _rank_means(steps)
     return DistributedAnswer(
         columns=steps,
-        ranks=Table(columns=_rank_means(steps)),
+        ranks=Table(columns=means),
         collectives=Table(columns=_collectives(run)),
         waits=Table(columns=_waits(run, params.step)),
-        devices=[
-            RankDevice(rank=n, worker=worker, host=rank.host, **msgspec.structs.asdict(device))
-            for n, worker, rank in zip(run.where.numbers, run.workers, run.ranks, strict=True)
-            for device in rank.devices
-        ],
-        stragglers=_stragglers(run),
+        devices=Table(columns=_devices(run)),
+        summary=_summary(run, means),
+        stragglers=stragglers_of(run),
         missing_ranks=_missing(run),
         notes=_notes(run),
     )
@@ -205,6 +201,38 @@ def _rank_means(steps: RankColumns) -> RankMeanColumns:
     )
 
 
+def _devices(run: WholeRun) -> RankDeviceColumns:
+    placed = zip(run.where.numbers, run.workers, run.ranks, strict=True)
+    rows = [
+        (number, worker, rank.host, *msgspec.structs.astuple(device))
+        for number, worker, rank in placed
+        for device in rank.devices
+    ]
+    return from_rows(RankDeviceColumns, rows)
+
+
+def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
+    devices = [(rank.host, device.name) for rank in run.ranks for device in rank.devices]
+    rank, computation = np.asarray(means.rank, np.int64), np.asarray(means.computation_ns, np.float64)
+    known = len(rank) > 0
+
+    def mean(values: kinds.Durations) -> int | None:
+        return round(float(np.mean(np.asarray(values, np.float64)))) if known else None
+
+    return RunSummary(
+        ranks=len(run.ranks),
+        hosts=len({host for host, _ in devices if host}),
+        devices=[DeviceKind(name, n) for name, n in Counter(name for _, name in devices if name).most_common()],
+        total_ns=mean(means.total_ns),
+        computation_ns=mean(means.computation_ns),
+        exposed_ns=mean(means.exposed_ns),
+        longest_rank=int(rank[computation.argmax()]) if known else None,
+        longest_ns=round(float(computation.max())) if known else None,
+        shortest_rank=int(rank[computation.argmin()]) if known else None,
+        shortest_ns=round(float(computation.min())) if known else None,
+    )
+
+
 def _waits(run: WholeRun, step: str) -> WaitColumns:
     """Time of each step in which matched collectives transfer, and in which they only wait."""
     rows: list[tuple[int, str, int, int]] = []
@@ -218,20 +246,18 @@ def _waits(run: WholeRun, step: str) -> WaitColumns:
 def _collectives(run: WholeRun) -> CollectiveColumns:
     """Collectives of each rank by name."""
     sums, numbers = run.by_name, np.array(run.where.numbers, np.int64)
-    ids: list[int] = sums.name.tolist()
-    texts = [run.names[i] for i in ids]
     order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.names))[sums.name]))
     sizes = np.array([rank.place.world_size for rank in run.ranks], np.int64)[sums.rank]
     members = np.where(sums.members > 0, sums.members, sizes)
     sized, known = sums.bytes >= 0, sums.transfer >= 0
-    bandwidth = np.full(len(texts), np.nan)
+    bandwidth = np.full(len(sums.name), np.nan)
     for i, name in enumerate(run.names):
         rows = np.flatnonzero((sums.name == i) & (sums.exchange > 0))
         moved = bus_bytes(name, sums.bytes[rows].astype(np.float64), members[rows])
         bandwidth[rows] = moved / sums.exchange[rows] * 1e9
     return CollectiveColumns(
         rank=numbers[sums.rank][order],
-        name=[texts[i] for i in order.tolist()],
+        name=[run.names[int(i)] for i in sums.name[order]],
         calls=sums.calls[order],
         bytes=_where(sized, sums.bytes, order),
         mean_bytes=np.where(sized, sums.bytes / sums.calls, np.nan)[order],
@@ -249,59 +275,6 @@ def _where(known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
     if known.all():
         return values[order]
     return [value if here else None for value, here in zip(values[order].tolist(), known[order].tolist(), strict=True)]
-
-
-def _stragglers(run: WholeRun) -> list[Straggler]:
-    """Who is late in the steps that can be compared, that which costs most first."""
-    compared = times(run.ranks, run.comparable, run.where)
-    if compared is None:
-        return []
-    slow = links(run.met, run.comparable, float(np.median(compared.total)))
-    found = [*outliers(run.ranks, compared, run.where), *slow_links(run.met, slow, run.where)]
-    found = sorted(found, key=lambda one: -float(one.excess[one.late].sum()))[:MOST_STRAGGLERS]
-    return [_straggler(one, run) for one in found]
-
-
-def _straggler(one: Outlier, run: WholeRun) -> Straggler:
-    rows: list[int] = one.members.tolist()
-    ranks, steps = [run.where.numbers[row] for row in rows], run.comparable
-    late = [name for name, is_late in zip(steps, one.late.tolist(), strict=True) if is_late]
-    collective, waited = _waited(set(ranks), late, run)
-    computation, loading, host = (round(ns) for ns in one.parts)
-    return Straggler(
-        unit=one.unit,
-        name=one.name,
-        rank=ranks[0],
-        ranks=ranks,
-        hosts=sorted({run.where.hosts[row] for row in rows} - {""}),
-        own_excess_ns=round(float(one.excess.mean())),
-        late_excess_ns=round(float(one.excess[one.late].mean())),
-        steps_late=len(late),
-        steps=len(steps),
-        late_steps=late[:100],
-        computation_excess_ns=computation,
-        input_excess_ns=loading,
-        host_excess_ns=host,
-        cause=one.cause,
-        kernel=one.kernel,
-        kernel_excess_ns=round(one.kernel_ns) if one.kernel else None,
-        slower=one.slower or None,
-        collective=one.exchange or collective,
-        waited_ns=waited,
-    )
-
-
-def _waited(ranks: set[int], late: list[str], run: WholeRun) -> tuple[str, int | None]:
-    """The collective in which the other ranks of some ranks' groups wait for most, and ns each in a late step."""
-    numbers, waits = run.where.numbers, run.waits
-    met = [one for one in run.where.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
-    others = {rank for one in met for rank in one.present} - ranks or set(numbers) - ranks
-    waiting = np.array([number in others for number in numbers], bool)
-    in_late = np.array([*(name in late for name in run.met.steps), False], bool)
-    rows = waiting[waits.rank] & in_late[waits.step]
-    spent = np.bincount(waits.name[rows], waits.ns[rows], len(run.names))
-    most = int(spent.argmax()) if len(spent) else 0
-    return (run.names[most], round(spent[most] / len(others) / len(late))) if spent.any() else ("", None)
 
 
 def _missing(run: WholeRun) -> list[int]:

@@ -169,7 +169,9 @@ class Views(Resource):
         """A view."""
         chosen = view(name)
         rows = rows_of(query)
-        return shown(name, self._compute(chosen, query)[1], query, rows)
+        # Of a run of a thousand ranks every table has thousands of rows.
+        beside = _DEFAULT_LIMIT if chosen.subject == "run" else _MAX_LIMIT
+        return shown(name, self._compute(chosen, query)[1], query, rows, beside)
 
     @get("/charts/<name>", refuses=SPAN, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
@@ -259,8 +261,10 @@ def parameters(chosen: View) -> list[Parameter]:
     return listed
 
 
-def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection) -> Answer | Response:
-    """An answer, or the rows of one of its tables, as they were asked for."""
+def shown(
+    name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection, beside: int = _MAX_LIMIT
+) -> Answer | Response:
+    """An answer, or the rows of one of its tables, as they were asked for. beside: rows of others at most."""
     if query.format == "tsv":
         text = page(named_table(result, query.table), rows).to_csv("\t")
         return raw(text.encode("utf-8", "replace"), TABS)
@@ -270,7 +274,7 @@ def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selecti
     if query.table:
         return page(named_table(result, query.table), rows)
     whole = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
-    return _cut(whole, query.limit or _MAX_LIMIT)
+    return _cut(whole, query.limit or beside)
 
 
 def rows_of(query: ViewQuery | RowsQuery) -> Selection:
