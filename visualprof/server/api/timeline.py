@@ -18,6 +18,7 @@ from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
+from visualprof.server.heap import give_back
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
@@ -306,6 +307,7 @@ class Timeline(Resource):
         found = offsets(clocks, calls, chosen)
         later = [clock.first_ns - clocks[0].first_ns for clock in clocks]
         rows = zip(spans, found, later, strict=True)
+        give_back()
         return AlignmentAnswer([_alignment(name, offset, ns) for (name, _), offset, ns in rows])
 
     def _part(self, span: Span) -> RankPart:
