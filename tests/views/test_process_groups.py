@@ -157,7 +157,7 @@ def test_many_calls_are_matched_in_a_moment(write: Write) -> None:
 
 
 def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:
-    groups = {"t0": ("", [0, 1])}
+    groups = {"t0": ("mesh_tp", [0, 1])}
     parts = [
         rank_part(
             trace_of(write(met("allreduce", 10, 5, 1, "t0"), name=f"{i}.json", distributedInfo=told(rank, 2, groups)))
@@ -166,4 +166,4 @@ def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:
     ]
     where = groups_of([(f"{i}", part) for i, part in enumerate(parts)])
     assert where.numbers == (0, 0, 1)
-    assert all(len(place) == 3 for place in where.place.values())
+    assert len(where.place["tensor"]) == 3
