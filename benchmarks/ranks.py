@@ -51,7 +51,7 @@ def thousand_ranks(folder: Path) -> Iterator[Row]:
     for rank in range(THOUSAND):
         part: Any = kept_part(cache, chosen, f"part{rank % PARTS}.json")
         parts.append((f"{rank}", replace(part, place=replace(part.place, rank=rank, world_size=THOUSAND))))
-    answer: Any = chosen.compute(parts, chosen.params())
+    answer: Any = chosen.of_parts(parts, chosen.params())
     took = time.perf_counter() - start
     changes = len(answer.changes.columns.change)
     what = f"{THOUSAND:,} ranks, {answer.collectives} collectives: path and {changes} forecasts from parts"

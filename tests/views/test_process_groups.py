@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from tests.conftest import Write, trace_of
 from tests.views.ranks import met, told
-from visualprof.views.measure.collectives import match
+from visualprof.reader.trace import Ints
+from visualprof.views.measure.matching import Matched, match, numbered
 from visualprof.views.measure.process_groups import ProcessGroups, process_groups
 from visualprof.views.measure.processes import processes
 from visualprof.views.measure.rank_part import RankPart, rank_part
@@ -46,7 +47,8 @@ def parts_of(
 
 
 def groups_of(parts: list[tuple[str, RankPart]]) -> ProcessGroups:
-    return process_groups(*processes(parts, lambda part: part.place))
+    ranks, numbers = processes(parts, lambda part: part.place)
+    return process_groups(ranks, numbers, numbered([part.calls for _, part in ranks]))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,11 @@ def test_hosts_and_racks_are_those_of_the_names(write: Write) -> None:
     assert set(groups_of(parts_of(write, {}, "rank_{rank}")).hosts) == {""}
 
 
+def transfers(found: Matched) -> list[Ints]:
+    """Of each rank's calls."""
+    return [found.transfer[mine] for mine in found.calls.each()]
+
+
 def test_calls_of_a_group_meet_by_their_number(write: Write) -> None:
     """Rank 1 was recorded from call 8 on, and so lacks call 7: the i-th of one is not the i-th of the other."""
     parts = list[RankPart]()
@@ -117,7 +124,7 @@ def test_calls_of_a_group_meet_by_their_number(write: Write) -> None:
         path = write(events, name=f"{rank}.json", distributedInfo=told(rank, 2, {"0": ("", [0, 1])}))
         parts.append(rank_part(trace_of(path)))
     found = match([part.calls for part in parts])
-    assert [one.transfer.tolist() for one in found] == [[-1, 10_000], [10_000, -1]]
+    assert [one.tolist() for one in transfers(found)] == [[-1, 10_000], [10_000, -1]]
 
 
 def test_a_message_meets_by_its_ends_and_order(write: Write) -> None:
@@ -134,7 +141,7 @@ def test_a_message_meets_by_its_ends_and_order(write: Write) -> None:
         parts.append(rank_part(trace_of(path)))
     assert (parts[0].calls.source.tolist(), parts[0].calls.destination.tolist()) == ([0, 0, 1], [1, 1, 0])
     found = match([part.calls for part in parts])
-    assert [(one.transfer // 1000).tolist() for one in found] == [[30, 20, 4], [30, 4, 20]]
+    assert [(one // 1000).tolist() for one in transfers(found)] == [[30, 20, 4], [30, 4, 20]]
 
 
 def test_many_calls_are_matched_in_a_moment(write: Write) -> None:
@@ -145,5 +152,18 @@ def test_many_calls_are_matched_in_a_moment(write: Write) -> None:
     many = replace(one, **same, seq=np.arange(n), call=np.arange(n), exchanges=np.ones(n, bool))
     began = time.process_time()
     found = match([many] * 64)
-    assert (found[0].transfer == 5000).all()
+    assert (found.transfer == 5000).all()
     assert time.process_time() - began < 0.5  # measured 0.04 s
+
+
+def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:
+    groups = {"t0": ("mesh_tp", [0, 1])}
+    parts = [
+        rank_part(
+            trace_of(write(met("allreduce", 10, 5, 1, "t0"), name=f"{i}.json", distributedInfo=told(rank, 2, groups)))
+        )
+        for i, rank in enumerate((0, 0, 1))
+    ]
+    where = groups_of([(f"{i}", part) for i, part in enumerate(parts)])
+    assert where.numbers == (0, 0, 1)
+    assert len(where.place["tensor"]) == 3

@@ -31,7 +31,7 @@ def where(tensor: int, data: int, stages: int, per_host: int = 8) -> ProcessGrou
         "pipeline": rank // (tensor * data),
     }
     hosts = tuple(f"node{i // per_host}" for i in range(count))
-    return ProcessGroups(groups, hosts, ("",) * count, {"tensor": rank // tensor}, place)
+    return ProcessGroups(tuple(range(count)), groups, hosts, ("",) * count, {"tensor": rank // tensor}, place)
 
 
 def run(of: ProcessGroups, seed: int = 0) -> dict[str, Floats]:

@@ -13,14 +13,14 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
-from visualprof.views.measure.collectives import match
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.links import links
-from visualprof.views.measure.meetings import Meetings, bus_bytes, meetings
+from visualprof.views.measure.meetings import Meetings, bus_bytes
 from visualprof.views.measure.pipelines import Pipelines, pipelines
-from visualprof.views.measure.process_groups import ProcessGroups, process_groups
-from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
-from visualprof.views.measure.rank_part import RankPart, rank_part
+from visualprof.views.measure.process_groups import ProcessGroups
+from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
+from visualprof.views.measure.rank_part import RankSteps, rank_part
+from visualprof.views.measure.whole_run import WholeRun, whole_run
 
 SPANS = ("unknown", "host", "hosts")
 MOST_MEMBERS = 8  # that a text lists
@@ -113,22 +113,19 @@ class CollectivesAnswer(Table[ExchangeColumns]):
     ideal_bubble_ratio: kinds.Ratio | None
 
 
-def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> CollectivesAnswer:
+def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
     """Collectives by group and size, slow pairs, bubbles.
 
     Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives.
     """
-    ordered, numbers = processes(ranks, lambda part: part.place)
-    parts = [part for _, part in ordered]
-    where, matched = process_groups(ordered, numbers), match([part.calls for part in parts])
-    met = _within(meetings(parts, numbers, matched, where), params.step)
-    pipes = pipelines(parts, matched, numbers, where, params.step)
+    where, met = run.where, _within(run.met, params.step)
+    pipes = pipelines(run.ranks, run.waits, run.met.steps, where, run.microbatches, params.step)
     return CollectivesAnswer(
-        columns=_sizes(met, where, _link(parts)),
-        groups=Table(columns=_groups(met, where, numbers)),
-        pairs=Table(columns=_pairs(met, parts, where, numbers, params.step)),
+        columns=_sizes(met, where, _link(run.ranks)),
+        groups=Table(columns=_groups(met, where)),
+        pairs=Table(columns=_pairs(met, run.ranks, where, params.step)),
         stages=Table(columns=_stages(pipes)),
-        bubbles=Table(columns=_bubbles(pipes, numbers)),
+        bubbles=Table(columns=_bubbles(pipes, where.numbers)),
         microbatches=pipes.microbatches,
         ideal_bubble_ratio=pipes.ideal,
     )
@@ -159,9 +156,9 @@ def _within(met: Meetings, step: str) -> Meetings:
     return msgspec.structs.replace(met, **{name: getattr(met, name)[keep] for name in columns})
 
 
-def _link(parts: Sequence[RankPart]) -> float | None:
+def _link(ranks: Sequence[RankSteps]) -> float | None:
     """Bytes a second of the links within a host, where all devices are of one kind that is known."""
-    names = {device.name for part in parts for device in part.devices}
+    names = {device.name for rank in ranks for device in rank.devices}
     return link_of(names.pop()) if len(names) == 1 else None
 
 
@@ -218,7 +215,7 @@ def _known(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _groups(met: Meetings, where: ProcessGroups, numbers: Sequence[int]) -> ProcessGroupColumns:
+def _groups(met: Meetings, where: ProcessGroups) -> ProcessGroupColumns:
     """Groups in which somebody met, those that wait most first."""
     known = np.flatnonzero(met.group >= 0)
     count = len(where.groups)
@@ -229,7 +226,7 @@ def _groups(met: Meetings, where: ProcessGroups, numbers: Sequence[int]) -> Proc
     each = np.maximum(met.ranks[known], 1)
     busy, wait = (np.bincount(of, np.maximum(values[known], 0) / each, count) for values in (met.busy, met.wait))
     waits = np.bincount(of, met.wait[known] >= 0, count) > 0
-    at = {number: i for i, number in enumerate(numbers)}
+    at = {number: i for i, number in enumerate(where.numbers)}
     rows = list[tuple[Any, ...]]()
     for i, one in enumerate(where.groups):
         if calls[i]:
@@ -257,14 +254,12 @@ def _listed(members: Sequence[int]) -> str:
     return ", ".join(shown if len(shown) <= MOST_MEMBERS else [*shown[: MOST_MEMBERS - 1], "…", shown[-1]])
 
 
-def _pairs(
-    met: Meetings, parts: Sequence[RankPart], where: ProcessGroups, numbers: Sequence[int], step: str
-) -> RankPairColumns:
+def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> RankPairColumns:
     """Pairs of ranks, those that are slower than others first."""
     shared = [name for name in met.steps if step in ("", name)]
-    length = float(np.median(np.concatenate([part.end - part.start for part in parts]))) if shared else 0.0
+    length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
     found = links(met, shared, length)
-    at = {number: i for i, number in enumerate(numbers)}
+    at = {number: i for i, number in enumerate(where.numbers)}
     rows = list[tuple[Any, ...]]()
     for i, row in enumerate(found.row.tolist()):
         if met.source[row] >= 0:
@@ -332,5 +327,6 @@ VIEW = View(
     subject="run",
     part=rank_part,
     shows=part_takes_part,
+    merge=whole_run,
     lacks=LACKS,
 )

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Floats
+from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
-from visualprof.views.measure.collectives import Matched, match
-from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.links import links, slow_links
-from visualprof.views.measure.meetings import meetings
-from visualprof.views.measure.process_groups import ProcessGroups, process_groups
-from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
-from visualprof.views.measure.rank_figures import transfer_and_wait
-from visualprof.views.measure.rank_part import RankPart, rank_part
-from visualprof.views.measure.stragglers import Cause, Outlier, Unit, outliers, times
-
-MOST_STRAGGLERS = 100
+from visualprof.views.measure.meetings import bus_bytes
+from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
+from visualprof.views.measure.rank_part import rank_part
+from visualprof.views.measure.waited_for import Straggler, stragglers_of
+from visualprof.views.measure.whole_run import WholeRun, whole_run
 
 
 class RankColumns(Columns):
@@ -77,48 +69,47 @@ class WaitColumns(Columns):
     wait_ns: kinds.Durations
 
 
-class RankDevice(DeviceSummary, frozen=True, kw_only=True):
-    """A device of a rank."""
+class RankDeviceColumns(Columns):
+    """The devices of the ranks, with what is known of each as in the overview."""
 
-    rank: kinds.Identifier
-    worker: str
-    host: str
+    rank: kinds.Identifiers
+    worker: kinds.Words
+    host: kinds.Words
+    id: kinds.Identifiers
+    name: kinds.Words
+    memory_bytes: kinds.Sizes
+    compute_capability: kinds.Words
+    utilization: kinds.Ratios
+    sm_efficiency: kinds.Ratios
+    occupancy: kinds.Ratios
+    tensor_core_ratio: kinds.Ratios
+    kernel_ns: kinds.Durations
 
 
-class Straggler(msgspec.Struct):
-    """Ranks that the others wait for: their own time, that in which they do not only communicate, is longer.
+class DeviceKind(msgspec.Struct):
+    """So many devices of a name."""
 
-    It is longer than that of the ranks in the same place of other groups, in the steps that are late. unit: what they
-    are together; name: of a host or group, the number of a stage. rank: the first of ranks. own_excess_ns: their own
-    time of a step on average less the median of the others'; late_excess_ns: that of a late step. steps_late: how many
-    are, late_steps: the first 100 of them. computation_excess_ns, input_excess_ns, host_excess_ns: how much more of
-    computation, of data loading beside no other work, and of time with neither of these nor communication their late
-    steps have. cause: which of them makes up for 80 % of that or more; of computation `work` where the kernels have
-    more blocks, `device` where they have as many, itself where that is not recorded. kernel: what takes longer by the
-    most, by kernel_excess_ns of a late step. collective: in which the others of their groups wait for most, waited_ns
-    each in a late step. Of a slow link (cause `link`) all excess is of its collective, which takes so many times as
-    long (slower) as others of the same size. "", null: not known.
+    name: str
+    count: kinds.Count
+
+
+class RunSummary(msgspec.Struct):
+    """All ranks in a few figures. hosts: 0 where no device tells its host. devices: the kinds, most first.
+
+    total_ns, computation_ns, exposed_ns: means over the ranks of the means over their steps. longest_rank and
+    shortest_rank compute for longest and shortest in a step on average; None without steps.
     """
 
-    unit: Unit
-    name: str
-    rank: kinds.Identifier
-    ranks: list[kinds.Identifier]
-    hosts: list[str]
-    own_excess_ns: kinds.Duration
-    late_excess_ns: kinds.Duration
-    steps_late: kinds.Count
-    steps: kinds.Count
-    late_steps: list[str]
-    computation_excess_ns: kinds.Duration
-    input_excess_ns: kinds.Duration
-    host_excess_ns: kinds.Duration
-    cause: Cause
-    kernel: str
-    kernel_excess_ns: kinds.Duration | None
-    slower: kinds.Ratio | None
-    collective: str
-    waited_ns: kinds.Duration | None
+    ranks: kinds.Count
+    hosts: kinds.Count
+    devices: list[DeviceKind]
+    total_ns: kinds.Duration | None
+    computation_ns: kinds.Duration | None
+    exposed_ns: kinds.Duration | None
+    longest_rank: kinds.Identifier | None
+    longest_ns: kinds.Duration | None
+    shortest_rank: kinds.Identifier | None
+    shortest_ns: kinds.Duration | None
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -127,37 +118,32 @@ class DistributedAnswer(Table[RankColumns]):
     ranks: Table[RankMeanColumns]
     collectives: Table[CollectiveColumns]
     waits: Table[WaitColumns]
-    devices: list[RankDevice]
+    devices: Table[RankDeviceColumns]
+    summary: RunSummary
     stragglers: list[Straggler]
     missing_ranks: list[kinds.Identifier]
     notes: list[str]
 
 
-def compute(ranks: Sequence[tuple[str, RankPart]], params: Params) -> DistributedAnswer:
+def compute(run: WholeRun, params: Params) -> DistributedAnswer:
     """Time of every rank and step, its collectives, and whom the others wait for.
 
     Computation is the union of other kernels (of operators where nothing
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
-    ordered, numbers = processes(ranks, lambda part: part.place)
-    parts = [part for _, part in ordered]
-    matched = match([part.calls for part in parts])
-    steps = _steps(ordered, numbers, params.step)
-    shared = _comparable(parts, matched)
+    steps = _steps(run, params.step)
+    means = _rank_means(steps)
     return DistributedAnswer(
         columns=steps,
-        ranks=Table(columns=_rank_means(steps)),
-        collectives=Table(columns=_collectives(parts, numbers, matched)),
-        waits=Table(columns=_waits(parts, numbers, matched, params.step)),
-        devices=[
-            RankDevice(rank=n, worker=worker, host=part.host, **msgspec.structs.asdict(device))
-            for n, (worker, part) in zip(numbers, ordered, strict=True)
-            for device in part.devices
-        ],
-        stragglers=_stragglers(parts, numbers, matched, shared, process_groups(ordered, numbers)),
-        missing_ranks=_missing(parts, numbers),
-        notes=_notes(parts, shared),
+        ranks=Table(columns=means),
+        collectives=Table(columns=_collectives(run)),
+        waits=Table(columns=_waits(run, params.step)),
+        devices=Table(columns=_devices(run)),
+        summary=_summary(run, means),
+        stragglers=stragglers_of(run),
+        missing_ranks=_missing(run),
+        notes=_notes(run),
     )
 
 
@@ -187,13 +173,13 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
     return [str(r) for r in rank[groups.first].tolist()], means
 
 
-def _steps(ranks: Sequence[tuple[str, RankPart]], numbers: list[int], step: str) -> RankColumns:
+def _steps(run: WholeRun, step: str) -> RankColumns:
     """Time of each rank in each step, or in one."""
     rows: list[tuple[int | str, ...]] = []
-    for number, (worker, part) in zip(numbers, ranks, strict=True):
-        total, a, b, c = part.end - part.start, part.computation_ns, part.communication_ns, part.overlap_ns
+    for number, worker, rank in zip(run.where.numbers, run.workers, run.ranks, strict=True):
+        total, a, b, c = rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns
         times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
-        named = zip(part.steps, times, strict=True)
+        named = zip(rank.steps, times, strict=True)
         rows += [(number, worker, name, *of_step) for name, of_step in named if step in ("", name)]
     return from_rows(RankColumns, rows)
 
@@ -215,154 +201,95 @@ def _rank_means(steps: RankColumns) -> RankMeanColumns:
     )
 
 
-def _waits(parts: list[RankPart], numbers: list[int], matched: list[Matched], step: str) -> WaitColumns:
-    """Time of each step in which matched collectives transfer, and in which they only wait."""
-    rows: list[tuple[int, str, int, int]] = []
-    for number, part, mine in zip(numbers, parts, matched, strict=True):
-        spent = transfer_and_wait(part, mine)
-        if spent is None:
-            continue
-        named = zip(part.steps, *(each.tolist() for each in spent), strict=True)
-        rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
-    return from_rows(WaitColumns, rows)
+def _devices(run: WholeRun) -> RankDeviceColumns:
+    placed = zip(run.where.numbers, run.workers, run.ranks, strict=True)
+    rows = [
+        (number, worker, rank.host, *msgspec.structs.astuple(device))
+        for number, worker, rank in placed
+        for device in rank.devices
+    ]
+    return from_rows(RankDeviceColumns, rows)
 
 
-def _collectives(parts: list[RankPart], numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
-    """Collectives of each rank by name."""
-    known = zip(numbers, matched, parts, strict=True)
-    rows = [row for number, mine, part in known for row in _of_rank(number, mine, part.place.world_size)]
-    return from_rows(CollectiveColumns, sorted(rows, key=lambda row: (row[1], row[0])))
+def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
+    devices = [(rank.host, device.name) for rank in run.ranks for device in rank.devices]
+    rank, computation = np.asarray(means.rank, np.int64), np.asarray(means.computation_ns, np.float64)
+    known = len(rank) > 0
 
+    def mean(values: kinds.Durations) -> int | None:
+        return round(float(np.mean(np.asarray(values, np.float64)))) if known else None
 
-def _of_rank(number: int, mine: Matched, world_size: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of one rank. Times are sums over the calls, each over its own span, whatever runs beside it."""
-    calls = mine.calls
-    latency, groups = mine.latency, group(calls.name)
-    longest = groups.largest(latency)
-    summed, told = (calls.bytes, latency, mine.transfer, mine.exchange), (calls.bytes, mine.transfer)
-    sums: list[list[int]] = [groups.sum(values).tolist() for values in summed]
-    complete: list[list[bool]] = [(groups.min(values) >= 0).tolist() for values in told]
-    members: list[int] = groups.max(calls.group_size).tolist()
-    ids: list[int] = calls.name[groups.first].tolist()
-    names = [calls.names[i] for i in ids]
-    columns = zip(names, groups.count.tolist(), *sums, *complete, members, calls.event[longest].tolist(), strict=True)
-    for name, count, size, total, transfer, exchange, is_sized, is_matched, group_size, event in columns:
-        nbytes, moved = size if is_sized else None, transfer if is_matched else None
-        bandwidth = _bus(name, nbytes, exchange, group_size if group_size > 0 else world_size)
-        wait = None if moved is None else total - moved
-        mean_bytes = None if nbytes is None else nbytes / count
-        yield number, name, count, nbytes, mean_bytes, total, total / count, moved, wait, bandwidth, event
-
-
-def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | None:
-    """Bytes per second as nccl-tests defines it; None where the size, the time or the group is not known."""
-    if not nbytes or not spent or members < 2:
-        return None
-    factor, word = 1.0, name.replace("_", "").lower()
-    if "allreduce" in word:
-        factor = 2 * (members - 1) / members
-    elif any(kind in word for kind in ("gather", "scatter", "toall")):
-        factor = (members - 1) / members
-    return nbytes * factor / spent * 1e9
-
-
-def _stragglers(
-    parts: list[RankPart], numbers: list[int], matched: list[Matched], steps: list[str], where: ProcessGroups
-) -> list[Straggler]:
-    """Who is late in the steps that can be compared, that which costs most first."""
-    compared = times(parts, steps, where)
-    if compared is None:
-        return []
-    met = meetings(parts, numbers, matched, where)
-    slow = links(met, steps, float(np.median(compared.total)))
-    found = [*outliers(parts, compared, where), *slow_links(met, slow, numbers, where)]
-    found = sorted(found, key=lambda one: -float(one.excess[one.late].sum()))[:MOST_STRAGGLERS]
-    return [_straggler(one, parts, numbers, matched, steps, where) for one in found]
-
-
-def _straggler(
-    one: Outlier,
-    parts: list[RankPart],
-    numbers: list[int],
-    matched: list[Matched],
-    steps: list[str],
-    where: ProcessGroups,
-) -> Straggler:
-    rows: list[int] = one.members.tolist()
-    ranks = [numbers[row] for row in rows]
-    late = [name for name, is_late in zip(steps, one.late.tolist(), strict=True) if is_late]
-    collective, waited = _waited(set(ranks), parts, numbers, matched, late, where)
-    computation, loading, host = (round(ns) for ns in one.parts)
-    return Straggler(
-        unit=one.unit,
-        name=one.name,
-        rank=ranks[0],
-        ranks=ranks,
-        hosts=sorted({where.hosts[row] for row in rows} - {""}),
-        own_excess_ns=round(float(one.excess.mean())),
-        late_excess_ns=round(float(one.excess[one.late].mean())),
-        steps_late=len(late),
-        steps=len(steps),
-        late_steps=late[:100],
-        computation_excess_ns=computation,
-        input_excess_ns=loading,
-        host_excess_ns=host,
-        cause=one.cause,
-        kernel=one.kernel,
-        kernel_excess_ns=round(one.kernel_ns) if one.kernel else None,
-        slower=one.slower or None,
-        collective=one.exchange or collective,
-        waited_ns=waited,
+    return RunSummary(
+        ranks=len(run.ranks),
+        hosts=len({host for host, _ in devices if host}),
+        devices=[DeviceKind(name, n) for name, n in Counter(name for _, name in devices if name).most_common()],
+        total_ns=mean(means.total_ns),
+        computation_ns=mean(means.computation_ns),
+        exposed_ns=mean(means.exposed_ns),
+        longest_rank=int(rank[computation.argmax()]) if known else None,
+        longest_ns=round(float(computation.max())) if known else None,
+        shortest_rank=int(rank[computation.argmin()]) if known else None,
+        shortest_ns=round(float(computation.min())) if known else None,
     )
 
 
-def _waited(
-    ranks: set[int],
-    parts: list[RankPart],
-    numbers: list[int],
-    matched: list[Matched],
-    late: list[str],
-    where: ProcessGroups,
-) -> tuple[str, int | None]:
-    """The collective in which the other ranks of some ranks' groups wait for most, and ns each in a late step."""
-    met = [one for one in where.groups if not ranks.isdisjoint(one.members) and one.role != "world"]
-    others = {rank for one in met for rank in one.present} - ranks or set(numbers) - ranks
-    waits: Counter[str] = Counter()
-    for number, part, mine in zip(numbers, parts, matched, strict=True):
-        if number in others:
-            calls = mine.calls
-            first = np.searchsorted(calls.call, np.arange(len(calls)))
-            steps = [part.steps.index(name) for name in late]
-            wait = np.where(mine.transfer >= 0, mine.latency - mine.transfer, 0)
-            chosen = np.isin(part.step[first], steps)
-            spent = np.bincount(calls.name[chosen], wait[chosen], len(calls.names)).tolist()
-            for name, ns in zip(calls.names, spent, strict=True):
-                waits[name] += ns
-    name, ns = max(waits.items(), key=lambda one: one[1], default=("", 0))
-    return (name, round(ns / len(others) / len(late))) if ns > 0 else ("", None)
+def _waits(run: WholeRun, step: str) -> WaitColumns:
+    """Time of each step in which matched collectives transfer, and in which they only wait."""
+    rows: list[tuple[int, str, int, int]] = []
+    for number, rank, spent in zip(run.where.numbers, run.ranks, run.spent, strict=True):
+        if spent:
+            named = zip(rank.steps, *(each.tolist() for each in spent), strict=True)
+            rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
+    return from_rows(WaitColumns, rows)
 
 
-def _comparable(parts: list[RankPart], matched: list[Matched]) -> list[str]:
-    """The steps in which the ranks share collectives, and each all of its own."""
-    names = list[set[str]]()
-    for part, mine in zip(parts, matched, strict=True):
-        some, alone = (
-            np.bincount(part.step[mine.calls.exchanges & chosen] + 1, minlength=len(part.steps) + 1)[1:]
-            for chosen in (mine.part >= 0, mine.part == -1)
-        )
-        names.append({name for name, a, b in zip(part.steps, some, alone, strict=True) if a and not b})
-    return [name for name in parts[0].steps if all(name in own for own in names)] if len(parts) > 1 else []
+def _collectives(run: WholeRun) -> CollectiveColumns:
+    """Collectives of each rank by name."""
+    sums, numbers = run.by_name, np.array(run.where.numbers, np.int64)
+    order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.names))[sums.name]))
+    sizes = np.array([rank.place.world_size for rank in run.ranks], np.int64)[sums.rank]
+    members = np.where(sums.members > 0, sums.members, sizes)
+    sized, known = sums.bytes >= 0, sums.transfer >= 0
+    bandwidth = np.full(len(sums.name), np.nan)
+    for i, name in enumerate(run.names):
+        rows = np.flatnonzero((sums.name == i) & (sums.exchange > 0))
+        moved = bus_bytes(name, sums.bytes[rows].astype(np.float64), members[rows])
+        bandwidth[rows] = moved / sums.exchange[rows] * 1e9
+    return CollectiveColumns(
+        rank=numbers[sums.rank][order],
+        name=[run.names[int(i)] for i in sums.name[order]],
+        calls=sums.calls[order],
+        bytes=_where(sized, sums.bytes, order),
+        mean_bytes=np.where(sized, sums.bytes / sums.calls, np.nan)[order],
+        total_ns=sums.latency[order],
+        mean_ns=(sums.latency / sums.calls)[order],
+        transfer_ns=_where(known, sums.transfer, order),
+        wait_ns=_where(known, sums.latency - sums.transfer, order),
+        bus_bandwidth_bytes_per_s=bandwidth[order],
+        event=sums.event[order],
+    )
 
 
-def _missing(parts: list[RankPart], numbers: list[int]) -> list[int]:
+def _where(known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
+    """Whole numbers in an order, None of what is not known."""
+    if known.all():
+        return values[order]
+    return [value if here else None for value, here in zip(values[order].tolist(), known[order].tolist(), strict=True)]
+
+
+def _missing(run: WholeRun) -> list[int]:
     """Ranks that the files speak of and that are not there; at most 1,024 are named."""
-    size = max((part.place.world_size for part in parts), default=-1)
-    return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
+    size = max((rank.place.world_size for rank in run.ranks), default=-1)
+    return sorted(set(range(min(size, 1024))) - set(run.where.numbers)) if size > 0 else []
 
 
-def _notes(parts: list[RankPart], shared: list[str]) -> list[str]:
+def _notes(run: WholeRun) -> list[str]:
     """Ids of oddities that the page explains."""
-    notes = {"different_steps": len({part.steps for part in parts}) > 1, "unmatched": len(parts) > 1 and not shared}
+    several = len(run.ranks) > 1
+    notes = {
+        "different_steps": len({rank.steps for rank in run.ranks}) > 1,
+        "unmatched": several and not run.comparable,
+    }
     return [name for name, holds in notes.items() if holds]
 
 
@@ -376,5 +303,6 @@ VIEW = View(
     subject="run",
     part=rank_part,
     shows=part_takes_part,
+    merge=whole_run,
     lacks=LACKS,
 )

@@ -16,9 +16,10 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
 from visualprof.views.measure.bins import bins, merged
 from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_figures import RankFigures, rank_figures
+from visualprof.views.measure.rank_figures import RankFigures
 from visualprof.views.measure.rank_part import rank_part
 from visualprof.views.measure.similar import similar
+from visualprof.views.measure.whole_run import WholeRun, whole_run
 
 Figure = Literal[
     "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"
@@ -109,11 +110,16 @@ class HeatmapAnswer(Answer):
     high_ns: kinds.Duration | None
 
 
-def compute(run: RankFigures, params: HeatmapParams) -> HeatmapAnswer:
+def compute(run: WholeRun, params: HeatmapParams) -> HeatmapAnswer:
     """A part of the map, of at most 512 x 512 cells.
 
     Source: docs/views.md#heatmap.
     """
+    return heat_map(run.figures, params)
+
+
+def heat_map(run: RankFigures, params: HeatmapParams) -> HeatmapAnswer:
+    """The same from the figures."""
     steps = [i for i, name in enumerate(run.steps) if params.step in ("", name)]
     values = run.figure(params.figure)[:, steps]
     medians = _over(np.nanmedian, values, axis=0)
@@ -252,6 +258,6 @@ VIEW = View(
     subject="run",
     part=rank_part,
     shows=part_takes_part,
-    merge=rank_figures,
+    merge=whole_run,
     lacks=LACKS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -18,14 +18,16 @@ from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
+from visualprof.server.heap import give_back
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
-from visualprof.views.answers.part_cache import kept_part
+from visualprof.views.answers.part_cache import part_of
 from visualprof.views.answers.table import Selection, Table, page
-from visualprof.views.measure.aligned import aligned
-from visualprof.views.measure.alignment import Clock, Offset, clock_of, offsets
+from visualprof.views.measure.alignment import Offset, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
+from visualprof.views.measure.matching import numbered
+from visualprof.views.measure.rank_part import RankPart
 from visualprof.views.measure.replay.pieces import path_pieces, slack_ns
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
 from visualprof.views.measure.timeline import (
@@ -298,19 +300,21 @@ class Timeline(Resource):
             spans = [(name, listing.find(query.run, name, query.span)) for name in query.workers.split(",")]
         else:
             spans = whole_run(self._logdir, listing, query.run, query.span)
-        if query.workers or query.step:
-            traces = [columns_of(self._logdir, span) for _, span in spans]
-            first, each = [trace.span_ns[0] for trace in traces], aligned(traces, query.step)
-        else:
-            clocks = [self._clock(span) for _, span in spans]
-            first, each = [clock.first_ns for clock in clocks], offsets(clocks)
-        rows = zip(spans, first, each, strict=True)
-        return AlignmentAnswer([_alignment(name, offset, own - first[0]) for (name, _), own, offset in rows])
+        parts = [self._part(span) for _, span in spans]
+        calls = numbered([part.calls for part in parts])
+        chosen = np.concatenate([part.of_step(query.step) for part in parts]) if query.step else None
+        clocks = [part.clock for part in parts]
+        found = offsets(clocks, calls, chosen)
+        later = [clock.first_ns - clocks[0].first_ns for clock in clocks]
+        rows = zip(spans, found, later, strict=True)
+        give_back()
+        return AlignmentAnswer([_alignment(name, offset, ns) for (name, _), offset, ns in rows])
 
-    def _clock(self, span: Span) -> Clock:
-        """Of a worker whose part in the replay of all ranks is kept, that of the part."""
-        rank = kept_part(self._logdir.cache, view("ranks"), summary_of(self._logdir, span).fingerprint)
-        return rank.clock if rank else clock_of(columns_of(self._logdir, span))
+    def _part(self, span: Span) -> RankPart:
+        """What views of a run take of a worker; no events are opened where it is kept."""
+        fingerprint, distributed = summary_of(self._logdir, span).fingerprint, view("distributed")
+        part = part_of(self._logdir.cache, distributed, fingerprint, lambda: columns_of(self._logdir, span))
+        return cast("RankPart", part)
 
 
 def _immutable(body: bytes, query: TileQuery | PathQuery) -> Response:

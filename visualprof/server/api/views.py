@@ -20,6 +20,7 @@ from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
+from visualprof.server.heap import give_back
 from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
@@ -168,7 +169,9 @@ class Views(Resource):
         """A view."""
         chosen = view(name)
         rows = rows_of(query)
-        return shown(name, self._compute(chosen, query)[1], query, rows)
+        # Of a run of a thousand ranks every table has thousands of rows.
+        beside = _DEFAULT_LIMIT if chosen.subject == "run" else _MAX_LIMIT
+        return shown(name, self._compute(chosen, query)[1], query, rows, beside)
 
     @get("/charts/<name>", refuses=SPAN, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
@@ -200,7 +203,10 @@ class Views(Resource):
             if chosen.subject == "reports":
                 return chosen.compute(subject(), params)
             place = KeptAnswer(self._logdir.cache, chosen, params, version)
-            return place.answer(lambda: chosen.compute(subject(), params))
+            answer = place.answer(lambda: chosen.compute(subject(), params))
+            if chosen.subject == "run":  # of which a thousand parts were there for a moment
+                give_back()
+            return answer
 
         return params, self._results.get((version, chosen.name, params), worked_out)
 
@@ -259,8 +265,10 @@ def parameters(chosen: View) -> list[Parameter]:
     return listed
 
 
-def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection) -> Answer | Response:
-    """An answer, or the rows of one of its tables, as they were asked for."""
+def shown(
+    name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection, beside: int = _MAX_LIMIT
+) -> Answer | Response:
+    """An answer, or the rows of one of its tables, as they were asked for. beside: rows of others at most."""
     if query.format == "tsv":
         text = page(named_table(result, query.table), rows).to_csv("\t")
         return raw(text.encode("utf-8", "replace"), TABS)
@@ -270,7 +278,7 @@ def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selecti
     if query.table:
         return page(named_table(result, query.table), rows)
     whole = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
-    return _cut(whole, query.limit or _MAX_LIMIT)
+    return _cut(whole, query.limit or beside)
 
 
 def rows_of(query: ViewQuery | RowsQuery) -> Selection:

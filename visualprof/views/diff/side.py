@@ -277,7 +277,7 @@ def _collectives(trace: Trace, windows: Windows) -> _Spent:
     """Collectives, each as long as any part of it ran, whoever waited for whom."""
     calls = collectives(trace)
     on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
-    return _plain(trace, windows, calls.event, calls.latency(), on_device)._replace(name=calls.name, texts=calls.names)
+    return _plain(trace, windows, calls.event, calls.latency, on_device)._replace(name=calls.name, texts=calls.names)
 
 
 def _modules(trace: Trace, windows: Windows) -> _Spent:

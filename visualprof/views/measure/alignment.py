@@ -1,22 +1,23 @@
-"""Clocks of several ranks on one axis: recorded origins, and collectives as a cross-check."""
+"""Clocks of several ranks on one axis: by recorded origins, and to the microsecond by the collectives they share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.reader.trace import Ids, Ints, Mask, Trace
 from visualprof.views.measure.groups import group
+from visualprof.views.measure.matching import Numbered
 
 
 class Offset(msgspec.Struct, frozen=True):
     """What to add to a trace's times to stand on the first trace's axis.
 
     clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's
-    collectives end than the first one's after that, the median; None without matching collectives. collectives:
-    pairs compared.
+    collectives end than the first one's after that; None where nothing that they share tells. collectives: those that
+    were compared with another trace.
     """
 
     clock_ns: int | None
@@ -25,28 +26,15 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """What tells the time of a trace. origin_ns: Unix ns of its time 0, None unknown. first_ns: of its first event.
-
-    ends: of its collectives by name, ascending.
-    """
+    """What tells the time of a trace. origin_ns: Unix ns of its time 0, None unknown. first_ns: of its first event."""
 
     origin_ns: int | None
     first_ns: int
-    ends: dict[str, Ints]
 
 
 def clock_of(trace: Trace) -> Clock:
     """The clock of a trace."""
-    return Clock(epoch_ns(trace), trace.span_ns[0], _ends(trace))
-
-
-def offsets(clocks: Sequence[Clock]) -> list[Offset]:
-    """Offset of every trace to the first.
-
-    A collective ends on all its ranks at nearly the same time, so the i-th end of the same collective on the
-    same kind of track is compared.
-    """
-    return [Offset(0, 0, 0), *(_offset(clocks[0], other) for other in clocks[1:])]
+    return Clock(epoch_ns(trace), trace.span_ns[0])
 
 
 def epoch_ns(trace: Trace) -> int | None:
@@ -54,21 +42,89 @@ def epoch_ns(trace: Trace) -> int | None:
     return trace.meta.clock_origin_ns if trace.meta.clock_origin_ns >= 0 else None
 
 
-def _offset(first: Clock, other: Clock) -> Offset:
-    clock = None if first.origin_ns is None or other.origin_ns is None else other.origin_ns - first.origin_ns
-    pairs = [(first.ends[name], other.ends[name]) for name in first.ends.keys() & other.ends.keys()]
-    gaps = np.concatenate([b - a for a, b in pairs if len(a) == len(b)] or [np.zeros(0, np.int64)])
-    if not len(gaps):
-        return Offset(clock, None, 0)
-    return Offset(clock, round(float(np.median(gaps))) + (clock or 0), len(gaps))
+def offsets(clocks: Sequence[Clock], calls: Numbered, chosen: Mask | None = None) -> list[Offset]:
+    """Offset of every trace to the first.
+
+    A collective ends on all its ranks at nearly the same time, so that the ends of the same call are compared, by their
+    median: with those of the first trace, or, where a trace shares none with it, of the first one known that it shares
+    some with. A message may leave before it arrives: messages count where no collective leads on. Calls of which it is
+    not sure that they are the same, as one rank has more of them and they have no numbers, do not count.
+
+    Args: chosen: (m,) which parts of the calls count, all unless given.
+    """
+    own = [_clock(clocks[0], clock) for clock in clocks]
+    shifts, counts = _shifts(calls, np.ones(len(calls.call), bool) if chosen is None else chosen)
+    return [
+        Offset(clock, None if shift is None else shift + (clock or 0), count)
+        for clock, shift, count in zip(own, shifts, counts, strict=True)
+    ]
 
 
-def _ends(trace: Trace) -> dict[str, Ints]:
-    """Ends of the collectives by name: of their kernels, or of the host operators where there are no kernels."""
-    comm = trace.events.category == Category.COMM
-    on_device = comm & trace.track_mask(TrackKind.STREAM)
-    rows = np.flatnonzero(on_device if on_device.any() else comm & trace.track_mask(TrackKind.THREAD))
-    name, end = trace.events.name[rows], trace.events.end[rows]
-    groups = group(name)
-    ids: list[int] = name[groups.first].tolist()
-    return {trace.strings[i]: np.sort(end[of]) for i, of in zip(ids, groups.members(), strict=True)}
+def on_one_axis(clocks: Sequence[Clock], offsets: Iterable[Offset]) -> list[int] | None:
+    """What to add to times that count from each trace's own first event; None where one of the traces is not placed."""
+    placed = list[int]()
+    for clock, offset in zip(clocks, offsets, strict=True):
+        if offset.clock_ns is None and offset.residual_ns is None:
+            return None
+        shift = (offset.clock_ns or 0) - (offset.residual_ns or 0)
+        placed.append(shift + clock.first_ns - clocks[0].first_ns)
+    return placed
+
+
+def _clock(first: Clock, other: Clock) -> int | None:
+    if first is other:
+        return 0
+    return None if first.origin_ns is None or other.origin_ns is None else other.origin_ns - first.origin_ns
+
+
+def _shifts(calls: Numbered, chosen: Mask) -> tuple[list[int | None], list[int]]:
+    """By how much later the calls of each rank end than those of the first one, by their own times; how many tell."""
+    chosen = chosen & calls.exchanges & (calls.number >= 0) & calls.even[calls.call]
+    shifts: list[int | None] = [0, *([None] * (calls.ranks - 1))]
+    counts, order = [0] * calls.ranks, np.full(calls.ranks, calls.ranks)  # order: in which ranks were placed
+    order[0] = 0
+    number, rank, end = calls.number[chosen], calls.rank[calls.call[chosen]], calls.end[chosen]
+    messages = (calls.source >= 0)[calls.call[chosen]]
+    while True:
+        found = _next(number, rank, end, order, ~messages) or _next(number, rank, end, order, messages)
+        if not found:
+            return shifts, counts
+        found.sort(key=lambda one: order[one[1]])
+        for one, known, gap, count in found:
+            shifts[one] = (shifts[known] or 0) + gap
+            counts[one] = count
+        order[[one for one, *_ in found]] = int(order[order < calls.ranks].max()) + 1 + np.arange(len(found))
+
+
+def _next(number: Ints, rank: Ids, end: Ints, order: Ints, chosen: Mask) -> list[tuple[int, int, int, int]]:
+    """Ranks that share calls with ranks that are placed: of each the first of these, by how much its calls end later.
+
+    Args: order: (r,) in which ranks were placed, r of those that are not. Returns: rank, known rank, ns, calls.
+    """
+    rows = np.flatnonzero(chosen)
+    placed = order[rank[rows]]
+    if not len(rows):
+        return []
+    # Of each call the rank that was placed first; a rank compares its calls with the first of all these.
+    met = group(number[rows])
+    earliest = met.min(placed)[met.of]
+    of_call = np.full(len(met.first), -1)
+    of_call[met.of[placed == earliest]] = rows[placed == earliest]
+    new = np.flatnonzero((placed == len(order)) & (earliest < len(order)))
+    if not len(new):
+        return []
+    ranks = group(rank[rows[new]])
+    new = new[earliest[new] == ranks.min(earliest[new])[ranks.of]]
+    ranks = group(rank[rows[new]])
+    other = of_call[met.of[new]]
+    later = end[rows[new]] - end[other]
+    known: list[int] = rank[other[ranks.first]].tolist()
+    return list(
+        zip(
+            rank[rows[new[ranks.first]]].tolist(),
+            known,
+            np.rint(ranks.median(later)).astype(np.int64).tolist(),
+            ranks.count.tolist(),
+            strict=True,
+        )
+    )

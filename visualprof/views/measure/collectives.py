@@ -1,10 +1,9 @@
-"""Collectives of several ranks: which call is which, how long each took, and who waited for whom."""
+"""The collectives and messages of a rank."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 
 import msgspec
@@ -60,28 +59,10 @@ class Collectives(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.name)
 
-    def latency(self, parts: Mask | None = None) -> Ints:
-        """Nanoseconds (n,) in which any part of the call ran, or any of the given ones."""
-        chosen = np.ones(len(self.call), bool) if parts is None else parts
-        call, start, end = self.call[chosen], self.start[chosen], self.end[chosen]
-        return lengths(call, start, end, len(self))
-
-
-class Matched(msgspec.Struct, frozen=True):
-    """The collectives of a rank with what its ranks share; -1 for a call that some rank lacks.
-
-    latency: (n,) ns of this rank. transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks.
-    exchange: (n,) ns, the shortest time over the ranks in which data was exchanged; that of this rank alone where the
-    call is unmatched. part: (m,) a number that is the same on all ranks of the group, -1; -2 where no other rank of the
-    group is there.
-    """
-
-    calls: Collectives
-    latency: Ints
-    transfer: Ints
-    part_transfer: Ints
-    exchange: Ints
-    part: Ints
+    @property
+    def latency(self) -> Ints:
+        """Nanoseconds (n,) in which any part of the call ran."""
+        return lengths(self.call, self.start, self.end, len(self))
 
 
 @once
@@ -130,131 +111,6 @@ def collectives(trace: Trace) -> Collectives:
         events.end[rows[part]],
         (role[part] == KERNEL) | ~with_kernels[call[part]],
     )
-
-
-def match(ranks: Sequence[Collectives]) -> list[Matched]:
-    """The calls of every rank with those on the other ranks of the process group.
-
-    A message is the i-th from its source to its destination. Any other call has the number that its group gave it, and
-    is the i-th of that and of its name; where numbers or members are unknown, the i-th of its name and group.
-    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
-    waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
-    has one of one rank alone. Source: torch-tb-profiler's wait graph.
-    """
-    if not ranks:
-        return []
-    keys, parts, every, count = _numbered(ranks)
-    took, exchanged = _latencies(ranks, exchanges=False), _latencies(ranks, exchanges=True)
-    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], count)
-    exchange = _shortest(keys, exchanged, every)
-    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    limit = _shortest(keys, took, every)
-    matched: list[Matched] = []
-    for calls, key, part, whole, own in zip(ranks, keys, parts, took, exchanged, strict=True):
-        known = key >= 0
-        part_transfer = np.where(part >= 0, fastest[np.maximum(part, -1)], -1)
-        total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
-        transfer = np.where(known, np.minimum(total, limit[key]), -1)
-        matched.append(Matched(calls, whole, transfer, part_transfer, np.where(known, exchange[key], own), part))
-    return matched
-
-
-def shared_parts(ranks: Sequence[Collectives]) -> list[Ints]:
-    """`Matched.part` of every rank."""
-    return _numbered(ranks)[1]
-
-
-def _numbered(ranks: Sequence[Collectives]) -> tuple[list[Ints], list[Ints], int, int]:
-    """A number of each call and one of each of its parts that are the same on all ranks, and how many there are."""
-    shared = _shared(ranks)
-    keys = [np.maximum(key, -1) for key in shared]
-    every = int(max((key.max(initial=-1) for key in keys), default=-1)) + 1
-    count = np.zeros(every + 1, np.int64)  # of parts, the same on all ranks; the last one is nobody's
-    for key, calls in zip(keys, ranks, strict=True):
-        count[key] = np.bincount(calls.call, minlength=len(calls))
-    count[-1] = 0
-    # A part is known by its call and its place in that.
-    before = np.cumsum(count) - count
-    parts = [
-        np.where(key[calls.call] >= 0, before[key][calls.call] + _nth(calls.call), one[calls.call])
-        for key, one, calls in zip(keys, shared, ranks, strict=True)
-    ]
-    return keys, parts, every, int(count.sum())
-
-
-def _latencies(ranks: Sequence[Collectives], *, exchanges: bool) -> list[Ints]:
-    """What `latency` gives of each rank, worked out at once; of the parts in which data is exchanged, or all."""
-    counts = [len(calls) for calls in ranks]
-    ends = np.cumsum(counts)
-    call = np.concatenate([calls.call + end - count for calls, end, count in zip(ranks, ends, counts, strict=True)])
-    start, end = (np.concatenate([getattr(calls, name) for calls in ranks]) for name in ("start", "end"))
-    if exchanges:
-        chosen = np.concatenate([calls.exchanges for calls in ranks])
-        call, start, end = call[chosen], start[chosen], end[chosen]
-    return np.split(lengths(call, start, end, int(ends[-1])), ends[:-1])
-
-
-def _shared(ranks: Sequence[Collectives]) -> list[Ints]:
-    """A number of each call that is the same on its group's ranks, -1 where one lacks it, -2 where it is alone."""
-    known: dict[tuple[str, str | ProcessGroup], int] = {}
-    kinds: list[Ints] = []
-    numbered: list[Ints] = []
-    for calls in ranks:
-        pairs = group(calls.name, calls.group)
-        ids: list[tuple[int, int]] = np.stack((calls.name, calls.group), axis=1)[pairs.first].tolist()
-        keys = [_key(one) for one in calls.groups]
-        numbers = [known.setdefault((calls.names[i], keys[j]), len(known)) for i, j in ids]
-        kinds.append(np.array(numbers, np.int64)[pairs.of])
-        exact = np.array([bool(one.runs) for one in calls.groups], bool)[calls.group]
-        numbered.append(np.where(exact, calls.seq, -1))
-    members = Counter(key for calls in ranks for key in map(_key, calls.groups))
-    need = np.array([len(ranks) if group == "" else members[group] for _, group in known], np.int64)
-    kind, seq, source, destination, parts = map(
-        np.concatenate,
-        (
-            kinds,
-            numbered,
-            [calls.source for calls in ranks],
-            [calls.destination for calls in ranks],
-            [np.bincount(calls.call, minlength=len(calls)) for calls in ranks],
-        ),
-    )
-    message = source >= 0
-    own = np.array([calls.rank for calls in ranks], np.int64)
-    kind, seq, wanted = np.where(message, -1, kind), np.where(message, -1, seq), np.where(message, 2, need[kind])
-    rank = np.repeat(np.arange(len(ranks)), [len(calls) for calls in ranks])
-    same = group(kind, seq, source, destination).of
-    keys = group(same, _nth(same * len(ranks) + rank))
-    good = (keys.count == wanted[keys.first]) & (keys.count > 1) & (keys.min(parts) == keys.max(parts))
-    there = np.isin(destination, own) & np.isin(source, own)
-    alone = np.where(message, ~there, wanted < 2)
-    return np.split(
-        np.where(good[keys.of], keys.of, np.where(alone, -2, -1)), np.cumsum([len(calls) for calls in ranks])[:-1]
-    )
-
-
-def _key(one: ProcessGroup) -> str | ProcessGroup:
-    """What is the same of a group on all its ranks: its name, and its members where they are known."""
-    return ProcessGroup(one.name, runs=one.runs) if one.runs else one.name
-
-
-def _nth(values: Ints) -> Ints:
-    """The place of each value among those equal to it."""
-    order = np.argsort(values, kind="stable")
-    ordered, place = values[order], np.arange(len(values))
-    first = np.maximum.accumulate(np.where(np.append(True, ordered[1:] != ordered[:-1])[: len(order)], place, 0))
-    nth = np.empty(len(values), np.int64)
-    nth[order] = place - first
-    return nth
-
-
-def _shortest(places: list[Ints], times: list[Ints], count: int) -> Ints:
-    """The shortest time of each place over the ranks; the last one of the result is nobody's."""
-    out = np.full(count + 1, np.iinfo(np.int64).max)
-    for place, time in zip(places, times, strict=True):
-        known = place >= 0
-        np.minimum.at(out, place[known], time[known])
-    return out
 
 
 def _members(trace: Trace) -> tuple[Rows, Rows, Ints]:

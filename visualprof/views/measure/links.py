@@ -63,12 +63,12 @@ def links(met: Meetings, steps: Sequence[str], step_ns: float) -> Links:
     return Links(row, who.count, median, usual, slow, late, excess)
 
 
-def slow_links(met: Meetings, found: Links, numbers: Sequence[int], where: ProcessGroups) -> Iterator[Outlier]:
+def slow_links(met: Meetings, found: Links, where: ProcessGroups) -> Iterator[Outlier]:
     """The slow links as outliers: of a host all of whose ways to others are slow, else of a pair, else of a group.
 
     In a matrix of senders and receivers a slow row is a sender's, a slow column a receiver's (C4D, HPCA 2025).
     """
-    at = {number: i for i, number in enumerate(numbers)}
+    at = {number: i for i, number in enumerate(where.numbers)}
     ways = [_hosts(met, int(row), at, where) for row in found.row.tolist()]
     between = [len(way) > 1 for way in ways]
     slow = [bool(is_slow) and far for is_slow, far in zip(found.slow.tolist(), between, strict=True)]

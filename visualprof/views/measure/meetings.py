@@ -8,10 +8,9 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask
-from visualprof.views.measure.collectives import Matched
 from visualprof.views.measure.groups import group
+from visualprof.views.measure.matching import Matched
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankPart
 
 MESSAGE = "send_recv"  # both ends of a message are one meeting
 
@@ -47,76 +46,40 @@ class Meetings(msgspec.Struct, frozen=True):
         return self.source >= 0
 
 
-def meetings(
-    parts: Sequence[RankPart], numbers: Sequence[int], matched: Sequence[Matched], where: ProcessGroups
-) -> Meetings:
-    """Every call of the ranks, those that are one collective or message as one."""
-    names: dict[str, int] = {}
-    steps = {step: i for i, step in enumerate(dict.fromkeys(step for part in parts for step in part.steps))}
-    groups = {(one.name, one.runs): i for i, one in enumerate(where.groups)}
-    columns: list[list[Ints]] = []
-    alone = 0
-    for part, mine in zip(parts, matched, strict=True):
-        calls = mine.calls
-        if not len(calls):
-            continue
-        first = np.searchsorted(calls.call, np.arange(len(calls)))
-        known = mine.part[first] >= 0
-        single = -1 - alone - np.arange(len(calls))  # numbers of calls that nobody else has
-        alone += len(calls)
-        name = np.array([names.setdefault(text, len(names)) for text in calls.names], np.int64)
-        at = np.array([groups.get((one.name, one.runs), -1) for one in calls.groups], np.int64)
-        step = np.append([steps[text] for text in part.steps], -1).astype(np.int64)
-        took = mine.latency
-        columns.append(
-            [
-                np.where(known, mine.part[first], single),
-                np.where(calls.source >= 0, names.setdefault(MESSAGE, len(names)), name[calls.name]),
-                at[calls.group],
-                calls.source,
-                calls.destination,
-                calls.bytes,
-                step[part.step[first]],
-                mine.exchange,
-                took,
-                np.where(known, took - mine.transfer, 0),
-                calls.group_size,
-            ]
-        )
-    if not columns:
-        none = np.zeros(0, np.int64)
-        return Meetings((), tuple(steps), none.astype(np.int32), *[none] * 11)
-    ids, name, of, source, destination, size, step, exchange, took, wait, members = map(
-        np.concatenate, zip(*columns, strict=True)
-    )
-    same = group(ids)
+def meetings(matched: Matched, steps: Sequence[str], step: Ints, where: ProcessGroups) -> Meetings:
+    """Every call of the ranks, those that are one collective or message as one.
+
+    Args: steps: of all ranks. step: (n,) place among them of each call, -1.
+    """
+    calls = matched.calls
+    alone = -1 - np.arange(len(calls.key))  # numbers of calls that nobody else has
+    same = group(np.where(calls.key >= 0, calls.key, alone))
     one = same.first
-    matched_ones = ids[one] >= 0
-    hosts, counts = _hosts(where, numbers, of[one], source[one], destination[one])
+    source, destination = calls.source[one], calls.destination[one]
+    of = where.of(calls.groups)[calls.group[one]]
+    hosts, counts = _hosts(where, of, source, destination)
     return Meetings(
-        tuple(names),
+        (*calls.names, MESSAGE),
         tuple(steps),
-        name[one].astype(np.int32),
-        of[one],
-        source[one],
-        destination[one],
-        same.max(size),
+        np.where(source >= 0, len(calls.names), calls.name[one]).astype(np.int32),
+        of,
+        source,
+        destination,
+        same.max(matched.bytes),
         step[one],
         same.count,
-        exchange[one],
-        same.sum(took),
-        np.where(matched_ones, same.sum(wait), -1),
+        matched.exchange[one],
+        same.sum(matched.latency),
+        np.where(calls.key[one] >= 0, same.sum(matched.wait), -1),
         hosts,
-        np.where(source[one] >= 0, 2, np.where(counts > 0, counts, np.maximum(members[one], 0))),
+        np.where(source >= 0, 2, np.where(counts > 0, counts, np.maximum(matched.group_size[one], 0))),
     )
 
 
-def _hosts(
-    where: ProcessGroups, numbers: Sequence[int], of: Ints, source: Ints, destination: Ints
-) -> tuple[Ints, Ints]:
+def _hosts(where: ProcessGroups, of: Ints, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
     """On how many hosts those stand that meet, 0 unknown, and how many they are, 0 unknown."""
     names = {host: i for i, host in enumerate(dict.fromkeys(("", *where.hosts)))}
-    by_rank = {number: names[host] for number, host in zip(numbers, where.hosts, strict=True)}
+    by_rank = {number: names[host] for number, host in zip(where.numbers, where.hosts, strict=True)}
     spans = list[int]()
     for one in where.groups:
         there = {by_rank.get(rank, 0) for rank in one.members}

@@ -8,9 +8,11 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.measure.collectives import Matched
+from visualprof.views.measure.exchanged import Waits
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.matching import Numbered
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankPart
+from visualprof.views.measure.rank_part import RankSteps
 
 
 class Pipelines(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class Pipelines(msgspec.Struct, frozen=True):
 
 
 def pipelines(
-    parts: Sequence[RankPart], matched: Sequence[Matched], numbers: Sequence[int], where: ProcessGroups, step: str = ""
+    ranks: Sequence[RankSteps], waits: Waits, steps: Sequence[str], where: ProcessGroups, micro: int | None, step: str
 ) -> Pipelines:
     """The bubbles of all pipelines.
 
@@ -38,46 +40,51 @@ def pipelines(
     ranks of other stages: a rank whose own host is late has no such call yet. Messages take time themselves, which
     counts, too. At best 1F1B idles (p - 1) / (m + p - 1) of the time of m microbatches in p stages.
     Source: Narayanan et al., Megatron-LM, SC 2021.
+
+    Args: steps: those of `waits`. micro: microbatches of a step. step: by name, or all.
     """
-    stage = where.place.get("pipeline", np.full(len(parts), -1, np.int64))
+    stage = stages(where, len(ranks))
     rows = np.flatnonzero(stage >= 0)
-    of = {number: int(at) for number, at in zip(numbers, stage.tolist(), strict=True)}
-    across = {
-        (one.name, one.runs): len({of.get(rank, -1) for rank in one.present}) > 1
-        for one in where.groups
-        if one.role != "pipeline"
-    }
+    of = dict(zip(where.numbers, stage.tolist(), strict=True))
+    across = [one.role != "pipeline" and len({of.get(rank, -1) for rank in one.present}) > 1 for one in where.groups]
+    wanted = np.array([step in ("", name) for name in steps] + [False], bool)
+    counts = wanted[waits.step] & np.array([*across, False], bool)[waits.group] & ~waits.message
+    waited = np.bincount(waits.rank[counts], waits.ns[counts], len(ranks))
     sums = np.zeros((3, len(rows)))
     places: list[int] = rows.tolist()
     for i, row in enumerate(places):
-        part, calls = parts[row], matched[row].calls
-        chosen = np.array([step in ("", name) for name in part.steps], bool)
-        if not chosen.any():
-            continue
-        first = np.searchsorted(calls.call, np.arange(len(calls)))
-        far = np.array([across.get((one.name, one.runs), False) for one in calls.groups], bool)[calls.group]
-        far &= (matched[row].transfer >= 0) & (calls.source < 0) & (part.step[first] >= 0)
-        wait = matched[row].latency - matched[row].transfer
-        waits = np.bincount(part.step[first][far], wait[far], len(part.steps))
-        times = (part.end - part.start, part.computation_ns, part.message_ns + waits)
-        sums[:, i] = [float(values[chosen].mean()) for values in times]
-    micro = _microbatches(parts, numbers, of)
+        rank = ranks[row]
+        chosen = np.array([step in ("", name) for name in rank.steps], bool)
+        if chosen.any():
+            times = (rank.end - rank.start, rank.computation_ns, rank.message_ns)
+            sums[:, i] = [float(values[chosen].mean()) for values in times]
+            sums[2, i] += waited[row] / chosen.sum()
     depth = int(stage.max(initial=-1)) + 1
     ideal = (depth - 1) / (micro + depth - 1) if micro and depth > 1 else None
     return Pipelines(rows, stage[rows], sums[0], sums[1], sums[2], micro, ideal)
 
 
-def _microbatches(parts: Sequence[RankPart], numbers: Sequence[int], stage: dict[int, int]) -> int | None:
-    """Messages of a step from the first stage to the second; None if they go on from the last to the first."""
-    depth = max(stage.values(), default=-1) + 1
-    counts = list[float]()
-    for number, part in zip(numbers, parts, strict=True):
-        inside = part.step[np.searchsorted(part.calls.call, np.arange(len(part.calls)))] >= 0
-        sent = part.calls.destination[inside & (part.calls.source == number)].tolist()
-        to = [stage.get(rank, -1) for rank in sent]
-        if depth > 2 and stage[number] == depth - 1 and 0 in to:
-            return None
-        if stage[number] == 0 and part.steps:
-            counts.append(to.count(1) / len(part.steps))
-    usual = float(np.median(counts)) if counts else 0.0
+def microbatches(calls: Numbered, step: Ints, ranks: Sequence[RankSteps], where: ProcessGroups) -> int | None:
+    """Messages of a step from the first stage to the second; None if they go on from the last to the first.
+
+    Args: step: (n,) of each call, -1 for none.
+    """
+    stage = stages(where, len(ranks))
+    depth = int(stage.max(initial=-1)) + 1
+    of = dict(zip(where.numbers, stage.tolist(), strict=True))
+    sent = np.flatnonzero((step >= 0) & (calls.source == np.array(where.numbers, np.int64)[calls.rank]))
+    ends = group(calls.rank[sent], calls.destination[sent])
+    rank, to = calls.rank[sent[ends.first]], calls.destination[sent[ends.first]].tolist()
+    there = np.array([of.get(other, -1) for other in to], np.int64)
+    if depth > 2 and ((stage[rank] == depth - 1) & (there == 0)).any():
+        return None
+    second = np.bincount(rank, np.where(there == 1, ends.count, 0), len(ranks))
+    lengths = np.array([len(one.steps) for one in ranks], np.int64)
+    counts = (second / np.maximum(lengths, 1))[(stage == 0) & (lengths > 0)]
+    usual = float(np.median(counts)) if len(counts) else 0.0
     return round(usual) if usual >= 1 and abs(usual - round(usual)) < 0.01 else None
+
+
+def stages(where: ProcessGroups, count: int) -> Ints:
+    """The stage of each rank, -1 of one that is in no pipeline."""
+    return where.place.get("pipeline", np.full(count, -1, np.int64))

@@ -12,6 +12,8 @@ import numpy as np
 from visualprof.reader.logdir.layout import host_of
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.process_group import ProcessGroup, Runs, ranks_of, runs_of
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.matching import Numbered
 from visualprof.views.measure.rank_part import RankPart
 
 Role = Literal["data", "tensor", "pipeline", "expert", "world", "unknown"]
@@ -49,16 +51,23 @@ class RunGroup(msgspec.Struct, frozen=True):
 class ProcessGroups(msgspec.Struct, frozen=True):
     """Where each of n ranks stands, in the order of their numbers.
 
-    groups: every group that a rank lists or has met in, larger ones first. hosts, racks: (n,) names, "" unknown.
+    numbers: (n,) ascending. groups: every group that a rank lists or has met in, larger ones first.
+    hosts, racks: (n,) names, "" unknown.
     group_of: of each axis that the run has, the place (n,) in `groups` of the largest group of that role that each rank
     is in, -1 for none. place: the rank (n,) in that group: the stage of a pipeline, the shard of a tensor; -1.
     """
 
+    numbers: tuple[int, ...]
     groups: tuple[RunGroup, ...]
     hosts: tuple[str, ...]
     racks: tuple[str, ...]
     group_of: Mapping[Role, Ints]
     place: Mapping[Role, Ints]
+
+    def of(self, groups: Iterable[ProcessGroup]) -> Ints:
+        """The places of some groups among these, -1 of those whose members are not known."""
+        places = {(one.name, one.runs): i for i, one in enumerate(self.groups)}
+        return np.array([places.get((one.name, one.runs), -1) for one in groups], np.int64)
 
 
 class _Met(msgspec.Struct):
@@ -68,7 +77,7 @@ class _Met(msgspec.Struct):
     kinds: set[str] = msgspec.field(default_factory=set[str])
 
 
-def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]) -> ProcessGroups:
+def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int], calls: Numbered) -> ProcessGroups:
     """The process groups of a run.
 
     The role is that of the description, where it names one axis. Else a group that sends messages is a pipeline's, one
@@ -79,10 +88,11 @@ def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]
     Args:
         ranks: workers and their parts.
         numbers: their global ranks, ascending.
+        calls: of all of them.
     """
     hosts = tuple(part.host or host_of(worker) for worker, part in ranks)
     host_by_rank = dict(zip(numbers, hosts, strict=True))
-    met = _met([part for _, part in ranks])
+    met = _met([part for _, part in ranks], calls)
     size = max([len(numbers), *(part.place.world_size for _, part in ranks)])
     found = list[RunGroup]()
     for (name, runs), own in met.items():
@@ -91,29 +101,26 @@ def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]
         present = tuple(n for n in members if n in host_by_rank)
         found.append(RunGroup(name, own.description, members, present, runs, role, told))
     if not any(one.role == "pipeline" for one in found):
-        found += _chains([part for _, part in ranks], host_by_rank)
+        found += _chains(calls, host_by_rank)
     found.sort(key=lambda one: (-len(one.members), one.members, one.name))
     group_of, place = _places(found, numbers)
-    return ProcessGroups(tuple(found), hosts, tuple(_rack(host) for host in hosts), group_of, place)
+    return ProcessGroups(tuple(numbers), tuple(found), hosts, tuple(_rack(host) for host in hosts), group_of, place)
 
 
-def _met(parts: Sequence[RankPart]) -> dict[tuple[str, Runs], _Met]:
+def _met(parts: Sequence[RankPart], calls: Numbered) -> dict[tuple[str, Runs], _Met]:
     """The groups that ranks list or meet in, by name and members."""
     met: dict[tuple[str, Runs], _Met] = {}
-
-    def of(one: ProcessGroup) -> _Met:
-        own = met.setdefault((one.name, one.runs), _Met())
-        own.description = own.description or one.description
-        return own
-
     for part in parts:
-        calls = part.calls
-        for one in part.groups:
-            of(one)
-        kinds = np.array([_kind(name) for name in calls.names], np.int64)
-        for i, one in enumerate(calls.groups):
-            if one.runs:
-                of(one).kinds |= {_KINDS[k] for k in np.unique(kinds[calls.name[calls.group == i]]).tolist()}
+        for one in (*part.groups, *(one for one in part.calls.groups if one.runs)):
+            own = met.setdefault((one.name, one.runs), _Met())
+            own.description = own.description or one.description
+    kind = np.array([_kind(name) for name in calls.names], np.int64)[calls.name]
+    found = group(calls.group, kind)
+    pairs: list[tuple[int, int]] = np.stack((calls.group, kind), axis=1)[found.first].tolist()
+    for i, which in pairs:
+        one = calls.groups[i]
+        if one.runs:
+            met[one.name, one.runs].kinds.add(_KINDS[which])
     return met
 
 
@@ -149,11 +156,11 @@ def _role(own: _Met, members: tuple[int, ...], size: int, hosts: Mapping[int, st
     return "data", "structure"
 
 
-def _chains(parts: Sequence[RankPart], present: Mapping[int, str]) -> list[RunGroup]:
+def _chains(calls: Numbered, present: Mapping[int, str]) -> list[RunGroup]:
     """The pipelines of a run that has no groups for them: ranks that messages connect."""
-    pairs = [np.stack((part.calls.source, part.calls.destination), axis=1) for part in parts]
-    met = [np.unique(own[own[:, 0] >= 0], axis=0) for own in pairs]
-    edges: list[tuple[int, int]] = np.unique(np.concatenate(met), axis=0).tolist() if met else []
+    messages = calls.source >= 0
+    ends = np.stack((calls.source[messages], calls.destination[messages]), axis=1)
+    edges: list[tuple[int, int]] = ends[group(ends[:, 0], ends[:, 1]).first].tolist()
     root: dict[int, int] = {}
 
     def top(rank: int) -> int:
@@ -182,7 +189,7 @@ def _places(groups: Iterable[RunGroup], numbers: Sequence[int]) -> tuple[dict[Ro
         if one.role not in AXES or len(one.members) < 2:
             continue
         for axes in (group_of, place):
-            axes.setdefault(one.role, np.full(len(row), -1, np.int64))
+            axes.setdefault(one.role, np.full(len(numbers), -1, np.int64))
         known = [(row[rank], i) for i, rank in enumerate(one.members) if rank in row]
         rows = np.array([(at, i) for at, i in known if group_of[one.role][at] < 0], np.int64).reshape(-1, 2)
         group_of[one.role][rows[:, 0]] = g

@@ -9,12 +9,10 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.measure.collectives import Matched, match
-from visualprof.views.measure.intervals import covered, subtract, union
-from visualprof.views.measure.process_groups import ProcessGroups, process_groups
-from visualprof.views.measure.processes import processes
-from visualprof.views.measure.rank_part import RankPart
+from visualprof.views.measure.process_groups import ProcessGroups
+from visualprof.views.measure.rank_part import RankSteps
 
+Spent = tuple[Ints, Ints]  # ns of each step in which matched collectives transfer, and in which they only wait
 MOST_CELLS = 1 << 22  # ranks x steps; of a run with more the steps that most ranks have count
 
 
@@ -54,41 +52,20 @@ class RankFigures(msgspec.Struct, frozen=True):
         return self.total - self.computation - exposed if name == "other" else getattr(self, name)
 
 
-def rank_figures(ranks: Sequence[tuple[str, RankPart]]) -> RankFigures:
-    """The figures of all ranks in their order, and of all steps in theirs."""
-    ordered, numbers = processes(ranks, lambda part: part.place)
-    parts = [part for _, part in ordered]
-    steps, left_out = _steps(parts)
+def rank_figures(
+    workers: tuple[str, ...], ranks: Sequence[RankSteps], spent: Sequence[Spent | None], where: ProcessGroups
+) -> RankFigures:
+    """The figures of all ranks in their order, and of all steps in theirs. spent: ns of transfer and wait."""
+    steps, left_out = _steps(ranks)
     place = {name: i for i, name in enumerate(steps)}
-    out = np.full((6, len(parts), len(steps)), np.nan)
-    for row, (part, mine) in enumerate(zip(parts, match([part.calls for part in parts]), strict=True)):
-        known = np.array([name in place for name in part.steps], bool)
-        at = np.array([place[name] for name in part.steps if name in place], np.int64)
-        times = transfer_and_wait(part, mine) or (np.full(len(part.steps), np.nan),) * 2
-        of_rank = (part.end - part.start, part.computation_ns, part.communication_ns, part.overlap_ns, *times)
-        out[:, row, at] = [values[known] for values in of_rank]
-    return RankFigures(
-        tuple(numbers),
-        tuple(worker for worker, _ in ordered),
-        _labels(process_groups(ordered, numbers)),
-        steps,
-        left_out,
-        *out,
-    )
-
-
-def transfer_and_wait(part: RankPart, mine: Matched) -> tuple[Ints, Ints] | None:
-    """Time of each step in which matched collectives transfer, and in which they only wait; None where there are none.
-
-    Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
-    """
-    known = mine.part_transfer >= 0
-    if not known.any():
-        return None
-    start, end = mine.calls.start[known], mine.calls.end[known]
-    transferring = union(end - mine.part_transfer[known], end)
-    waiting = subtract(union(start, end), transferring)
-    return covered(transferring, part.start, part.end), covered(waiting, part.start, part.end)
+    out = np.full((6, len(ranks), len(steps)), np.nan)
+    for row, (rank, times) in enumerate(zip(ranks, spent, strict=True)):
+        places = np.array([place.get(name, -1) for name in rank.steps], np.int64)
+        known = places >= 0
+        times = times or (np.full(len(rank.steps), np.nan),) * 2
+        of_rank = (rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns, *times)
+        out[:, row, places[known]] = np.stack(of_rank)[:, known]
+    return RankFigures(where.numbers, workers, _labels(where), steps, left_out, *out)
 
 
 def _labels(groups: ProcessGroups) -> dict[str, tuple[str, ...]]:
@@ -108,10 +85,10 @@ def _members(ranks: tuple[int, ...]) -> str:
     return ", ".join(map(str, ranks)) if len(ranks) < 4 else f"{ranks[0]}, {ranks[1]} ... {ranks[-1]}"
 
 
-def _steps(parts: Sequence[RankPart]) -> tuple[tuple[str, ...], int]:
+def _steps(ranks: Sequence[RankSteps]) -> tuple[tuple[str, ...], int]:
     """Names of the steps of all ranks in order, and how many there are besides."""
-    had = Counter(name for part in parts for name in dict.fromkeys(part.steps))
+    had = Counter(name for rank in ranks for name in dict.fromkeys(rank.steps))
     names = sorted(had, key=int) if all(name.isdecimal() and len(name) < 19 for name in had) else list(had)
-    most = MOST_CELLS // max(len(parts), 1)
+    most = MOST_CELLS // max(len(ranks), 1)
     kept = {name for name, _ in had.most_common(most)}
     return tuple(name for name in names if name in kept), max(0, len(names) - most)

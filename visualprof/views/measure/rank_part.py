@@ -5,30 +5,33 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
+from visualprof.errors import BadParameter
+from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.process_group import ProcessGroup, ranks_of
+from visualprof.views.measure.alignment import Clock, clock_of
 from visualprof.views.measure.collectives import Collectives, collectives
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
-from visualprof.views.measure.processes import Place, takes_part
+from visualprof.views.measure.processes import Place, place_of
 from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import Windows, step_windows
 
 MOST_KERNELS = 12
 
 
-class RankPart(msgspec.Struct, frozen=True):
-    """One rank of a run, of n steps and m parts of collectives.
+class RankSteps(msgspec.Struct, frozen=True):
+    """One rank of a run, of n steps.
 
     start, end, computation_ns, communication_ns, overlap_ns: (n,) ns; overlap is in both. loading_ns: (n,) in which a
     thread loads data and nothing computes or communicates. message_ns: (n,) in which messages are exchanged on the
     device and nothing computes. blocks: (n,) of the kernels for each multiprocessor, NaN where that is not recorded.
     kernels: names of those that take longest, k at most 12; kernel_ns: (k x n,) ns of each in each step.
-    groups: those that list the rank. step: (m,) the place among the steps, -1 for none.
+    groups: those that list the rank.
     """
 
     place: Place
+    clock: Clock
     host: str
     groups: tuple[ProcessGroup, ...]
     steps: tuple[str, ...]
@@ -42,9 +45,30 @@ class RankPart(msgspec.Struct, frozen=True):
     blocks: Floats
     kernels: tuple[str, ...]
     kernel_ns: Ints
+    devices: tuple[DeviceSummary, ...]
+
+
+class RankPart(RankSteps, frozen=True):
+    """The same with its collectives, of m parts. step: (m,) the place among the steps, -1 for none."""
+
     calls: Collectives
     step: Ints
-    devices: tuple[DeviceSummary, ...]
+
+    def of_step(self, name: str) -> Mask:
+        """Which parts (m,) are of the step of that name.
+
+        Raises: BadParameter: there is no such step.
+        """
+        if name not in self.steps:
+            raise BadParameter(
+                f"there is no step {name!r}",
+                f"steps: {', '.join(self.steps[:20])}" if self.steps else "this trace has no steps",
+            )
+        return self.step == self.steps.index(name)
+
+    def steps_alone(self) -> RankSteps:
+        """What is left when all has been taken of the collectives, which are most of it."""
+        return RankSteps(*(getattr(self, name) for name in RankSteps.__struct_fields__))
 
 
 @once
@@ -60,7 +84,8 @@ def rank_part(trace: Trace) -> RankPart:
     waiting = subtract(union(calls.start[messages], calls.end[messages]), computing)
     kernels, kernel_ns, blocks = _kernels(trace, place, len(windows))
     return RankPart(
-        Place(trace.meta.rank, trace.meta.world_size, takes_part(trace)),
+        place_of(trace),
+        clock_of(trace),
         trace.meta.host,
         tuple(one for one in trace.meta.groups if trace.meta.rank in ranks_of(one.runs)),
         windows.names,
@@ -74,9 +99,9 @@ def rank_part(trace: Trace) -> RankPart:
         blocks,
         kernels,
         kernel_ns,
+        tuple(device_summary(trace, windows)),
         calls,
         place[trace.events.step[calls.row]],
-        tuple(device_summary(trace, windows)),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankPart
+from visualprof.views.measure.rank_part import RankSteps
 
 Cause = Literal["input", "host", "device", "work", "computation", "link", "unknown"]
 Unit = Literal["rank", "host", "tensor", "replica", "stage", "link", "group"]
@@ -72,7 +72,7 @@ class Times(msgspec.Struct, frozen=True):
         return self.computation + self.loading + self.other
 
 
-def times(parts: Sequence[RankPart], steps: Sequence[str], where: ProcessGroups) -> Times | None:
+def times(parts: Sequence[RankSteps], steps: Sequence[str], where: ProcessGroups) -> Times | None:
     """The times of all ranks in some steps that all of them have; None where there is nothing to compare."""
     if len(parts) < 2 or not steps:
         return None
@@ -144,7 +144,7 @@ def _limits(times: Times, excess: Floats) -> _Limits:
     return _Limits(float(np.median(times.total)), max(often, error), SIGMAS * once, few)
 
 
-def outliers(parts: Sequence[RankPart], times: Times, where: ProcessGroups) -> list[Outlier]:
+def outliers(parts: Sequence[RankSteps], times: Times, where: ProcessGroups) -> list[Outlier]:
     """The units that are late, that which costs most first; none of a run whose ranks differ by chance alone.
 
     A unit is late in a step if three of four of its ranks are. It counts if it is in most steps, by more than ranks
@@ -210,7 +210,7 @@ def beyond_chance(late: Mask, always: Sequence[bool]) -> list[bool]:
 
 
 def _outlier(
-    parts: Sequence[RankPart], times: Times, unit: Unit, name: str, members: Ints, by: Floats, late: Mask
+    parts: Sequence[RankSteps], times: Times, unit: Unit, name: str, members: Ints, by: Floats, late: Mask
 ) -> Outlier:
     compared = [
         float(excesses(values, times.cohort)[members][:, late].mean())
@@ -239,7 +239,7 @@ def _cause(own: float, excess: tuple[float, float, float], more: float) -> Cause
     return "computation" if np.isnan(more) else "work" if more > MORE else "device"
 
 
-def _kernel(parts: Sequence[RankPart], times: Times, members: Ints, late: Mask) -> tuple[str, float]:
+def _kernel(parts: Sequence[RankSteps], times: Times, members: Ints, late: Mask) -> tuple[str, float]:
     """The kernel that takes longer by the most on the first of the members than on the others of its cohort."""
     first = int(members[0])
     rest = np.setdiff1d(np.flatnonzero(times.cohort == times.cohort[first]), members)
@@ -255,7 +255,7 @@ def _kernel(parts: Sequence[RankPart], times: Times, members: Ints, late: Mask) 
     return (name, longer[name]) if name and longer[name] > 0 else ("", 0.0)
 
 
-def _by_name(part: RankPart, steps: Sequence[str]) -> dict[str, float]:
+def _by_name(part: RankSteps, steps: Sequence[str]) -> dict[str, float]:
     """Mean ns of the kernels of a rank in some steps."""
     at = [part.steps.index(step) for step in steps]
     mean: list[float] = part.kernel_ns.reshape(len(part.kernels), len(part.steps))[:, at].mean(axis=1).tolist()
@@ -276,7 +276,7 @@ def _largest(found: list[Outlier]) -> Iterator[Outlier]:
             yield one
 
 
-def _stages(parts: Sequence[RankPart], times: Times, where: ProcessGroups, limits: _Limits) -> Iterator[Outlier]:
+def _stages(parts: Sequence[RankSteps], times: Times, where: ProcessGroups, limits: _Limits) -> Iterator[Outlier]:
     """Stages of a pipeline with more to do than the others have, in most steps."""
     stage = where.place.get("pipeline")
     if stage is None or (stage < 0).any():

@@ -45,7 +45,7 @@ export type MemoryPeak = Schemas["MemoryPeak"];
 export type DistributedAnswer = Schemas["DistributedAnswer"];
 export type CollectivesAnswer = Schemas["CollectivesAnswer"];
 export type HeatmapAnswer = Schemas["HeatmapAnswer"];
-export type RankDevice = Schemas["RankDevice"];
+export type RunSummary = Schemas["RunSummary"];
 export type Straggler = Schemas["Straggler"];
 export type ProfileAnswer = Schemas["ProfileAnswer"];
 

@@ -9,9 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Floats, Ids, Ints
-from visualprof.views.measure.alignment import offsets
-from visualprof.views.measure.collectives import shared_parts
+from visualprof.views.measure.alignment import offsets, on_one_axis
 from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.matching import numbered
 from visualprof.views.measure.replay.exchanges import Exchanges, Times
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Replay, Waits, solve
 from visualprof.views.measure.replay.path import PARTS, Scope
@@ -81,20 +81,22 @@ class Joint(msgspec.Struct, frozen=True):
 
 
 def join(ranks: Sequence[Rank]) -> Joint | None:
-    """The graphs of the ranks on one clock, that of the collectives' ends; None where no collectives are matched."""
+    """The graphs of the ranks on one clock, that of the collectives' ends; None where one has none, or no clock."""
     if len(ranks) < 2:
         return None
-    keys, matched = list[Ints](), list[Rank]()
-    for rank, part in zip(ranks, shared_parts([rank.calls for rank in ranks]), strict=True):
-        key = part[rank.exchanges.part]
-        keys.append(key[key >= 0])
-        matched.append(replace(rank, exchanges=rank.exchanges.only(key >= 0)))
-    if not all(map(len, keys)):
-        return None
-    clocks = [rank.clock for rank in ranks]
-    since = [clock.first_ns - clocks[0].first_ns for clock in clocks]
-    shifts = [(o.clock_ns or 0) - (o.residual_ns or 0) + n for o, n in zip(offsets(clocks), since, strict=True)]
-    return _joined(matched, keys, shifts)
+    shifts, each = _placed(ranks)
+    matched = [replace(rank, exchanges=rank.exchanges.only(key >= 0)) for rank, key in zip(ranks, each, strict=True)]
+    keys = [key[key >= 0] for key in each]
+    return _joined(matched, keys, shifts) if shifts and all(map(len, keys)) else None
+
+
+def _placed(ranks: Sequence[Rank]) -> tuple[list[int] | None, list[Ints]]:
+    """What to add to the times of each rank, None where that is not known, and numbers of its exchanges."""
+    calls, clocks = numbered([rank.calls for rank in ranks]), [rank.clock for rank in ranks]
+    known = zip(ranks, calls.each(parts=True), strict=True)
+    return on_one_axis(clocks, offsets(clocks, calls)), [
+        calls.number[mine][rank.exchanges.part] for rank, mine in known
+    ]
 
 
 def _joined(ranks: Sequence[Rank], each: Sequence[Ints], shifts: list[int]) -> Joint:

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { number_ranges } from "../../lib/ranges";
-import { imbalance, rank_means } from "./ranks";
+import { imbalance, rank_devices, rank_means } from "./ranks";
 
 const columns = { rank: [1, 0], worker: ["b", "a"], steps: [1, 2], total_ns: [20, 20], computation_ns: [12, 6], communication_ns: [6, 6], exposed_ns: [4, 4] };
+const summary = { ranks: 2, hosts: 1, devices: [], total_ns: 20, computation_ns: 9, exposed_ns: 4, longest_rank: 1, longest_ns: 12, shortest_rank: 0, shortest_ns: 6 };
 
 describe("ranks", () => {
   it("stand in their order", () => {
@@ -12,14 +13,20 @@ describe("ranks", () => {
   it("of none are none", () => expect(rank_means({})).toEqual([]));
 
   it("are uneven when one computes much longer than the mean", () => {
-    const found = imbalance(rank_means(columns));
+    const found = imbalance(summary);
     expect([found?.most.rank, found?.least.rank]).toEqual([1, 0]);
     expect(found?.excess).toBeCloseTo(1 / 3);
   });
 
   it("that differ little, or stand alone, are not", () => {
-    expect(imbalance(rank_means({ ...columns, computation_ns: [10, 10, 10.2] }))).toBeNull();
-    expect(imbalance(rank_means({ rank: [0], total_ns: [1], computation_ns: [1] }))).toBeNull();
+    expect(imbalance({ ...summary, longest_ns: 9.2 })).toBeNull();
+    expect(imbalance({ ...summary, ranks: 1 })).toBeNull();
+    expect(imbalance({ ...summary, computation_ns: null, longest_rank: null, longest_ns: null })).toBeNull();
+  });
+
+  it("have devices, of which some tell nothing", () => {
+    const found = rank_devices({ rank: [0, 1], host: ["h", "h"], id: [0, 3], name: ["A100", ""], memory_bytes: [8, null], compute_capability: ["8.0", null], utilization: [0.5, null] });
+    expect(found.map((one) => [one.rank, one.id, one.memory_bytes, one.compute_capability, one.utilization])).toEqual([[0, 0, 8, "8.0", 0.5], [1, 3, 0, "", null]]);
   });
 });
 

@@ -1,5 +1,5 @@
 // The ranks of a run: the means of their steps, what they run on, and the words for who is late.
-import type { Cell, Columns, RankDevice } from "../../api/model";
+import type { Cell, Columns, RunSummary } from "../../api/model";
 
 export interface RankMeans {
   rank: number;
@@ -27,8 +27,8 @@ export function rank_means(columns: Columns): RankMeans[] {
 }
 
 interface Imbalance {
-  most: RankMeans;
-  least: RankMeans;
+  most: { rank: number; computation_ns: number };
+  least: { rank: number; computation_ns: number };
   /** The longest computation over the mean of all, less 1. */
   excess: number;
 }
@@ -37,15 +37,31 @@ interface Imbalance {
 const EVEN = 0.05;
 
 /** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
-export function imbalance(ranks: readonly RankMeans[]): Imbalance | null {
-  if (ranks.length < 2) return null;
-  const sorted = [...ranks].sort((a, b) => a.computation_ns - b.computation_ns);
-  const [least, most] = [sorted[0], sorted[sorted.length - 1]];
-  const mean = sorted.reduce((all, one) => all + one.computation_ns, 0) / sorted.length;
-  if (!least || !most || mean <= 0 || most.computation_ns / mean - 1 < EVEN) return null;
-  return { most, least, excess: most.computation_ns / mean - 1 };
+export function imbalance(all: RunSummary): Imbalance | null {
+  const { longest_rank: most, longest_ns: longest, shortest_rank: least, shortest_ns: shortest, computation_ns: mean } = all;
+  if (all.ranks < 2 || most === null || least === null || longest === null || shortest === null || !mean || longest / mean - 1 < EVEN) return null;
+  return { most: { rank: most, computation_ns: longest }, least: { rank: least, computation_ns: shortest }, excess: longest / mean - 1 };
 }
 
-export function devices_of(devices: readonly RankDevice[], rank: number): RankDevice[] {
-  return devices.filter((one) => one.rank === rank);
+export interface RankDevice {
+  rank: number;
+  host: string;
+  id: Cell;
+  name: string;
+  memory_bytes: number;
+  compute_capability: string;
+  utilization: number | null;
+}
+
+/** One entry a device, in the order of the answer. */
+export function rank_devices(columns: Columns): RankDevice[] {
+  return (columns["rank"] ?? []).map((rank, row) => {
+    const at = (name: string) => columns[name]?.[row] ?? null;
+    const text = (name: string) => String(at(name) ?? "");
+    const utilization = at("utilization");
+    return {
+      rank: number(rank), host: text("host"), id: at("id"), name: text("name"), memory_bytes: number(at("memory_bytes")),
+      compute_capability: text("compute_capability"), utilization: typeof utilization === "number" ? utilization : null,
+    };
+  });
 }

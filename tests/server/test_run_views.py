@@ -1,0 +1,73 @@
+"""Views of a whole run, as the server works them out: once for all of them, and no more sent than is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from sites import MakeSite, Site
+
+from tests.conftest import SAMPLES
+from visualprof.views.measure import whole_run
+
+RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
+# A thread holds one of a hundred blocks, between which 200 MB are free.
+FREED = """
+import threading
+from visualprof.server.heap import give_back
+
+def resident():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) / 1e3
+
+kept = []
+def work():
+    blocks = [bytearray(100_000) for _ in range(2000)]
+    kept.extend(blocks[::100])
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+def site_of(make_site: MakeSite) -> Site:
+    site = make_site()
+    for path in RUN:
+        site.write(f"run/{path.name}", path.read_bytes())
+    return site
+
+
+def test_the_calls_of_a_run_are_matched_once_for_all_its_views(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, looked = site_of(make_site), list[int]()
+    match = whole_run.match
+    monkeypatch.setattr(whole_run, "match", lambda ranks: looked.append(len(ranks)) or match(ranks))
+    for asked in ("distributed", "heatmap", "collectives", "distributed?step=2", "heatmap?by=value"):
+        name, _, query = asked.partition("?")
+        assert site.client.get(f"/api/v1/view/{name}?run=run&{query}").status_code == 200
+    assert looked == [len(RUN)]
+
+
+def test_tables_of_a_run_are_cut_and_its_summary_is_whole(make_site: MakeSite) -> None:
+    site = site_of(make_site)
+    answer = site.client.get("/api/v1/view/distributed?run=run&limit=1").get_json()
+    tables = {name: answer[name] for name in ("ranks", "collectives", "waits", "devices")}
+    assert {len(table["columns"]["rank"]) for table in tables.values()} == {1}
+    assert (tables["devices"]["total_rows"], tables["ranks"]["total_rows"]) == (len(RUN), len(RUN))
+    means = site.client.get("/api/v1/view/distributed?run=run&table=ranks").get_json()["columns"]
+    computed, summary = means["computation_ns"], answer["summary"]
+    assert (summary["ranks"], sum(one["count"] for one in summary["devices"])) == (len(RUN), len(RUN))
+    assert summary["computation_ns"] == round(sum(computed) / len(computed))
+    assert (summary["longest_ns"], summary["shortest_ns"]) == (round(max(computed)), round(min(computed)))
+    assert summary["longest_rank"] == means["rank"][computed.index(max(computed))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
+def test_memory_that_a_thread_has_freed_is_given_back() -> None:
+    said = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60)
+    assert float(said.stdout) > 100  # MB, of 198 that are free
