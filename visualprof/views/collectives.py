@@ -95,6 +95,8 @@ class LinkColumns(Columns):
     calls: kinds.Counts
     source: kinds.Identifiers
     destination: kinds.Identifiers
+    source_host: kinds.Words
+    destination_host: kinds.Words
     name: kinds.Names
     latency_ns: kinds.Durations
     usual_ns: kinds.Durations
@@ -331,8 +333,9 @@ def _pairs(
 
 
 def _cell(cell: LinkCell, slowest: Link) -> tuple[Any, ...]:
-    told = (slowest.source, slowest.destination, slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
-    return (cell.row, cell.column, cell.links, cell.calls, *told, cell.bandwidth, slowest.slow)
+    ends = (slowest.source, slowest.destination, slowest.source_host, slowest.destination_host)
+    told = (slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
+    return (cell.row, cell.column, cell.links, cell.calls, *ends, *told, cell.bandwidth, slowest.slow)
 
 
 def _bubbles(pipes: Pipelines, numbers: Sequence[int]) -> BubbleColumns:

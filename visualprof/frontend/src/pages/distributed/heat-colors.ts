@@ -28,11 +28,15 @@ export interface Scale {
   high: number;
 }
 
-/** The values that have the first and the last shade; an excess has its middle at 0. */
-export function scale_of(low: number | null, high: number | null, excess: boolean): Scale {
-  const [least, most] = [low ?? 0, high ?? 0];
-  const far = Math.max(Math.abs(least), Math.abs(most), 1);
-  return excess ? { low: -far, high: far } : { low: least, high: Math.max(most, least + 1) };
+// What differs by less than this share of what is usual is chance, and is not spread over all colours.
+const LEAST_SPAN = 0.1;
+
+/** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
+export function scale_of(low: number | null, high: number | null, excess: boolean, usual = 0): Scale {
+  const [least, most, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * usual)];
+  if (!excess) return { low: least, high: Math.max(most, least + span) };
+  const far = Math.max(Math.abs(least), Math.abs(most), span / 2, 1);
+  return { low: -far, high: far };
 }
 
 /** RGBA of each cell; what is unknown is transparent. */
