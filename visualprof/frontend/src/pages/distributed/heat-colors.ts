@@ -9,6 +9,12 @@ const EXCESS: Record<ThemeName, readonly string[]> = {
   light: ["#1f5fa8", "#7fb2dc", "#f3f4f6", "#f0a04b", "#8a3b00"],
   dark: ["#8cc4fb", "#33669e", "#222833", "#b0642a", "#ffc48a"],
 };
+// As those of an excess; what is as usual stands out from where nothing is.
+const LINKS: Record<ThemeName, readonly string[]> = {
+  light: ["#1f5fa8", "#7fb2dc", "#c5ccd6", "#f0a04b", "#8a3b00"],
+  dark: ["#8cc4fb", "#3d78bb", "#515c6c", "#c97a36", "#ffc48a"],
+};
+const STOPS = { times: TIMES, excess: EXCESS, links: LINKS };
 const SHADES = 256;
 
 function along(stops: readonly Rgb[], share: number): Rgb {
@@ -18,8 +24,8 @@ function along(stops: readonly Rgb[], share: number): Rgb {
 }
 
 /** The shades from the least to the most. */
-export function shades(theme: ThemeName, excess: boolean): Rgb[] {
-  const stops = (excess ? EXCESS : TIMES)[theme].map(rgb);
+export function shades(theme: ThemeName, of: keyof typeof STOPS): Rgb[] {
+  const stops = STOPS[of][theme].map(rgb);
   return Array.from({ length: SHADES }, (_, i) => along(stops, i / (SHADES - 1)));
 }
 

@@ -20,7 +20,7 @@ export interface Ink {
   accent: string;
 }
 
-const HATCH_PX = 6;
+const HATCH_PX = 8;
 const GUTTER_PX = 72;
 const NAMED_GUTTER_PX = 128;
 export const AXIS_PX = 22;
@@ -47,7 +47,7 @@ function hatched(line: string): HTMLCanvasElement {
   const pen = pen_of(tile, HATCH_PX, HATCH_PX);
   if (!pen) return tile;
   pen.strokeStyle = line;
-  pen.globalAlpha = 0.55;
+  pen.globalAlpha = 0.4;
   for (const at of [-HATCH_PX, 0, HATCH_PX]) {
     pen.moveTo(at - 1, HATCH_PX + 1);
     pen.lineTo(at + HATCH_PX + 1, -1);
@@ -153,7 +153,7 @@ export class HeatStage extends Frames {
     pen.lineWidth = 1.5;
     for (const place of this.framed) {
       const [x, y, w, h] = this.box(place);
-      pen.strokeRect(x + 1, y + 1, Math.max(2, w - 2), Math.max(2, h - 2));
+      pen.strokeRect(x - 1, y - 1, w + 2, h + 2);
     }
     pen.restore();
   }
