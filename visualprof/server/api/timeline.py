@@ -294,10 +294,8 @@ class Timeline(Resource):
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
         listing = self._visible.listing()
-        if query.workers:
-            spans = [(name, listing.find(query.run, name, query.span)) for name in query.workers.split(",")]
-        else:
-            spans = whole_run(self._logdir, listing, query.run, query.span)
+        named = [name for name in query.workers.split(",") if name]
+        spans = whole_run(self._logdir, listing, query.run, query.span, named)
         if query.workers or query.step:
             traces = [columns_of(self._logdir, span) for _, span in spans]
             first, each = [trace.span_ns[0] for trace in traces], aligned(traces, query.step)
