@@ -1,17 +1,23 @@
-"""Writes the pictures of the README: `python -m tests.e2e.screenshots docs/images`."""
+"""Writes the pictures of the README: `python -m tests.e2e.screenshots docs/images`, or `... docs/images heatmap`."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cluster.job import make, write
+from benchmarks.cluster.simulation import Noise
+from benchmarks.cluster.topology import Topology
 from tests.conftest import SAMPLES
 from tests.e2e.live import DIST, Dashboard, Page, Visits, expect, launch, sync_playwright, why_not
 from tests.e2e.locators import settled
+from tests.views.test_serving import planned
 from visualprof.cli.demo import lay_out
 
 # The Chinese pictures are dark, so that both themes are seen.
@@ -34,6 +40,12 @@ PAGES: dict[str, dict[str, Any]] = {
     "run": {"job": "sample"},
 }
 COMPARED: dict[str, Any] = {"run": "pytorch-loader/two-workers", "base": "pytorch-loader/no-workers"}  # on the overview
+# What no sample is: ranks of a cluster with a slow rank, a slow loader and a slow link, and a server.
+SIMULATED: dict[str, tuple[str, dict[str, Any]]] = {
+    "heatmap": ("distributed", {"run": "cluster-64", "grouped": "host"}),
+    "serving": ("overview", {"run": "server/recording"}),
+}
+PLANTS = ("straggler:21:1.25", "loader:44:4@0.4", "link:1-5:0.25")
 DRAWN = ("trace", "graph", "flame")  # on canvas
 POLLING = ("evaluation", "agents", "run")
 
@@ -64,10 +76,39 @@ def shoot(page: Page, path: Path, *, quiet: bool = True) -> None:
     print(f"{path}: {path.stat().st_size // 1000} kB")
 
 
-def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path) -> None:
+def simulate(folder: Path) -> None:
+    """64 ranks in two stages, eight a host; and a server that takes prompts in while it decodes."""
+    job, truth = make(Topology(64, 4, 2, 1), (10, 2000, 0), PLANTS, 1, Noise())
+    write(job, truth, folder / "cluster-64", 2)
+    running = [min(24, 2 + i) for i in range(40)] + [24 - 3 * i for i in range(8)]
+    prompts = [(1, 96 + 32 * (i % 5)) if i < 40 and i % 3 == 0 else (0, 0) for i in range(len(running))]
+    plan = [
+        (2, 256, 0),
+        *((count, tokens, decoding) for (count, tokens), decoding in zip(prompts, running, strict=True)),
+    ]
+    (folder / "server").mkdir()
+    recording = {"schemaVersion": 1, "traceEvents": planned(plan)}
+    (folder / "server" / "recording.json").write_text(json.dumps(recording))
+
+
+def shoot_simulated(dashboard: Dashboard, visits: Visits, folder: Path, names: Collection[str]) -> None:
+    """From the heat map, or from the panel of the server, on."""
+    for name, (where, query) in SIMULATED.items():
+        for suffix, (language, theme) in LOOKS.items():
+            if name not in names:
+                continue
+            page = visits(dashboard, where, language=language, theme=theme, **query)
+            settled(page)
+            page.locator(f"[data-place={name}]").evaluate(
+                "place => window.scrollBy(0, place.getBoundingClientRect().top - 120)"
+            )
+            shoot(page, folder / f"{name}{suffix}.png")
+
+
+def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path, names: Collection[str]) -> None:
     """The pages of the demo."""
     for name, query in PAGES.items():
-        if not any((DIST / "assets").glob(f"{name}-*.js")):
+        if name not in names or not any((DIST / "assets").glob(f"{name}-*.js")):
             continue
         for suffix, (language, theme) in LOOKS.items():
             page = visits(dashboard, name, language=language, theme=theme, **query)
@@ -80,25 +121,29 @@ def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path) -> None:
             else:
                 settled(page)
             shoot(page, folder / f"{name}{suffix}.png", quiet=name not in POLLING)
-    for suffix, (language, theme) in LOOKS.items():
+    for suffix, (language, theme) in LOOKS.items() if "compare" in names else ():
         page = visits(dashboard, "overview", language=language, theme=theme, **COMPARED)
         page.locator(".change").wait_for()
         shoot(page, folder / f"compare{suffix}.png")
 
 
-def main(folder: Path) -> None:
-    """Every page that this build has, in each look, 1280 x 860."""
+def main(folder: Path, *names: str) -> None:
+    """Every page that this build has, or those that are named, in each look, 1280 x 860."""
     if reason := why_not():
         sys.exit(reason)
+    wanted = names or (*PAGES, *SIMULATED, "compare")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         runs, jobs = lay_out(Path(scratch))
+        if not SIMULATED.keys().isdisjoint(wanted):
+            simulate(runs)
         dashboard = Dashboard(runs, Path(scratch) / "cache", "--data", str(jobs), "--with-agent")
         browser = launch(playwright)
         try:
             dashboard.wait_until_ready()
             visits = Visits(browser)
-            shoot_views(dashboard, visits, folder)
+            shoot_views(dashboard, visits, folder, wanted)
+            shoot_simulated(dashboard, visits, folder, wanted)
             visits.check()
         finally:
             browser.close()
@@ -106,4 +151,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"), *sys.argv[2:])

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.live import Visits, expect
 from tests.e2e.locators import address, cell, raw_keys, table
+from tests.e2e.test_accessibility import AXE, violations
 from tests.e2e.test_changes import Serve
 from tests.graphs import capture, names_of, put, replay
 from tests.views.test_diff_phases import DECODE, SERVED, served, slower
@@ -72,3 +73,4 @@ def test_what_no_capture_explains_is_said_beside_the_figures(
     expect(note).to_contain_text("No capture explains 1 of 1 launches of captured graphs: 6 kernels")
     expect(note).to_contain_text("it was captured for a batch of 4, and the launch was for 9")
     assert raw_keys(page) == []
+    assert not AXE.exists() or violations(page) == []

@@ -359,3 +359,15 @@ def test_ranks_that_share_no_collective_are_aligned_by_one_that_shares_with_both
     assert residuals(workers="rank1,rank0", step="1") == {"rank1": 0, "rank0": -40_000}
     assert residuals(workers="rank0,rank2", step="0") == {"rank0": 0, "rank2": None}
     assert ask(site, "alignment", workers="rank0,none").status_code == 404
+
+
+def test_ranks_whose_files_are_named_by_a_time_of_their_own_are_aligned(make_site: MakeSite) -> None:
+    site = make_site()
+    for rank in range(3):
+        kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "dur": 10}
+        events = [kernel | {"ts": 100 + 50 * i, "args": {"stream": 7, "device": 0}} for i in range(3)]
+        trace = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 3}, "traceEvents": events}
+        site.write(f"run/node_{rank}.178295040000{rank}.pt.trace.json", json.dumps(trace))
+    own = site.client.get("/api/v1/runs").get_json()["runs"][0]["workers"][1]["spans"][0]["id"]
+    found = body(ask(site, "alignment", workers="node_1,node_2", span=own))["workers"]
+    assert [worker["worker"] for worker in found] == ["node_1", "node_2"]

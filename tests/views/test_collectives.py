@@ -144,3 +144,18 @@ def test_ranks_that_tell_no_groups_have_their_collectives_all_the_same(write: Wr
 )  # fmt: skip
 def test_a_link_is_half_of_what_the_datasheet_adds_up(name: str, gb_s: int | None) -> None:
     assert link_of(name) == (gb_s and gb_s * 1e9)
+
+
+def test_links_are_a_matrix_of_ranks(write: Write) -> None:
+    found = of_run(write, stages(slow=2))
+    assert (found["ends_are"], found["ends"]) == ("rank", [str(rank) for rank in range(8)])
+    cells = {(row["row"], row["column"]): row for row in rows(found["links"])}
+    assert list(cells) == [(0, 4), (1, 5), (2, 6), (3, 7)]  # only the first stage sends
+    slow, usual = cells[2, 6], cells[1, 5]
+    assert (slow["slow"], slow["slower"], slow["latency_ns"]) == (True, pytest.approx(3), 15_000)
+    assert (usual["slow"], usual["slower"], usual["calls"]) == (False, pytest.approx(1), 6)
+    # 1 MB in 5 us, and in 15.
+    assert (usual["bandwidth_bytes_per_s"], slow["bandwidth_bytes_per_s"]) == (
+        pytest.approx(2e11),
+        pytest.approx(2e11 / 3),
+    )

@@ -14,6 +14,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.measure.groups import group
+from visualprof.views.measure.link_matrix import Ends, Link, LinkCell, link_matrix
 from visualprof.views.measure.links import links
 from visualprof.views.measure.meetings import Meetings, bus_bytes
 from visualprof.views.measure.pipelines import Pipelines, pipelines
@@ -81,6 +82,29 @@ class RankPairColumns(Columns):
     slow: kinds.Flags
 
 
+class LinkColumns(Columns):
+    """The links from one of `ends` (row) to another (column): of ranks, or of all ranks of two hosts.
+
+    source to usual_ns, slower: of the slowest of them against others alike, as `pairs` has it. pairs: how many they
+    are. bandwidth: all bytes over all time. slow: is one of them?
+    """
+
+    row: kinds.Counts
+    column: kinds.Counts
+    pairs: kinds.Counts
+    calls: kinds.Counts
+    source: kinds.Identifiers
+    destination: kinds.Identifiers
+    source_host: kinds.Words
+    destination_host: kinds.Words
+    name: kinds.Names
+    latency_ns: kinds.Durations
+    usual_ns: kinds.Durations
+    slower: kinds.Ratios
+    bandwidth_bytes_per_s: kinds.Bandwidths
+    slow: kinds.Flags
+
+
 class BubbleColumns(Columns):
     """Of a step on average: what each rank of a pipeline computes, and how long it waits for other stages."""
 
@@ -103,10 +127,17 @@ class PipelineStageColumns(Columns):
 
 
 class CollectivesAnswer(Table[ExchangeColumns]):
-    """All collectives of a run. microbatches, ideal_bubble_ratio: of a step; null where they cannot be counted."""
+    """All collectives of a run.
+
+    ends: names of the rows and columns of `links`, the numbers of ranks or the names of hosts, as ends_are says.
+    microbatches, ideal_bubble_ratio: of a step; null where they cannot be counted.
+    """
 
     groups: Table[ProcessGroupColumns]
     pairs: Table[RankPairColumns]
+    links: Table[LinkColumns]
+    ends: list[str]
+    ends_are: Ends
     stages: Table[PipelineStageColumns]
     bubbles: Table[BubbleColumns]
     microbatches: kinds.Count | None
@@ -120,10 +151,15 @@ def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
     """
     where, met = run.where, _within(run.met, params.step)
     pipes = pipelines(run.ranks, run.waits, run.met.steps, where, run.microbatches, params.step)
+    pairs = _pairs(met, run.ranks, where, params.step)
+    ends_are, ends, cells = link_matrix(pairs, where.numbers, where.hosts)
     return CollectivesAnswer(
         columns=_sizes(met, where, _link(run.ranks)),
         groups=Table(columns=_groups(met, where)),
-        pairs=Table(columns=_pairs(met, run.ranks, where, params.step)),
+        pairs=Table(columns=from_rows(RankPairColumns, [one[:-1] for one in pairs])),
+        links=Table(columns=from_rows(LinkColumns, [_cell(one, pairs[one.slowest]) for one in cells])),
+        ends=ends,
+        ends_are=ends_are,
         stages=Table(columns=_stages(pipes)),
         bubbles=Table(columns=_bubbles(pipes, where.numbers)),
         microbatches=pipes.microbatches,
@@ -254,36 +290,47 @@ def _listed(members: Sequence[int]) -> str:
     return ", ".join(shown if len(shown) <= MOST_MEMBERS else [*shown[: MOST_MEMBERS - 1], "…", shown[-1]])
 
 
-def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> RankPairColumns:
+def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> list[Link]:
     """Pairs of ranks, those that are slower than others first."""
     shared = [name for name in met.steps if step in ("", name)]
     length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
     found = links(met, shared, length)
     at = {number: i for i, number in enumerate(where.numbers)}
-    rows = list[tuple[Any, ...]]()
+    rows = list[Link]()
     for i, row in enumerate(found.row.tolist()):
-        if met.source[row] >= 0:
+        sent = bool(met.message[row])
+        if sent:
             ends = [int(met.source[row]), int(met.destination[row])]
         elif met.group[row] >= 0 and len(where.groups[int(met.group[row])].members) == 2:
             ends = list(where.groups[int(met.group[row])].members)
         else:
             continue
         took, usual, size = float(found.took[i]), float(found.usual[i]), int(met.bytes[row])
+        hosts = [where.hosts[at[rank]] or None if rank in at else None for rank in ends]
         rows.append(
-            (
-                *ends,
-                *(where.hosts[at[rank]] or None if rank in at else None for rank in ends),
-                met.names[int(met.name[row])],
-                int(found.calls[i]),
-                size,
-                took,
-                _known(usual),
-                _known(took / usual) if usual > 0 else None,
-                size / took * 1e9,
-                bool(found.slow[i]),
+            Link(
+                source=ends[0],
+                destination=ends[1],
+                source_host=hosts[0],
+                destination_host=hosts[1],
+                name=met.names[int(met.name[row])],
+                calls=int(found.calls[i]),
+                bytes=size,
+                latency_ns=took,
+                usual_ns=_known(usual),
+                slower=_known(took / usual) if usual > 0 else None,
+                bandwidth_bytes_per_s=size / took * 1e9,
+                slow=bool(found.slow[i]),
+                both=not sent,
             )
         )
-    return from_rows(RankPairColumns, sorted(rows, key=lambda row: (not row[11], -(row[9] or 0), row[0], row[1])))
+    return sorted(rows, key=lambda one: (not one.slow, -(one.slower or 0), one.source, one.destination))
+
+
+def _cell(cell: LinkCell, slowest: Link) -> tuple[Any, ...]:
+    ends = (slowest.source, slowest.destination, slowest.source_host, slowest.destination_host)
+    told = (slowest.name, slowest.latency_ns, slowest.usual_ns, slowest.slower)
+    return (cell.row, cell.column, cell.links, cell.calls, *ends, *told, cell.bandwidth, slowest.slow)
 
 
 def _bubbles(pipes: Pipelines, numbers: Sequence[int]) -> BubbleColumns:
@@ -319,7 +366,7 @@ def _ratio(values: Floats, of: Floats) -> Floats:
 
 VIEW = View(
     "collectives",
-    57,
+    58,
     takes_part,
     Params,
     compute,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from visualprof.errors import BadParameter, NotReady, SourceError
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
@@ -57,15 +59,19 @@ def columns_of(logdir: LogDirectory, span: Span) -> Trace:
     return trace
 
 
-def whole_run(logdir: LogDirectory, listing: Listing, run: str, span_id: str) -> list[tuple[str, Span]]:
-    """Every worker of a run with its span of that id, or its first one; workers whose file cannot be read are left out.
+def whole_run(
+    logdir: LogDirectory, listing: Listing, run: str, span_id: str, workers: Sequence[str] = ()
+) -> list[tuple[str, Span]]:
+    """Some workers of a run, or all, each with its span of that id, or its first one.
 
-    Raises: NotFound: there is no such run. Unreadable: none can be read.
+    Recorders name the file of each rank by a time of its own. Workers whose file cannot be read are left out.
+
+    Raises: NotFound: there is no such run or worker. Unreadable: none can be read.
     """
-    first = listing.find(run)
+    first, *_ = [listing.find(run, worker) for worker in workers or ("",)]
+    known = {worker.id: worker.spans for worker in next(r for r in listing.runs if r.id == run).workers}
     chosen = [
-        (worker.id, next((span for span in worker.spans if span.id == span_id), worker.spans[0]))
-        for worker in next(r for r in listing.runs if r.id == run).workers
+        (name, next((span for span in known[name] if span.id == span_id), known[name][0])) for name in workers or known
     ]
     readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
     if not readable:

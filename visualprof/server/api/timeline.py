@@ -296,10 +296,8 @@ class Timeline(Resource):
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
         listing = self._visible.listing()
-        if query.workers:
-            spans = [(name, listing.find(query.run, name, query.span)) for name in query.workers.split(",")]
-        else:
-            spans = whole_run(self._logdir, listing, query.run, query.span)
+        named = [name for name in query.workers.split(",") if name]
+        spans = whole_run(self._logdir, listing, query.run, query.span, named)
         parts = [self._part(span) for _, span in spans]
         calls = numbered([part.calls for part in parts])
         chosen = np.concatenate([part.of_step(query.step) for part in parts]) if query.step else None

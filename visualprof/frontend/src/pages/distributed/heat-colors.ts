@@ -9,6 +9,12 @@ const EXCESS: Record<ThemeName, readonly string[]> = {
   light: ["#1f5fa8", "#7fb2dc", "#f3f4f6", "#f0a04b", "#8a3b00"],
   dark: ["#8cc4fb", "#33669e", "#222833", "#b0642a", "#ffc48a"],
 };
+// As those of an excess; what is as usual stands out from where nothing is.
+const LINKS: Record<ThemeName, readonly string[]> = {
+  light: ["#1f5fa8", "#7fb2dc", "#c5ccd6", "#f0a04b", "#8a3b00"],
+  dark: ["#8cc4fb", "#3d78bb", "#515c6c", "#c97a36", "#ffc48a"],
+};
+const STOPS = { times: TIMES, excess: EXCESS, links: LINKS };
 const SHADES = 256;
 
 function along(stops: readonly Rgb[], share: number): Rgb {
@@ -18,8 +24,8 @@ function along(stops: readonly Rgb[], share: number): Rgb {
 }
 
 /** The shades from the least to the most. */
-export function shades(theme: ThemeName, excess: boolean): Rgb[] {
-  const stops = (excess ? EXCESS : TIMES)[theme].map(rgb);
+export function shades(theme: ThemeName, of: keyof typeof STOPS): Rgb[] {
+  const stops = STOPS[of][theme].map(rgb);
   return Array.from({ length: SHADES }, (_, i) => along(stops, i / (SHADES - 1)));
 }
 
@@ -28,11 +34,15 @@ export interface Scale {
   high: number;
 }
 
-/** The values that have the first and the last shade; an excess has its middle at 0. */
-export function scale_of(low: number | null, high: number | null, excess: boolean): Scale {
-  const [least, most] = [low ?? 0, high ?? 0];
-  const far = Math.max(Math.abs(least), Math.abs(most), 1);
-  return excess ? { low: -far, high: far } : { low: least, high: Math.max(most, least + 1) };
+// What differs by less than this share of what is usual is chance, and is not spread over all colours.
+const LEAST_SPAN = 0.1;
+
+/** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
+export function scale_of(low: number | null, high: number | null, excess: boolean, usual = 0): Scale {
+  const [least, most, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * usual)];
+  if (!excess) return { low: least, high: Math.max(most, least + span) };
+  const far = Math.max(Math.abs(least), Math.abs(most), span / 2, 1);
+  return { low: -far, high: far };
 }
 
 /** RGBA of each cell; what is unknown is transparent. */

@@ -10,22 +10,18 @@ const PAUSE_MS = 120;
 // So much more than what is in sight is asked for, so that a small move needs no other answer.
 const MARGIN = 0.25;
 
-export interface HeatCell {
+/** Its place among all rows and columns, and how many of both it merges. */
+export interface HeatCell extends Sight {
   value: number | null;
   median: number | null;
   mean: number | null;
-  /** The first rank and step of it, and how many it merges. */
+  /** The first rank and step of it. */
   rank: number;
-  ranks: number;
   worker: string;
   host: string;
   group: string;
   step: string;
   last_step: string;
-  steps: number;
-  /** Its place among all rows and columns. */
-  row: number;
-  column: number;
 }
 
 const numbers = (list: readonly unknown[] | undefined) => (list ?? []).map(Number);
@@ -41,9 +37,21 @@ export function cell_at(answer: HeatmapAnswer, row: number, column: number): Hea
   return {
     value: answer.cells_ns[i * at_steps.length + j] ?? null,
     median: number_or_null(columns.median_ns[j]), mean: number_or_null(rows.mean_ns[i]),
-    rank: Number(rows.rank[i]), ranks, worker: String(rows.worker[i] ?? ""), host: String(rows.host[i] ?? ""), group: String(rows.group[i] ?? ""),
-    step: String(columns.step[j] ?? ""), last_step: String(columns.last[j] ?? ""), steps, row: places[i] ?? 0, column: at_steps[j] ?? 0,
+    rank: Number(rows.rank[i]), worker: String(rows.worker[i] ?? ""), host: String(rows.host[i] ?? ""), group: String(rows.group[i] ?? ""),
+    step: String(columns.step[j] ?? ""), last_step: String(columns.last[j] ?? ""),
+    row: places[i] ?? 0, rows: ranks, column: at_steps[j] ?? 0, columns: steps,
   };
+}
+
+/** The rank, or the step, of a row, or a column, as the last of some answers that has it says. */
+export function name_at(answers: readonly HeatmapAnswer[], place: number, what: "row" | "column"): string {
+  for (const answer of [...answers].reverse()) {
+    const places = numbers(what === "row" ? answer.ranks_shown.place : answer.steps_shown.place);
+    const names = what === "row" ? answer.ranks_shown.rank : answer.steps_shown.step;
+    const at = bin_of(places, place);
+    if (at >= 0 && at < names.length) return String(names[at]);
+  }
+  return "";
 }
 
 /** The stretch of the map that an answer has. */
@@ -63,8 +71,8 @@ export function useHeat(query: () => Query, sight: Ref<Sight | null>, room: () =
   const bounded = (px: number) => Math.max(1, Math.min(MOST, Math.round(px)));
   const size_query = () => ({ height: bounded(room().height), width: bounded(room().width) });
   const { data: whole, error, loading } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MOST, width: size_query().width }));
-  const size = computed(() => ({ ranks: whole.value?.ranks ?? 0, steps: whole.value?.steps ?? 0 }));
-  const merges = computed(() => whole.value !== null && (whole.value.ranks_shown.rank.length < size.value.ranks || whole.value.steps_shown.step.length < size.value.steps));
+  const size = computed(() => ({ rows: whole.value?.ranks ?? 0, columns: whole.value?.steps ?? 0 }));
+  const merges = computed(() => whole.value !== null && (whole.value.ranks_shown.rank.length < size.value.rows || whole.value.steps_shown.step.length < size.value.columns));
   const resting = refDebounced(sight, PAUSE_MS);
   const near = computed(() => (resting.value && merges.value && !is_whole(resting.value, size.value) ? outward(within(with_margin(resting.value), size.value)) : null));
   const { data: part } = useResource<HeatmapAnswer>(() => (near.value ? view_address("view/heatmap", { ...query(), ...near.value, ...size_query() }) : null), () => file_stamp.value);

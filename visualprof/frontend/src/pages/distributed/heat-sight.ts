@@ -7,17 +7,18 @@ export interface Sight {
   columns: number;
 }
 
+/** Of the whole map. */
 export interface Size {
-  ranks: number;
-  steps: number;
+  rows: number;
+  columns: number;
 }
 
 // Nobody needs a cell to fill the screen.
 const LEAST_ROWS = 4;
 const LEAST_COLUMNS = 2;
 
-export function whole_of({ ranks, steps }: Size): Sight {
-  return { row: 0, rows: ranks, column: 0, columns: steps };
+export function whole_of({ rows, columns }: Size): Sight {
+  return { row: 0, rows, column: 0, columns };
 }
 
 function stretch(first: number, count: number, least: number, all: number): [first: number, count: number] {
@@ -26,9 +27,9 @@ function stretch(first: number, count: number, least: number, all: number): [fir
 }
 
 /** The nearest sight that the map has. */
-export function within(sight: Sight, { ranks, steps }: Size): Sight {
-  const [row, rows] = stretch(sight.row, sight.rows, LEAST_ROWS, ranks);
-  const [column, columns] = stretch(sight.column, sight.columns, LEAST_COLUMNS, steps);
+export function within(sight: Sight, size: Size): Sight {
+  const [row, rows] = stretch(sight.row, sight.rows, LEAST_ROWS, size.rows);
+  const [column, columns] = stretch(sight.column, sight.columns, LEAST_COLUMNS, size.columns);
   return { row, rows, column, columns };
 }
 
@@ -43,8 +44,8 @@ export function moved(sight: Sight, rows: number, columns: number, size: Size): 
   return within({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
 }
 
-export function is_whole(sight: Sight, { ranks, steps }: Size): boolean {
-  return sight.rows >= ranks && sight.columns >= steps;
+export function is_whole(sight: Sight, size: Size): boolean {
+  return sight.rows >= size.rows && sight.columns >= size.columns;
 }
 
 /** The places that are at least partly in sight. */

@@ -20,6 +20,7 @@ export interface Ink {
   accent: string;
 }
 
+const HATCH_PX = 8;
 const GUTTER_PX = 72;
 const NAMED_GUTTER_PX = 128;
 export const AXIS_PX = 22;
@@ -40,6 +41,21 @@ function shortened(pen: CanvasRenderingContext2D, text: string, room: number): s
   return `…${text.slice(-kept)}`;
 }
 
+/** What nothing is known of. */
+function hatched(line: string): HTMLCanvasElement {
+  const tile = document.createElement("canvas");
+  const pen = pen_of(tile, HATCH_PX, HATCH_PX);
+  if (!pen) return tile;
+  pen.strokeStyle = line;
+  pen.globalAlpha = 0.4;
+  for (const at of [-HATCH_PX, 0, HATCH_PX]) {
+    pen.moveTo(at - 1, HATCH_PX + 1);
+    pen.lineTo(at + HATCH_PX + 1, -1);
+  }
+  pen.stroke();
+  return tile;
+}
+
 export class HeatStage extends Frames {
   sight: Sight = { row: 0, rows: 1, column: 0, columns: 1 };
   layers: Layer[] = [];
@@ -49,7 +65,9 @@ export class HeatStage extends Frames {
   column_label: (place: number) => string = String;
   ink: Ink = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
   font = "sans-serif";
+  /** Rows that are marked beside the map, and cells that are framed in it. */
   chosen: ReadonlySet<number> = new Set();
+  framed: readonly Sight[] = [];
   cursor: Sight | null = null;
   frames = 0;
   private width = 0;
@@ -59,9 +77,12 @@ export class HeatStage extends Frames {
     super();
   }
 
-  /** Left of the cells: names of ranks, or of groups, which are longer. */
+  /** Do rows have long names? */
+  named = false;
+
+  /** Left of the cells: names of ranks, or of groups or hosts, which are longer. */
   private get gutter(): number {
-    return this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
+    return this.named || this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
   }
 
   get plot(): { width: number; height: number } {
@@ -92,6 +113,11 @@ export class HeatStage extends Frames {
     return ((row - this.sight.row) / this.sight.rows) * this.plot.height;
   }
 
+  private box({ row, rows, column, columns }: Sight): [x: number, y: number, width: number, height: number] {
+    const [x, y] = [this.x(column), this.y(row)];
+    return [x, y, this.x(column + columns) - x, this.y(row + rows) - y];
+  }
+
   protected draw(): void {
     this.frames += 1;
     const ratio = window.devicePixelRatio || 1;
@@ -114,11 +140,20 @@ export class HeatStage extends Frames {
     pen.rect(this.gutter, 0, width, height);
     pen.clip();
     pen.imageSmoothingEnabled = false;
-    for (const { bitmap, row, rows, column, columns } of this.layers) {
+    const hatch = pen.createPattern(hatched(this.ink.line), "repeat");
+    for (const { bitmap, ...place } of this.layers) {
       if (bitmap.width === 0) continue;
-      const [x, y] = [this.x(column), this.y(row)];
-      pen.clearRect(x, y, this.x(column + columns) - x, this.y(row + rows) - y);
-      pen.drawImage(bitmap, x, y, this.x(column + columns) - x, this.y(row + rows) - y);
+      const box = this.box(place);
+      pen.clearRect(...box);
+      if (hatch) pen.fillStyle = hatch;
+      pen.fillRect(...box);
+      pen.drawImage(bitmap, ...box);
+    }
+    pen.strokeStyle = this.ink.text;
+    pen.lineWidth = 1.5;
+    for (const place of this.framed) {
+      const [x, y, w, h] = this.box(place);
+      pen.strokeRect(x - 1, y - 1, w + 2, h + 2);
     }
     pen.restore();
   }
@@ -129,9 +164,8 @@ export class HeatStage extends Frames {
     pen.textBaseline = "middle";
     pen.strokeStyle = this.ink.line;
     pen.strokeRect(this.gutter - 0.5, 0.5, width, height - 1);
-    const named = this.groups.length > 0;
     this.draw_groups(pen);
-    if (!named) {
+    if (this.groups.length === 0) {
       pen.fillStyle = this.ink.muted;
       pen.textAlign = "right";
       const middle = Math.min(height / this.sight.rows, 18) / 2;
@@ -178,14 +212,13 @@ export class HeatStage extends Frames {
       if (bottom > 0 && top < height) pen.fillRect(this.gutter - 4, top, 4, Math.max(2, bottom - top));
     }
     if (!this.cursor) return;
-    const [x, y] = [this.x(this.cursor.column), this.y(this.cursor.row)];
-    const [right, bottom] = [this.x(this.cursor.column + this.cursor.columns), this.y(this.cursor.row + this.cursor.rows)];
+    const [x, y, wide, high] = this.box(this.cursor);
     pen.globalAlpha = 0.35;
     pen.fillRect(this.gutter, Math.max(0, y) - 0.5, width, 1);
-    pen.fillRect(this.gutter, Math.min(height, bottom) - 0.5, width, 1);
+    pen.fillRect(this.gutter, Math.min(height, y + high) - 0.5, width, 1);
     pen.globalAlpha = 1;
     pen.lineWidth = 2;
-    pen.strokeRect(x - 1, y - 1, Math.max(3, right - x) + 2, Math.max(3, bottom - y) + 2);
+    pen.strokeRect(x - 1, y - 1, Math.max(3, wide) + 2, Math.max(3, high) + 2);
     pen.lineWidth = 1;
   }
 }

@@ -5,7 +5,7 @@ import { cell_at, extent_of } from "./heat-data";
 import { bin_of, is_whole, moved, outward, sight_text, text_sight, tick_places, whole_of, within, zoomed } from "./heat-sight";
 import { offsets_of } from "./timelines";
 
-const size = { ranks: 100, steps: 40 };
+const size = { rows: 100, columns: 40 };
 const whole = whole_of(size);
 
 describe("what is in sight", () => {
@@ -22,7 +22,7 @@ describe("what is in sight", () => {
     expect(is_whole(zoomed(near, { row: 50, column: 10 }, 10, size), size)).toBe(true);
   });
 
-  it("of a small map is at most that map", () => expect(within({ row: 0, rows: 1, column: 0, columns: 1 }, { ranks: 2, steps: 1 })).toEqual({ row: 0, rows: 2, column: 0, columns: 1 }));
+  it("of a small map is at most that map", () => expect(within({ row: 0, rows: 1, column: 0, columns: 1 }, { rows: 2, columns: 1 })).toEqual({ row: 0, rows: 2, column: 0, columns: 1 }));
 
   it("is in the address as whole places, and back", () => {
     expect(sight_text(whole, size)).toBe("");
@@ -52,10 +52,16 @@ describe("colours", () => {
   it("of an excess have their middle at the median", () => {
     expect(scale_of(-10, 40, true)).toEqual({ low: -40, high: 40 });
     expect(scale_of(5, 5, false)).toEqual({ low: 5, high: 6 });
+    expect(scale_of(-1, 1, true, 1000)).toEqual({ low: -50, high: 50 });
     expect(scale_of(null, null, true)).toEqual({ low: -1, high: 1 });
   });
 
-  it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) => expect(new Set(shades(theme, false).map(String)).size).toBeGreaterThan(128));
+  it("are not spread over what is only chance", () => {
+    expect(scale_of(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
+    expect(scale_of(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
+  });
+
+  it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) => expect(new Set(shades(theme, "times").map(String)).size).toBeGreaterThan(128));
 });
 
 describe("a cell", () => {
@@ -66,8 +72,8 @@ describe("a cell", () => {
   } as unknown as HeatmapAnswer;
 
   it("is known by any place in it", () => {
-    expect(cell_at(answer, 5, 1)).toMatchObject({ value: 2, rank: 40, ranks: 2, host: "h", step: "y", row: 4, median: 2 });
-    expect(cell_at(answer, 6, 1)).toMatchObject({ value: null, rank: 60, mean: null });
+    expect(cell_at(answer, 5, 1)).toMatchObject({ value: 2, rank: 40, host: "h", step: "y", row: 4, rows: 2, column: 1, columns: 1, median: 2 });
+    expect(cell_at(answer, 6, 1)).toMatchObject({ value: null, rank: 60, mean: null, rows: 1 });
     expect([cell_at(answer, 3, 0), cell_at(answer, 7, 0), cell_at(answer, 4, 2)]).toEqual([null, null, null]);
   });
 

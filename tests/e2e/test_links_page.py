@@ -1,0 +1,86 @@
+"""The matrix of links on the page Distributed, in step with the table of pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.locators import address, cell, raw_keys, row, settled, table
+from tests.e2e.test_accessibility import AXE, violations_now
+from tests.e2e.test_changes import Serve
+from tests.views.ranks import told
+from tests.views.test_collectives import PIPELINES, WORLD, stages
+
+
+@pytest.fixture
+def pipelines(serve: Serve, tmp_path: Path) -> Dashboard:
+    """Eight ranks; the first four send to the others, rank 2 for three times as long."""
+    folder = tmp_path / "runs" / "job"
+    folder.mkdir(parents=True)
+    for rank, events in stages(slow=2).items():
+        known = {"schemaVersion": 1, "distributedInfo": told(rank, 8, WORLD | PIPELINES)}
+        (folder / f"node{rank}_{4000 + rank}.1782950400000.pt.trace.json").write_text(
+            json.dumps({**known, "traceEvents": events})
+        )
+    dashboard = serve()
+    dashboard.wait_until_ready()
+    return dashboard
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "pairs", "said", "everything"),
+    [
+        ("en", "Matrix of links, 8 senders and receivers, 1 slow", "Links between ranks", "300.0", "Show all links"),
+        ("zh", "链路矩阵：8 个发送方与接收方，其中 1 条较慢", "rank 之间的链路", "300.0", "显示全部链路"),
+    ],
+)
+def test_a_cell_lists_its_links(
+    pipelines: Dashboard, visit: Visits, language: str, name: str, pairs: str, said: str, everything: str
+) -> None:
+    page = visit(pipelines, "distributed", language=language, run="job")
+    settled(page)
+    matrix = page.get_by_role("application", name=name)
+    spoken = page.locator("[data-place=links] [aria-live]")
+    rows = table(page, pairs)
+    expect(row(rows, 3)).to_be_visible()
+    # The keys begin at the slowest link.
+    matrix.focus()
+    page.keyboard.press("ArrowDown")
+    expect(spoken).to_contain_text("Rank 2 → Rank 6")
+    expect(spoken).to_contain_text(said)
+    expect(row(rows, 1)).to_have_count(0)
+    expect(row(rows, 0)).to_contain_text("15.0\u00a0µs")
+    page.keyboard.press("ArrowLeft")
+    expect(spoken).to_contain_text("Rank 2 → Rank 5")
+    expect(row(rows, 3)).to_be_visible()
+    box = matrix.bounding_box()
+    assert box
+    plot = {"x": 72, "width": box["width"] - 72, "height": box["height"] - 22}
+    matrix.click(position={"x": plot["x"] + 5.5 / 8 * plot["width"], "y": 1.5 / 8 * plot["height"]})
+    expect(spoken).to_contain_text("Rank 1 → Rank 5")
+    expect(row(rows, 0)).to_contain_text("5.00\u00a0µs")
+    page.get_by_role("button", name=everything).click()
+    expect(row(rows, 3)).to_be_visible()
+    assert raw_keys(page) == []
+
+
+def test_a_row_points_at_its_cell(pipelines: Dashboard, visit: Visits) -> None:
+    page = visit(pipelines, "distributed", run="job")
+    settled(page)
+    cell(table(page, "Links between ranks"), 0, "Sender").hover()
+    expect(page.locator("[data-place=links] [aria-live]")).to_contain_text("Rank 2 → Rank 6")
+    page.get_by_role("radio", name="Bandwidth").click()
+    expect(page.locator("[data-place=links] .legend")).to_contain_text("median, 200\u00a0GB/s")
+    assert address(page)["links_as"] == "bandwidth"
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nobody_is_shut_out_of_maps_and_tables(pipelines: Dashboard, visit: Visits, theme: str) -> None:
+    page = visit(pipelines, "distributed", theme=theme, run="job", heat="on")
+    settled(page)
+    expect(page.get_by_role("application")).to_have_count(2)
+    assert violations_now(page) == []

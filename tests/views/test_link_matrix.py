@@ -1,0 +1,64 @@
+"""Links as a matrix of ranks, of hosts where there are many, of neighbours where hosts are unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from visualprof.views.measure.link_matrix import MOST_HOSTS, MOST_RANKS, Link, link_matrix
+
+
+def link(source: int, destination: int, **more: Any) -> Link:
+    known: dict[str, Any] = {
+        "source_host": None,
+        "destination_host": None,
+        "name": "send_recv",
+        "calls": 1,
+        "bytes": 1000,
+        "latency_ns": 1000.0,
+        "usual_ns": 1000.0,
+        "slower": 1.0,
+        "bandwidth_bytes_per_s": 1e9,
+        "slow": False,
+        "both": False,
+    }
+    return Link(source=source, destination=destination, **{**known, **more})
+
+
+def test_a_message_has_a_direction_and_a_collective_has_both() -> None:
+    are, names, cells = link_matrix([link(7, 3), link(3, 9, both=True)], [9, 3, 7], ["", "", ""])
+    assert (are, names) == ("rank", ["3", "7", "9"])
+    assert [(cell.row, cell.column, cell.slowest) for cell in cells] == [(0, 2, 1), (1, 0, 0), (2, 0, 1)]
+
+
+def test_of_many_ranks_a_cell_is_two_hosts_and_its_slowest_link() -> None:
+    ranks = list(range(MOST_RANKS + 8))
+    hosts = [f"node{rank // 8}" for rank in ranks]
+    found = [
+        link(0, 8),
+        link(1, 9, slower=3.0, latency_ns=3000.0, calls=3, slow=True),
+        link(2, 10, slower=9.0),  # longer, but not beyond chance
+        link(3, 4, both=True),
+        link(5, 999),  # its other end is not here
+    ]
+    are, names, cells = link_matrix(found, ranks, hosts)
+    assert (are, names) == ("host", [f"node{i}" for i in range(9)])
+    inside, between = cells
+    assert (inside.row, inside.column, inside.links) == (0, 0, 1)  # once, though it has both directions
+    assert (between.row, between.column, between.links, between.calls, between.slowest) == (0, 1, 3, 5, 1)
+    # Five calls of 1 kB in 1 + 3 x 3 + 1 us.
+    assert between.bandwidth == pytest.approx(5000 / 11e-6)
+
+
+def test_without_hosts_neighbours_share_a_row() -> None:
+    count = 2 * MOST_RANKS
+    for hosts in ([""] * count, [""] + ["node"] * (count - 1)):
+        are, names, cells = link_matrix([link(0, count - 1)], list(range(count)), hosts)
+        assert (are, names[0], names[-1], len(names)) == ("ranks", "0-1", f"{count - 2}-{count - 1}", MOST_RANKS)
+        assert (cells[0].row, cells[0].column) == (0, MOST_RANKS - 1)
+
+
+def test_there_are_never_more_rows_than_a_screen_has() -> None:
+    ranks = list(range(MOST_HOSTS + 1))
+    assert len(link_matrix([], ranks, [f"node{rank}" for rank in ranks])[1]) <= MOST_HOSTS

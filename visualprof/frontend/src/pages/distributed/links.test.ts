@@ -1,0 +1,31 @@
+import { describe, expect, it } from "vitest";
+import { doublings, farthest, median, place_of, spread } from "./links";
+
+const columns = { row: [0, 2], column: [1, 0], slower: [1, 4], bandwidth_bytes_per_s: [400, 100] };
+
+describe("the colour of a link", () => {
+  it("is by how often its latency is twice the usual one", () => expect(doublings(columns, "latency")).toEqual([0, 2]));
+
+  it("is by how far it is below the median bandwidth", () => {
+    expect(doublings({ bandwidth_bytes_per_s: [400, 200, 50] }, "bandwidth")).toEqual([-1, 0, 2]);
+    expect(median([4, null, 1, 2])).toBe(2);
+    expect(median([1, 3])).toBe(2);
+  });
+
+  it("is the usual one where nothing is alike", () => expect(doublings({ slower: [null, 2] }, "latency")).toEqual([0, 1]));
+
+  it("does not make much of little", () => {
+    expect(farthest([0.01, -0.02])).toBe(1);
+    expect(farthest([0.01, -3])).toBe(3);
+  });
+});
+
+it("links stand where their ends are; elsewhere is none", () => expect([...spread(columns, 3)]).toEqual([-1, 0, -1, -1, -1, -1, 1, -1, -1]));
+
+it("a pair of ranks is found by number, host or neighbours", () => {
+  expect(place_of({ ends: ["3", "5"], ends_are: "rank" }, 5, null)).toBe(1);
+  expect(place_of({ ends: ["a", "b"], ends_are: "host" }, 5, "b")).toBe(1);
+  expect(place_of({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 5, null)).toBe(1);
+  expect(place_of({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 8, null)).toBe(2);
+  expect(place_of({ ends: ["3"], ends_are: "rank" }, 9, null)).toBe(-1);
+});

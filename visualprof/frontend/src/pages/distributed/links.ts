@@ -1,0 +1,52 @@
+// The matrix of links: what a cell is worth in colour, and where a pair of ranks has its place in it.
+import type { CollectivesAnswer, Table } from "../../api";
+import type { Sight } from "./heat-sight";
+
+export type Way = "latency" | "bandwidth";
+export interface LinkCell extends Sight {
+  /** Its place among the links; -1 where nothing was exchanged. */
+  link: number;
+}
+export type Ends = Pick<CollectivesAnswer, "ends" | "ends_are">;
+
+// Twice as long as usual has the last colour, unless something takes longer.
+const LEAST_DOUBLINGS = 1;
+
+/** The figures of a column, null where one is unknown. */
+export function known(values: readonly unknown[] | null | undefined): (number | null)[] {
+  return (values ?? []).map((value) => (typeof value === "number" && value > 0 ? value : null));
+}
+
+export function median(values: readonly (number | null)[]): number {
+  const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? (sorted[middle] ?? 1) : ((sorted[middle - 1] ?? 1) + (sorted[middle] ?? 1)) / 2;
+}
+
+/** Doublings of each link: how much longer it takes than usual, or how far below the median its bandwidth is. What has nothing to be compared with is usual. */
+export function doublings(columns: Table["columns"], way: Way): number[] {
+  if (way === "latency") return known(columns["slower"]).map((value) => (value === null ? 0 : Math.log2(value)));
+  const rates = known(columns["bandwidth_bytes_per_s"]);
+  const usual = median(rates);
+  return rates.map((value) => (value === null ? 0 : Math.log2(usual / value)));
+}
+
+export function farthest(values: readonly number[]): number {
+  return values.reduce((far, value) => Math.max(far, Math.abs(value)), LEAST_DOUBLINGS);
+}
+
+/** The row, and the column, of a rank; -1 for none. */
+export function place_of({ ends, ends_are }: Ends, rank: unknown, host: unknown): number {
+  if (ends_are !== "ranks") return ends.indexOf(String(ends_are === "host" ? host : rank));
+  return ends.findIndex((name) => {
+    const [first = NaN, last = first] = name.split("-").map(Number);
+    return Number(rank) >= first && Number(rank) <= last;
+  });
+}
+
+/** The links by their place in the matrix, row by row; -1 where nothing was exchanged. */
+export function spread(columns: Table["columns"], count: number): Int32Array {
+  const out = new Int32Array(count * count).fill(-1);
+  (columns["row"] ?? []).forEach((row, i) => (out[Number(row) * count + Number(columns["column"]?.[i])] = i));
+  return out;
+}
