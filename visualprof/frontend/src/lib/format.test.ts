@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, UNKNOWN, signed_text } from "./format";
+import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, recording_name, UNKNOWN, signed_text } from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
@@ -71,5 +71,17 @@ describe("columns", () => {
   it("keeps the exact value for the title", () => {
     expect(exact_text("ns", 1_240_123)).toBe("1,240,123 ns");
     expect(exact_text("ratio", 0.55512)).toBe("55.512 %");
+  });
+});
+
+describe("recording_name", () => {
+  it("reads times of the Unix epoch, of any unit, as such", () => {
+    const told = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recording_name);
+    expect(new Set(told).size).toBe(1);
+    expect(told[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
+  });
+
+  it("leaves other names as they are", () => {
+    for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"]) expect(recording_name(name)).toBe(name);
   });
 });

@@ -88,6 +88,13 @@ export function moment(ns: number): string {
   return DATE.format(ns / 1e6);
 }
 
+const SECOND = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+
+/** What a recording is called: torch.profiler names files by s, ms, us or ns of the Unix epoch, which read as 2026-11-22 09:30:05. */
+export function recording_name(name: string): string {
+  return /^1\d{9}(\d{3}){0,3}$/.test(name) ? SECOND.format(Number(name.slice(0, 13).padEnd(13, "0"))) : visible(name);
+}
+
 // Kinds that can be compared by size: how they read, and the unit of their exact values.
 const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, unit: string]>> = {
   ns: [duration, " ns"],

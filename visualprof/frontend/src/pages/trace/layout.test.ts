@@ -65,6 +65,13 @@ describe("layout", () => {
     expect(heads(["1.w"])).toBe(2);
   });
 
+  it("folds counters where several workers stand below each other", () => {
+    const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
+    const counters = layout_of(both, plain).rows.filter((row) => row.label === "Counters");
+    expect(counters.map((row) => row.folded)).toEqual([true, true]);
+    expect(layout_of(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter((row) => row.label === "memory").length).toBe(1);
+  });
+
   it("moves only what was moved by hand", () => {
     const items = branches[0]?.groups[1]?.items ?? [];
     expect(ordered(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);

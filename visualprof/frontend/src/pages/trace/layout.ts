@@ -98,8 +98,10 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
       for (const item of items) if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
       const free = items.filter((item) => !options.pinned.includes(item.key));
       if (free.length === 0) continue;
+      // Ranks beside each other are compared by their events: counters would push the second out of sight.
+      const minor = group.minor || (heads && group.items.every((item) => item.counter));
       // A filter shows what it found wherever that is.
-      const folded = is_folded(group.key, group.minor, options.toggled) && !options.filter;
+      const folded = is_folded(group.key, minor, options.toggled) && !options.filter;
       rows.push({ key: group.key, kind: "group", worker: branch.worker, label: group.label, item: null, below: free, y: 0, height: GROUP_PX, folded, pinned: false });
       if (!folded) rows.push(...free.map((item) => row(item, branch.worker, false)));
     }
