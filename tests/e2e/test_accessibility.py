@@ -42,7 +42,7 @@ def violations_now(page: Page) -> list[Any]:
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("name", "query"), PAGES, ids=[name for name, _ in PAGES])
 def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query: dict[str, Any], theme: str) -> None:
     assert violations(visit(samples, name, theme=theme, **query)) == []

@@ -14,6 +14,8 @@ from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Page, Visits, expect
 from tests.e2e.locators import passed
 
+pytestmark = pytest.mark.long
+
 RESNET = "models/resnet10.onnx"
 DENSE = "megengine-inference/transformer_tiny.profile.json.gz"
 LONG = "a_model_with_a_name_as_long_as_those_that_experiments_get_lr3e-4_bs256_seed"

@@ -157,7 +157,7 @@ def test_the_title_of_the_window_names_page_and_run(samples: Dashboard, visit: V
 def test_a_request_to_another_host_does_not_leave_and_fails_the_test(samples: Dashboard, browser: Browser) -> None:
     visits = Visits(browser)
     page = visits(samples)
-    with pytest.raises(Error, match="ERR_FAILED"):
+    with pytest.raises(Error, match="ERR_NAME_NOT_RESOLVED"):
         page.goto("http://elsewhere.test/")
     with pytest.raises(AssertionError, match="asked for http://elsewhere"):
         visits.check()

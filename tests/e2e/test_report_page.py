@@ -107,6 +107,7 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
+@pytest.mark.long
 def test_its_timeline(tmp_path: Path, cache: Path, opened: Opened) -> None:
     page = opened(made(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz", tmp_path, cache))
     page.get_by_role("link", name="Timeline", exact=True).click()
@@ -131,6 +132,7 @@ DRAWN = """() => [...document.querySelectorAll("canvas")].some((canvas) => {
 })"""
 
 
+@pytest.mark.long
 def test_of_hostile_names(tmp_path: Path, cache: Path, opened: Opened) -> None:
     folder = tmp_path / IMAGE
     folder.mkdir()
@@ -147,6 +149,7 @@ def test_of_hostile_names(tmp_path: Path, cache: Path, opened: Opened) -> None:
     assert page.locator("img, iframe").count() == 0
 
 
+@pytest.mark.long
 def test_in_a_frame_without_an_origin(tmp_path: Path, cache: Path, opened: Opened) -> None:
     """As a notebook shows it."""
     report = made(SAMPLES / "paddle-cpu", tmp_path, cache).read_text()

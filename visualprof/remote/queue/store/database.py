@@ -7,8 +7,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     Connection,
@@ -31,6 +32,9 @@ from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.store.model_tables import metadata  # which then has every table
 from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 _BUSY_S = 30
 _CONNECTIONS = 80  # more than the server has threads; they are opened as they are needed, and kept
@@ -188,33 +192,41 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
     from alembic import command
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     try:
         with _migrating, database.write() as connection:
             config.attributes["connection"] = connection
-            current = MigrationContext.configure(connection).get_current_revision()
-            known = [str(script.revision) for script in ScriptDirectory.from_config(config).walk_revisions()]
+            context, scripts = MigrationContext.configure(connection), _scripts(folder)
+            current = context.get_current_revision()
+            known = [str(script.revision) for script in scripts.walk_revisions()]
             if to and to not in known:
                 raise BadParameter(f"there is no schema {to[:40]!r}", f"there are: {', '.join(reversed(known))}")
             if current is None:
                 metadata.create_all(connection)
                 connection.execute(insert(revisions), [{"name": kind, "revision": 0} for kind in REVISIONS])
-                command.stamp(config, "head")
-            elif current in known:
-                command.upgrade(config, "head")
-            else:
+                context.stamp(scripts, "head")
+            elif current not in known:
                 raise VisualprofError(
                     f"{name} was made by a newer visualprof (schema {current})",
                     f"with that version `visualprof admin migrate {known[0]}` makes it fit this one",
                 )
+            elif current != known[0]:
+                command.upgrade(config, "head")
             if to:
                 command.downgrade(config, to)
     except Damaged as error:
         reason = error.error.removeprefix(UNUSABLE)
         raise Damaged(f"{name} cannot be used: {reason}", database.remedy) from error
+
+
+@cache
+def _scripts(folder: Path) -> ScriptDirectory:
+    """The migrations of a folder, the newest first; reading them takes longer than making a database."""
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(str(folder))
 
 
 def unasked(statement: Statement) -> Statement:
