@@ -213,8 +213,8 @@ class Visits:
         )
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_S * 1000)
-        allowed = dashboard.url, "data:", "blob:"
-        context.on("request", lambda request: request.url.startswith(allowed) or self._note(f"asked for {request.url}"))
+        own = dashboard.url, "data:", "blob:"
+        context.on("request", lambda asked: None if asked.url.startswith(own) else self._note(f"asked for {asked.url}"))
         context.add_init_script(
             f"try {{ if (!localStorage.getItem('visualprof.theme')) {{"
             f"localStorage.setItem('visualprof.language', '{language}');"
