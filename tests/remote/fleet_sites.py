@@ -21,6 +21,9 @@ from tests.remote.agent_runs import marked
 from tests.remote.queue_sites import ROOT, Http, ServerProcess, opened, relu, submitted, token_of, upload
 from visualprof.remote.protocol import Measure, Profile, Spec
 
+# Ray reads it once a process: of all clusters that are started there, also by tests before.
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
 SIZES = [1, 2]
 STORE = 80 << 20
 
@@ -135,7 +138,6 @@ def cluster(*nodes: dict[str, Any], client: int = 0) -> Iterator[Any]:
     """A cluster of Ray with a head that runs nothing, and these nodes. client: port for clients."""
     from visualprof.engines.ray import package
 
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # of this cluster, and of all that tests start
     package()
     from ray.cluster_utils import Cluster
 
