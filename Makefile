@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test long check native ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
+.PHONY: demo dev test long check native ruff layers pyright eslint vue-tsc vitest unit bench page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -74,6 +74,9 @@ types: $(VENV)/dev $(MODULES) ## make the page's types from the API's declaratio
 	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
 	$(NPM) run --silent types
 	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
+
+messages: $(VENV)/dev ## extract the server's messages into the English catalog, list what translations lack
+	$(BIN)/python -m tests.translations
 
 $(VENV)/pip: $(VENV)/created
 	$(BIN)/python -m pip install -q --upgrade pip

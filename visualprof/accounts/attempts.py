@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from visualprof.accounts.secret import hashed
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import TooMany
 from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.tables import failures
@@ -46,7 +47,10 @@ def _refuse(connection: Connection, bounds: Mapping[str, int], now: int) -> None
     counts = connection.execute(_LATELY, {"keys": list(bounds), "since": now - _MINUTE_NS})
     for key, count in counts:
         if count >= bounds[key]:
-            raise TooMany(f"{bounds[key]} attempts within a minute", "wait a minute")
+            raise TooMany(
+                msg("accounts.attempts_within_minute", f"{bounds[key]} attempts within a minute"),
+                msg("accounts.wait_minute", "wait a minute"),
+            )
 
 
 def forgive_attempt(connection: Connection, address: str, email: str = "") -> None:

@@ -8,8 +8,24 @@ from sqlalchemy import Connection, insert, select
 
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.records import Deed
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.tables import audit
+
+#: Rows whose subject is more than a name, as the web UI shows them: "action: subject".
+SENTENCES = (
+    msg("accounts.add_project", "add to project: {} to {}"),
+    msg("accounts.create_user", "create user: {} as {}"),
+    msg("accounts.first_log_issuer", "first log-in by an issuer: {} by {}"),
+    msg("accounts.invite_person", "invite person: {} as {}"),
+    msg("accounts.log", "log in: {} by {}"),
+    msg("accounts.log_out", "log out: {} by {}"),
+    msg("accounts.log_refused", "log-in refused: {} by {}"),
+    msg("accounts.make_account", "make account: {} by {}"),
+    msg("accounts.make_token", "make token: {} as {}"),
+    msg("accounts.remove_project", "remove from project: {} from {}"),
+    msg("accounts.rename_project", "rename project: {} to {}"),
+)
 
 
 def note(connection: Connection, actor: Actor, action: str, subject: str) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, insert, select
 from visualprof.accounts import secret
 from visualprof.accounts.principal import Role
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import codes
 
@@ -46,7 +47,10 @@ def redeem(connection: Connection, code: str, *purposes: Purpose) -> AnyRow:
     mine = (codes.c.sha256 == secret.hashed(code)) & codes.c.purpose.in_(purposes)
     row = connection.execute(delete(codes).where(mine).returning(codes)).first()
     if row is None or row.expires_ns < time.time_ns():
-        raise BadParameter("code: it was used, or its time is over", "ask an administrator for a new one")
+        raise BadParameter(
+            msg("accounts.code_used_time_over", "code: it was used, or its time is over"),
+            msg("accounts.ask_administrator_new_one", "ask an administrator for a new one"),
+        )
     return row
 
 

@@ -14,6 +14,7 @@ from visualprof.accounts.issuer import Identity, Issuer
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.users import Users, email_of, insert_user, log_out
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Conflict, Untrusted
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
@@ -43,7 +44,7 @@ class Vouched:
         with self._database.write() as connection:
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
             actor = Actor(Principal(row.id, row.email), address)
-            note(connection, actor, "log in", f"{row.email} by {self._by}")
+            note(connection, actor, msg("accounts.log_2", "log in"), f"{row.email} by {self._by}")
 
     def _user_named(self, name: str) -> AnyRow | None:
         with self._database.read() as connection:
@@ -57,7 +58,12 @@ class Vouched:
                 return
             role: Role = invitation.role if invitation else "member"
             user = insert_user(connection, name, title, role, None)
-            note(connection, Actor(user.principal, address), "make account", f"{name} by {self._by}")
+            note(
+                connection,
+                Actor(user.principal, address),
+                msg("accounts.make_account_2", "make account"),
+                f"{name} by {self._by}",
+            )
 
 
 class Issued:
@@ -89,8 +95,13 @@ class Issued:
         why = self._refusal(row, said)
         if row is None or why:
             with self._database.write() as connection:
-                note(connection, actor, "log-in refused", f"{said.email[:254]} by {self.issuer.url}")
-            raise Untrusted(why, "ask an administrator")
+                note(
+                    connection,
+                    actor,
+                    msg("accounts.log_refused_2", "log-in refused"),
+                    f"{said.email[:254]} by {self.issuer.url}",
+                )
+            raise Untrusted(why, msg("accounts.ask_administrator", "ask an administrator"))
         if row.subject != said.subject:
             self._bind(actor, row, said.subject)
         self._follow_group(actor, row, said.admin)
@@ -115,14 +126,19 @@ class Issued:
         over += [sessions.c.issued == self._session_digest(said.session)] if said.session else []
         with self._database.write() as connection:
             if codes.used(connection, f"{issuer} {said.name}", said.until_ns):
-                raise BadParameter("logout_token: it was used before")
+                raise BadParameter(msg("accounts.logout_token_used_before", "logout_token: it was used before"))
             forgive_attempt(connection, address)
             ended = connection.execute(
                 select(sessions.c.id, users.c.id.label("user"), users.c.email).where(*over)
             ).all()
             connection.execute(delete(sessions).where(sessions.c.id.in_([row.id for row in ended])))
             for row in ended:
-                note(connection, Actor(Principal(row.user, row.email), address), "log out", f"{row.id} by {issuer}")
+                note(
+                    connection,
+                    Actor(Principal(row.user, row.email), address),
+                    msg("accounts.log_out_2", "log out"),
+                    f"{row.id} by {issuer}",
+                )
 
     def _session_digest(self, session: str) -> str:
         return secret.hashed(f"{self.issuer.url} {session}")
@@ -130,11 +146,18 @@ class Issued:
     def _refusal(self, row: AnyRow | None, said: Identity) -> str:
         """Why somebody may not come in; "" where they may."""
         if row is None:
-            return f"nobody has invited {said.email[:254]}"
+            return msg("accounts.nobody_invited", f"nobody has invited {said.email[:254]}")
         if row.disabled:
-            return "this account is closed"
+            return msg("accounts.account_closed", "this account is closed")
         other = row.subject not in (None, said.subject) and row.subject.startswith(f"{self.issuer.url} ")
-        return f"the address {said.email[:254]} was somebody else's at the issuer" if other else ""
+        return (
+            msg(
+                "accounts.address_somebody_elses_issuer",
+                f"the address {said.email[:254]} was somebody else's at the issuer",
+            )
+            if other
+            else ""
+        )
 
     def _bound(self, subject: str) -> AnyRow | None:
         with self._database.read() as connection:
@@ -149,7 +172,12 @@ class Issued:
             if row.password is not None:
                 log_out(connection, row.id)
             connection.execute(update(users).where(users.c.id == row.id).values(subject=subject, password=None))
-            note(connection, actor, "first log-in by an issuer", f"{row.email} by {self.issuer.url}")
+            note(
+                connection,
+                actor,
+                msg("accounts.first_log_issuer_2", "first log-in by an issuer"),
+                f"{row.email} by {self.issuer.url}",
+            )
 
     def _follow_group(self, actor: Actor, row: AnyRow, admin: bool | None) -> None:
         """Who is in the issuer's group of administrators is one here, and who is not is none."""

@@ -22,6 +22,7 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Untrusted
 
 TIMEOUT_S = 10
@@ -32,7 +33,7 @@ LOG_OUT = "http://schemas.openid.net/event/backchannel-logout"
 LONGEST_S = 86400  # that an order to end sessions counts
 # Signatures that need a key of the issuer: no secret that others may have, and never none.
 _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
-_AGAIN = "log in again"
+_AGAIN = msg("accounts.log_again", "log in again")
 
 
 class IssuerTrouble(VisualprofError):
@@ -115,9 +116,15 @@ class Issuer:
         Raises: Untrusted: it is of another log-in, or proves nothing. IssuerTrouble.
         """
         if not kept or not hmac.compare_digest(state.encode(), _of(kept, "state").encode()):
-            raise Untrusted("this log-in was not begun in this browser, or more than ten minutes ago", _AGAIN)
+            raise Untrusted(
+                msg(
+                    "accounts.log_not_begun_browser",
+                    "this log-in was not begun in this browser, or more than ten minutes ago",
+                ),
+                _AGAIN,
+            )
         if refusal or not code:
-            raise Untrusted(f"the issuer refused: {_word(refusal)}", _AGAIN)
+            raise Untrusted(msg("accounts.issuer_refused", f"the issuer refused: {_word(refusal)}"), _AGAIN)
         tokens = self._redeemed(code, _of(kept, "verifier"))
         claims = self._claims(tokens, _of(kept, "nonce"))
         return replace(self._identity(claims), token=str(tokens["id_token"]), session=_text(claims.get("sid")))
@@ -153,9 +160,11 @@ class Issuer:
             wanted = LOG_OUT in claims["events"] and "nonce" not in claims and bool(_text(subject) or _text(session))
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             what = _word(str(getattr(error, "claim", "") or type(error).__name__))
-            raise BadParameter(f"logout_token: it proves nothing: {what}") from error
+            raise BadParameter(
+                msg("accounts.logout_token_proves_nothing", f"logout_token: it proves nothing: {what}")
+            ) from error
         if not wanted or exp > time.time() + LONGEST_S:
-            raise BadParameter("logout_token: it ends no session")
+            raise BadParameter(msg("accounts.logout_token_ends_no", "logout_token: it ends no session"))
         who = f"{self.url} {subject}" if _text(subject) else ""
         return LogOut(who, _text(session), name, (exp + SKEW_S) * 10**9)
 
@@ -187,9 +196,14 @@ class Issuer:
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
             what = str(getattr(error, "claim", "") or type(error).__name__)
             if isinstance(error, errors.ExpiredTokenError) or what in ("iat", "nbf"):
-                told = "the issuer's answer is not of this time, or the clocks differ"
-                raise Untrusted(told, "check the clock of this server") from error
-            raise Untrusted(f"the issuer's answer proves nothing: {_word(what)}", _AGAIN) from error
+                told = msg(
+                    "accounts.issuers_answer_not_time", "the issuer's answer is not of this time, or the clocks differ"
+                )
+                raise Untrusted(told, msg("accounts.check_clock_server", "check the clock of this server")) from error
+            raise Untrusted(
+                msg("accounts.issuers_answer_proves_nothing", f"the issuer's answer proves nothing: {_word(what)}"),
+                _AGAIN,
+            ) from error
         wanted = {"email", *(["groups"] if self._admin_group else [])}
         more = self._user(tokens, claims["sub"]) if wanted - claims.keys() else {}
         return {**more, **claims}
@@ -218,10 +232,16 @@ class Issuer:
         """Raises: Untrusted: nobody knows whether the address is theirs."""
         email, subject, groups = claims.get("email"), claims["sub"], claims.get("groups")
         if not isinstance(email, str) or not isinstance(subject, str) or not 0 < len(subject) <= 255:
-            raise Untrusted("the issuer gives no e-mail address", "its administrator can let this server have it")
+            raise Untrusted(
+                msg("accounts.issuer_gives_no_e", "the issuer gives no e-mail address"),
+                msg("accounts.administrator_can_let_server", "its administrator can let this server have it"),
+            )
         if claims.get("email_verified") is not True:
-            hint = "verify it there, or ask the issuer's administrator"
-            raise Untrusted(f"the issuer has not verified the address {email[:254]}", hint)
+            hint = msg("accounts.verify_there_ask_issuers", "verify it there, or ask the issuer's administrator")
+            raise Untrusted(
+                msg("accounts.issuer_not_verified_address", f"the issuer has not verified the address {email[:254]}"),
+                hint,
+            )
         admin = self._admin_group in groups if isinstance(groups, list) else False
         name = claims.get("name")
         return Identity(
@@ -232,7 +252,10 @@ class Issuer:
         """Raises: IssuerTrouble: it has none, or one without TLS."""
         url = self._said().get(f"{name}{ending}")
         if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.url).scheme}:
-            raise IssuerTrouble(f"{self.url} names no {name}{ending} with TLS", "is it an issuer of OpenID Connect?")
+            raise IssuerTrouble(
+                msg("accounts.names_no_tls", f"{self.url} names no {name}{ending} with TLS"),
+                msg("accounts.issuer_openid_connect", "is it an issuer of OpenID Connect?"),
+            )
         return url
 
     def _said(self) -> dict[str, Any]:
@@ -244,8 +267,10 @@ class Issuer:
         if time.monotonic() - at > METADATA_S:
             said = self._request(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
             if said.get("issuer") != self.url:
-                hint = "--oidc is exactly as the issuer calls itself"
-                raise IssuerTrouble(f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}", hint)
+                hint = msg("accounts.oidc_exactly_issuer_calls", "--oidc is exactly as the issuer calls itself")
+                raise IssuerTrouble(
+                    msg("accounts.calls_itself", f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}"), hint
+                )
             self._metadata = time.monotonic(), said
         return said
 
@@ -260,13 +285,22 @@ class Issuer:
                 told = json.loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
             if body is not None and error.code == 400:  # a code that was used, or is too old
-                raise Untrusted(f"the issuer refused: {_word(_error_of(error))}", _AGAIN) from error
-            raise IssuerTrouble(f"{self.url} answers with {error.code}", "tell an administrator") from error
+                raise Untrusted(
+                    msg("accounts.issuer_refused", f"the issuer refused: {_word(_error_of(error))}"), _AGAIN
+                ) from error
+            raise IssuerTrouble(
+                msg("accounts.answers", f"{self.url} answers with {error.code}"),
+                msg("accounts.tell_administrator", "tell an administrator"),
+            ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            hint = "try again later, or tell an administrator"
-            raise IssuerTrouble(f"{self.url} does not answer as it should: {error}", hint) from error
+            hint = msg("accounts.try_again_later_tell", "try again later, or tell an administrator")
+            raise IssuerTrouble(
+                msg("accounts.not_answer_should", f"{self.url} does not answer as it should: {error}"), hint
+            ) from error
         if not isinstance(told, dict):
-            raise IssuerTrouble(f"{self.url} does not answer as it should: no JSON object")
+            raise IssuerTrouble(
+                msg("accounts.not_answer_should_no", f"{self.url} does not answer as it should: no JSON object")
+            )
         return cast("dict[str, Any]", told)
 
 
@@ -285,7 +319,10 @@ def _authlib(name: str) -> Any:
     try:
         return import_module(f"authlib.{name}")
     except ImportError as error:
-        raise VisualprofError("OpenID Connect needs Authlib", "pip install 'visualprof[team]'") from error
+        raise VisualprofError(
+            msg("accounts.openid_connect_needs_authlib", "OpenID Connect needs Authlib"),
+            msg("accounts.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
+        ) from error
 
 
 def _of(kept: str, what: str) -> str:
@@ -307,4 +344,4 @@ def _text(claim: object) -> str:
 
 def _word(text: str) -> str:
     """What somebody else said, as far as it is one word: an answer is no place for the texts of others."""
-    return text if re.fullmatch(r"\w{1,60}", text, re.ASCII) else "it does not say why"
+    return text if re.fullmatch(r"\w{1,60}", text, re.ASCII) else msg("accounts.not_say_why", "it does not say why")

@@ -13,6 +13,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.principal import LINK, LONGEST_H, NOBODY, Actor, Principal
 from visualprof.accounts.sharing import Sharing
 from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import links, users
 
@@ -45,14 +46,22 @@ class Links:
         """
         self._sharing.shareable(actor, run)
         if not SHORTEST_H <= hours <= LONGEST_H:
-            raise BadParameter(f"hours: {SHORTEST_H} to {LONGEST_H}", "an hour at least, 90 days at most")
+            raise BadParameter(
+                msg("accounts.hours_2", f"hours: {SHORTEST_H} to {LONGEST_H}"),
+                msg("accounts.hour_least_90_days", "an hour at least, 90 days at most"),
+            )
         now = time.time_ns()
         code, sha256 = secret.new(LINK)
         row = {"id": secret.short_id(), "run": run, "user": actor.user, "created_ns": now}
         with self._database.write() as connection:
             connection.execute(delete(links).where(links.c.expires_ns < now))
             connection.execute(insert(links).values(**row, sha256=sha256, expires_ns=now + int(hours * _HOUR_NS)))
-            note(connection, actor, "make link", f"{run} for {hours:g} hours")
+            note(
+                connection,
+                actor,
+                msg("accounts.make_link", "make link"),
+                msg("accounts.hours", f"{run} for {hours:g} hours"),
+            )
         return code
 
     def of_run(self, actor: Actor, run: str) -> list[Link]:
@@ -79,10 +88,10 @@ class Links:
         except Forbidden:
             run = None
         if run is None:
-            raise NotFound(f"there is no link {link[:40]!r}")
+            raise NotFound(msg("accounts.there_no_link", f"there is no link {link[:40]!r}"))
         with self._database.write() as connection:
             connection.execute(delete(links).where(links.c.id == link))
-            note(connection, actor, "end link", run)
+            note(connection, actor, msg("accounts.end_link", "end link"), run)
         return run
 
     def of_code(self, code: str) -> Principal:

@@ -15,6 +15,7 @@ from visualprof.accounts.projects import belonging
 from visualprof.accounts.records import Grant
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
@@ -42,7 +43,7 @@ class Machines:
     def enrol(self, actor: Actor) -> str:
         """A code by which one machine registers within ten minutes; it belongs to whoever asks for the code."""
         with self._database.write() as connection:
-            note(connection, actor, "make machine code", "")
+            note(connection, actor, msg("accounts.make_machine_code", "make machine code"), "")
             return codes.make(connection, "machine", "", "member", actor.user)
 
     def enrols(self, code: str) -> bool:
@@ -61,8 +62,16 @@ class Machines:
             able = (users.c.id == row.made_by) & ~users.c.disabled & (users.c.role != "viewer")
             user = connection.execute(select(users).where(able)).first()
             if user is None:
-                raise BadParameter("code: its user may not add machines any more", "ask an administrator")
-            note(connection, Actor(Principal(user.id, user.email), address), "add machine", name)
+                raise BadParameter(
+                    msg("accounts.code_user_may_not", "code: its user may not add machines any more"),
+                    msg("accounts.ask_administrator", "ask an administrator"),
+                )
+            note(
+                connection,
+                Actor(Principal(user.id, user.email), address),
+                msg("accounts.add_machine", "add machine"),
+                name,
+            )
             return user.id
 
         return redeemed
@@ -74,7 +83,7 @@ class Machines:
         """
 
         def allowed(connection: Connection) -> None:
-            self._changed(connection, actor, agent, "change machine", what)
+            self._changed(connection, actor, agent, msg("accounts.change_machine", "change machine"), what)
 
         return allowed
 
@@ -112,10 +121,12 @@ class Machines:
         Raises: NotFound: the machine, the user or the project. Forbidden: the machine is another's. BadParameter.
         """
         if bool(email) == bool(project):
-            raise BadParameter("email or project: one of them")
+            raise BadParameter(msg("accounts.email_project_one_them", "email or project: one of them"))
         with self._database.write() as connection:
             holder = _user(connection, email) if email else belonging(connection, actor, project)
-            self._changed(connection, actor, agent, "grant machine", email or holder.name)
+            self._changed(
+                connection, actor, agent, msg("accounts.grant_machine", "grant machine"), email or holder.name
+            )
             row = {"agent": agent, "holder": holder.id}
             if not connection.execute(select(grants).filter_by(**row)).first():
                 connection.execute(insert(grants).values(row))
@@ -126,9 +137,9 @@ class Machines:
         Raises: NotFound. Forbidden: the machine is another's.
         """
         with self._database.write() as connection:
-            self._changed(connection, actor, agent, "revoke machine", holder)
+            self._changed(connection, actor, agent, msg("accounts.revoke_machine", "revoke machine"), holder)
             if not connection.execute(delete(grants).filter_by(agent=agent, holder=holder)).rowcount:
-                raise NotFound(f"it is not granted to {holder[:40]!r}")
+                raise NotFound(msg("accounts.not_granted", f"it is not granted to {holder[:40]!r}"))
 
     def book(self, actor: Actor, agent: str, email: str, from_ns: int, until_ns: int) -> None:
         """Keeps a machine for a user, or with "" for nobody: then no task is given to it. What it does goes on.
@@ -136,21 +147,33 @@ class Machines:
         Raises: NotFound. BadParameter: the time is over. Conflict: another one overlaps, or the user may not use it.
         """
         if until_ns <= max(from_ns, self._database.now_ns()):
-            raise BadParameter("until: it has to be after the beginning, and to come")
+            raise BadParameter(
+                msg("accounts.until_after_beginning_come", "until: it has to be after the beginning, and to come")
+            )
         when = f"{_text(from_ns)} to {_text(until_ns)}"
         with self._database.write() as connection:
             user = _user(connection, email).id if email else None
-            action = "reserve machine" if email else "book maintenance"
+            action = (
+                msg("accounts.reserve_machine", "reserve machine")
+                if email
+                else msg("accounts.book_maintenance", "book maintenance")
+            )
             machine = self._changed(connection, actor, agent, action, f"{email} {when}".lstrip())
             if user and not connection.execute(visible_agents(user).where(agents.c.id == agent)).first():
-                raise Conflict(f"{machine.name} does not work for {email}", "grant it first")
+                raise Conflict(
+                    msg("accounts.not_work", f"{machine.name} does not work for {email}"),
+                    msg("accounts.grant_first", "grant it first"),
+                )
             connection.execute(delete(bookings).where(bookings.c.until_ns <= self._database.now_ns()))
             overlaps = (bookings.c.agent == agent) & (bookings.c.from_ns < until_ns) & (bookings.c.until_ns > from_ns)
             other = connection.execute(select(bookings).where(overlaps).order_by(bookings.c.from_ns)).first()
             if other:
                 raise Conflict(
-                    f"{machine.name} is booked from {_text(other.from_ns)} to {_text(other.until_ns)}",
-                    "choose another time, or end that one",
+                    msg(
+                        "accounts.booked",
+                        f"{machine.name} is booked from {_text(other.from_ns)} to {_text(other.until_ns)}",
+                    ),
+                    msg("accounts.choose_another_time_end", "choose another time, or end that one"),
                 )
             row = {"id": short_id(), "agent": agent, "user": user, "from_ns": from_ns, "until_ns": until_ns}
             connection.execute(insert(bookings).values(row))
@@ -161,9 +184,9 @@ class Machines:
         Raises: NotFound.
         """
         with self._database.write() as connection:
-            self._changed(connection, actor, agent, "end booking", booking)
+            self._changed(connection, actor, agent, msg("accounts.end_booking", "end booking"), booking)
             if not connection.execute(delete(bookings).filter_by(agent=agent, id=booking)).rowcount:
-                raise NotFound(f"there is no booking {booking[:40]!r}")
+                raise NotFound(msg("accounts.there_no_booking", f"there is no booking {booking[:40]!r}"))
 
     @staticmethod
     def _changed(connection: Connection, actor: Actor, agent: str, action: str, what: str) -> AnyRow:
@@ -171,9 +194,11 @@ class Machines:
         own = visible_agents(actor.principal.viewer).where(agents.c.id == agent).with_for_update()
         row = connection.execute(own).first()
         if row is None:
-            raise NotFound(f"there is no agent {agent[:40]!r}")
+            raise NotFound(msg("accounts.there_no_agent", f"there is no agent {agent[:40]!r}"))
         if row.owner != actor.user and not actor.principal.may("admin"):
-            raise Forbidden(f"only its owner and administrators change {row.name}")
+            raise Forbidden(
+                msg("accounts.only_owner_administrators_change", f"only its owner and administrators change {row.name}")
+            )
         note(connection, actor, action, f"{row.name} ({row.id}): {what}")
         return row
 
@@ -181,7 +206,10 @@ class Machines:
 def _user(connection: Connection, email: str) -> AnyRow:
     row = connection.execute(select(users).where(users.c.email == email.strip().lower())).first()
     if row is None:
-        raise NotFound(f"nobody here has the address {email[:60]!r}", "they register first")
+        raise NotFound(
+            msg("accounts.nobody_here_address", f"nobody here has the address {email[:60]!r}"),
+            msg("accounts.they_register_first", "they register first"),
+        )
     return row
 
 

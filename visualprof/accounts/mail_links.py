@@ -20,6 +20,7 @@ from visualprof.accounts.notices.messages import invitation
 from visualprof.accounts.notices.webhook import Unsent
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.users import email_of
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import users
 
@@ -51,7 +52,7 @@ class ByMail:
                 self._mail.send(email, *letter)
         except Unsent as error:
             with self._database.write() as connection:
-                note(connection, actor, "letter not sent", f"{email}: {error.error}")
+                note(connection, actor, msg("accounts.letter_not_sent", "letter not sent"), f"{email}: {error.error}")
         except Exception:  # noqa: BLE001 - who asked has their answer
             _log.exception("a link could not be sent")
 
@@ -65,6 +66,6 @@ class ByMail:
             if (wish == "reset" and not resets) or codes.made_lately(connection, wish, email):
                 return None
             code = codes.make(connection, wish, email, row.role if row else "member", None)
-            note(connection, actor, "send a link", f"{email}: {wish}")
+            note(connection, actor, msg("accounts.send_link", "send a link"), f"{email}: {wish}")
         name = "invitation" if wish == "confirm" else wish
         return invitation(wish, language, f"{self._base_url}/?{name}={code}&email={email}")

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Crowded
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class Passwords:
         try:
             from pwdlib import PasswordHash
         except ImportError as error:
-            raise VisualprofError("accounts need pwdlib", "pip install 'visualprof[team]'") from error
+            raise VisualprofError(
+                msg("accounts.accounts_need_pwdlib", "accounts need pwdlib"),
+                msg("accounts.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
+            ) from error
         self._argon2: PasswordHash = PasswordHash.recommended()
 
     def hashed(self, password: str) -> str:
@@ -63,7 +67,7 @@ class Passwords:
 
     @cached_property
     def _nobodys(self) -> str:
-        return self._argon2.hash("nobody's password")
+        return self._argon2.hash(msg("accounts.nobodys_password", "nobody's password"))
 
     @contextmanager
     def _place(self) -> Generator[None]:
@@ -103,12 +107,21 @@ def _one_core() -> Generator[None]:
 
 
 def _crowded() -> Crowded:
-    return Crowded("many people log in at this moment", "try again in a few seconds")
+    return Crowded(
+        msg("accounts.many_people_log_moment", "many people log in at this moment"),
+        msg("accounts.try_again_few_seconds", "try again in a few seconds"),
+    )
 
 
 def refuse_weak(password: str, email: str) -> None:
     """Raises: BadParameter: it is short, endless, or the address itself."""
     if not SHORTEST <= len(password) <= LONGEST:
-        raise BadParameter(f"password: {SHORTEST} to {LONGEST} characters", "a few words make a good one")
+        raise BadParameter(
+            msg("accounts.password_characters", f"password: {SHORTEST} to {LONGEST} characters"),
+            msg("accounts.few_words_make_good", "a few words make a good one"),
+        )
     if password.lower() in (email, email.partition("@")[0]) or len(set(password)) < 4:
-        raise BadParameter("password: too easy to guess", "a few words make a good one")
+        raise BadParameter(
+            msg("accounts.password_too_easy_guess", "password: too easy to guess"),
+            msg("accounts.few_words_make_good", "a few words make a good one"),
+        )

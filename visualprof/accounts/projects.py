@@ -12,6 +12,7 @@ from visualprof.accounts.principal import Actor
 from visualprof.accounts.records import Member, Project
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.model_tables import models
@@ -48,7 +49,7 @@ class Projects:
             _refuse_taken(connection, actor, name, "")
             connection.execute(insert(projects).values(id=identity, name=name, created_ns=time.time_ns()))
             connection.execute(insert(members).values(project=identity, user=actor.user))
-            note(connection, actor, "create project", name)
+            note(connection, actor, msg("accounts.create_project", "create project"), name)
         return identity
 
     def rename(self, actor: Actor, project: str, name: str) -> None:
@@ -58,7 +59,7 @@ class Projects:
             before = belonging(connection, actor, project)
             _refuse_taken(connection, actor, name, project)
             connection.execute(update(projects).where(projects.c.id == project).values(name=name))
-            note(connection, actor, "rename project", f"{before.name} to {name}")
+            note(connection, actor, msg("accounts.rename_project_2", "rename project"), f"{before.name} to {name}")
 
     def remove(self, actor: Actor, project: str) -> None:
         """Removes a project; its runs and models become private to their owners.
@@ -77,7 +78,7 @@ class Projects:
             connection.execute(delete(projects).where(projects.c.id == project))
             changed_sharing(connection)
             drop_rule(connection, "jobs", project)
-            note(connection, actor, "remove project", name)
+            note(connection, actor, msg("accounts.remove_project_3", "remove project"), name)
 
     def add(self, actor: Actor, project: str, email: str) -> None:
         """Takes somebody in.
@@ -88,12 +89,15 @@ class Projects:
             name = belonging(connection, actor, project).name
             user = connection.execute(select(users.c.id).where(users.c.email == email.strip().lower())).scalar()
             if user is None:
-                raise NotFound(f"nobody here has the address {email[:60]!r}", "they register first")
+                raise NotFound(
+                    msg("accounts.nobody_here_address", f"nobody here has the address {email[:60]!r}"),
+                    msg("accounts.they_register_first", "they register first"),
+                )
             row = {"project": project, "user": user}
             if not connection.execute(select(members).filter_by(**row)).first():
                 connection.execute(insert(members).values(row))
                 changed_sharing(connection)
-                note(connection, actor, "add to project", f"{email} to {name}")
+                note(connection, actor, msg("accounts.add_project_2", "add to project"), f"{email} to {name}")
 
     def leave(self, actor: Actor, project: str, user: str) -> None:
         """Takes somebody out.
@@ -104,9 +108,9 @@ class Projects:
             name = belonging(connection, actor, project).name
             gone = delete(members).where((members.c.project == project) & (members.c.user == user))
             if not connection.execute(gone).rowcount:
-                raise NotFound(f"there is no member {user[:40]!r} in {name}")
+                raise NotFound(msg("accounts.there_no_member", f"there is no member {user[:40]!r} in {name}"))
             changed_sharing(connection)
-            note(connection, actor, "remove from project", f"{user} from {name}")
+            note(connection, actor, msg("accounts.remove_project_2", "remove from project"), f"{user} from {name}")
 
 
 def changed_sharing(connection: Connection) -> None:
@@ -123,14 +127,14 @@ def belonging(connection: Connection, actor: Actor, project: str) -> AnyRow:
     row = connection.execute(select(projects).where(projects.c.id == project)).first()
     inside = (members.c.project == project) & (members.c.user == actor.user)
     if row is None or not (actor.principal.may("admin") or connection.execute(select(members).where(inside)).first()):
-        raise NotFound(f"there is no project {project[:40]!r}")
+        raise NotFound(msg("accounts.there_no_project", f"there is no project {project[:40]!r}"))
     return row
 
 
 def _name(name: str) -> str:
     name = name.strip()
     if not (name.isprintable() and 0 < len(name) <= 200):
-        raise BadParameter("name: 1 to 200 visible characters")
+        raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
     return name
 
 
@@ -143,4 +147,4 @@ def _visible(viewer: str | None) -> Select[Any]:
 def _refuse_taken(connection: Connection, actor: Actor, name: str, project: str) -> None:
     same = (func.lower(projects.c.name) == name.lower()) & (projects.c.id != project)
     if connection.execute(_visible(actor.principal.viewer).where(same)).first():
-        raise Conflict(f"name: there is a project {name!r} already")
+        raise Conflict(msg("accounts.name_there_project_already", f"name: there is a project {name!r} already"))

@@ -11,6 +11,7 @@ from visualprof.accounts.external_login import Vouched
 from visualprof.accounts.principal import Principal, Registration
 from visualprof.accounts.sessions import IDLE_S
 from visualprof.accounts.users import name_of
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.signing import Signer
 
@@ -22,7 +23,7 @@ class Proxied:
     """
 
     def __init__(self, database: Database, registration: Registration, signer: Signer) -> None:
-        self._vouched, self._signer = Vouched(database, registration, "the proxy"), signer
+        self._vouched, self._signer = Vouched(database, registration, msg("accounts.proxy", "the proxy")), signer
 
     def of(self, said: str, address: str) -> Principal:
         """Who it is; nobody without an account, or with one that is disabled.

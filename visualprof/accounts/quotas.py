@@ -5,6 +5,7 @@ from __future__ import annotations
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.users import email_of_user
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.quotas import EVERYBODY, Quota, Quotas, Used, change_quota
 
@@ -27,5 +28,6 @@ class UserQuotas(Quotas):
             whose = "everybody" if user == EVERYBODY else email_of_user(connection, user)
             change_quota(connection, user, quota)
             bounds = vars(quota).items() if quota else ()
-            told = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
-            note(connection, actor, "change quota", f"{whose}: {told or ('no bounds' if quota else 'as everybody')}")
+            limits = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
+            default = msg("accounts.no_bounds", "no bounds") if quota else msg("accounts.everybody", "as everybody")
+            note(connection, actor, msg("accounts.change_quota", "change quota"), f"{whose}: {limits or default}")

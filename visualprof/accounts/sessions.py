@@ -14,6 +14,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.principal import NOBODY, TOKEN, Actor, Principal, Role, least
 from visualprof.accounts.records import Token
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, sessions, users
@@ -111,8 +112,8 @@ class Sessions:
         mine = (sessions.c.id == session) & (sessions.c.user == actor.user)
         with self._database.write() as connection:
             if not connection.execute(delete(sessions).where(mine)).rowcount:
-                raise NotFound(f"there is no session {session[:40]!r}")
-            note(connection, actor, "log out", session)
+                raise NotFound(msg("accounts.there_no_session", f"there is no session {session[:40]!r}"))
+            note(connection, actor, msg("accounts.log_out_2", "log out"), session)
 
     def make_token(self, actor: Actor, name: str, role: Role, days: float) -> str:
         """A new token of one's own; it is shown once.
@@ -120,18 +121,18 @@ class Sessions:
         Raises: BadParameter.
         """
         if not (name.isprintable() and 0 < len(name.strip()) <= 200):
-            raise BadParameter("name: 1 to 200 visible characters")
+            raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
         if not 0 < days <= LONGEST_DAYS:
-            raise BadParameter(f"days: more than 0, at most {LONGEST_DAYS}")
+            raise BadParameter(msg("accounts.days_more_than_0", f"days: more than 0, at most {LONGEST_DAYS}"))
         if not actor.principal.may(role):
-            raise BadParameter(f"role: you are no {role} yourself")
+            raise BadParameter(msg("accounts.role_you_no_yourself", f"role: you are no {role} yourself"))
         now = time.time_ns()
         token, sha256 = secret.new(TOKEN)
         row = {"id": secret.short_id(), "user": actor.user, "name": name.strip(), "role": role, "created_ns": now}
         with self._database.write() as connection:
             values = {**row, "sha256": sha256, "expires_ns": now + int(days * _DAY_NS)}
             connection.execute(insert(api_tokens).values(values))
-            note(connection, actor, "make token", f"{name} as {role}")
+            note(connection, actor, msg("accounts.make_token_2", "make token"), f"{name} as {role}")
         return token
 
     def tokens_of(self, user: str) -> list[Token]:
@@ -148,8 +149,8 @@ class Sessions:
         mine = (api_tokens.c.id == token) & (api_tokens.c.user == actor.user)
         with self._database.write() as connection:
             if not connection.execute(delete(api_tokens).where(mine)).rowcount:
-                raise NotFound(f"there is no token {token[:40]!r}")
-            note(connection, actor, "end token", token)
+                raise NotFound(msg("accounts.there_no_token", f"there is no token {token[:40]!r}"))
+            note(connection, actor, msg("accounts.end_token", "end token"), token)
 
 
 def _session(row: AnyRow) -> Session:

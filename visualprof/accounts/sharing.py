@@ -14,6 +14,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor, Principal, Visibility
 from visualprof.accounts.projects import belonging, changed_sharing
 from visualprof.errors import BadParameter, Forbidden
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.tables import members, revisions, runs
 
@@ -111,7 +112,9 @@ class Sharing:
         """
         access = self.of(path)
         if not access.shared_by(actor.principal):
-            raise Forbidden("only its owner and administrators share a run")
+            raise Forbidden(
+                msg("accounts.only_owner_administrators_share", "only its owner and administrators share a run")
+            )
         return access
 
     def share(self, actor: Actor, path: str, visibility: Visibility, project: str | None) -> None:
@@ -121,7 +124,11 @@ class Sharing:
         """
         access = self.shareable(actor, path)
         if (visibility == "project") != (project is not None):
-            raise BadParameter("project: to be named for this visibility, and for no other")
+            raise BadParameter(
+                msg(
+                    "accounts.project_named_visibility_no", "project: to be named for this visibility, and for no other"
+                )
+            )
         with self._database.write() as connection:
             if project is not None:
                 belonging(connection, actor, project)
@@ -130,4 +137,9 @@ class Sharing:
             if not connection.execute(update(runs).where(mine).values(values)).rowcount:
                 connection.execute(insert(runs).values(folder=access.folder, owner=access.owner, **values))
             changed_sharing(connection)
-            note(connection, actor, "share run", f"{access.folder}: {visibility} {project or ''}".rstrip())
+            note(
+                connection,
+                actor,
+                msg("accounts.share_run", "share run"),
+                f"{access.folder}: {visibility} {project or ''}".rstrip(),
+            )

@@ -17,6 +17,7 @@ from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.records import User
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Conflict, Untrusted
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
@@ -33,7 +34,10 @@ def email_of(text: str) -> str:
     """
     email = text.strip().lower()
     if len(email) > 254 or not _EMAIL.fullmatch(email):
-        raise BadParameter(f"email: {text[:60]!r} is no e-mail address", "like name@example.org")
+        raise BadParameter(
+            msg("accounts.email_no_e_mail", f"email: {text[:60]!r} is no e-mail address"),
+            msg("accounts.like_name_example_org", "like name@example.org"),
+        )
     return email
 
 
@@ -46,7 +50,7 @@ def name_of(said: str) -> str:
     if name.isascii() and "@" in name:
         return email_of(name)
     if not _NAME.fullmatch(name):
-        raise BadParameter(f"{said[:60]!r} is nobody's name or e-mail address")
+        raise BadParameter(msg("accounts.nobodys_name_e_mail", f"{said[:60]!r} is nobody's name or e-mail address"))
     return name
 
 
@@ -65,7 +69,10 @@ class Users:
         count_attempt(self._database, actor.address)
         email = email_of(email)
         if how == "off" or (how == "invitation" and not code):
-            raise Forbidden("nobody can register here by themselves", "ask an administrator for an invitation")
+            raise Forbidden(
+                msg("accounts.nobody_can_register_here", "nobody can register here by themselves"),
+                msg("accounts.ask_administrator_invitation", "ask an administrator for an invitation"),
+            )
         refuse_weak(password, email)
         kept = self._passwords.hashed(password)
         with self._database.write() as connection:
@@ -74,10 +81,14 @@ class Users:
                 confirmed: tuple[codes.Purpose, ...] = ("confirm",) if how == "open" else ()
                 invitation = codes.redeem(connection, code, "invitation", *confirmed)
                 if invitation.email not in ("", email):
-                    raise BadParameter("email: the invitation is for another address")
+                    raise BadParameter(
+                        msg("accounts.email_invitation_another_address", "email: the invitation is for another address")
+                    )
                 role = invitation.role
             user = insert_user(connection, email, name, role, kept)
-            note(connection, Actor(user.principal, actor.address), "make account", email)
+            note(
+                connection, Actor(user.principal, actor.address), msg("accounts.make_account_2", "make account"), email
+            )
         return user
 
     def create(self, actor: Actor, email: str, name: str, role: Role, password: str | None) -> User:
@@ -91,7 +102,7 @@ class Users:
         kept = None if password is None else self._passwords.hashed(password)
         with self._database.write() as connection:
             user = insert_user(connection, email, name, role, kept)
-            note(connection, actor, "create user", f"{email} as {role}")
+            note(connection, actor, msg("accounts.create_user_2", "create user"), f"{email} as {role}")
         return user
 
     def log_in(self, email: str, password: str, address: str) -> User:
@@ -106,12 +117,17 @@ class Users:
             row = connection.execute(select(users).where(users.c.email == email)).first()
         kept = row.password if row and not row.disabled else None
         if not self._passwords.matches(password, kept) or row is None:
-            self._note(Actor(Principal(email=email[:254]), address), "log-in refused", email)
-            raise Untrusted("e-mail address or password are wrong", "an administrator can give you a new password")
+            self._note(
+                Actor(Principal(email=email[:254]), address), msg("accounts.log_refused_2", "log-in refused"), email
+            )
+            raise Untrusted(
+                msg("accounts.e_mail_address_password", "e-mail address or password are wrong"),
+                msg("accounts.administrator_can_give_you", "an administrator can give you a new password"),
+            )
         with self._database.write() as connection:
             forgive_attempt(connection, address, email)
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
-            note(connection, Actor(_user(row).principal, address), "log in", email)
+            note(connection, Actor(_user(row).principal, address), msg("accounts.log_2", "log in"), email)
         return _user(row)
 
     def change_password(self, actor: Actor, old: str, new: str) -> None:
@@ -124,8 +140,8 @@ class Users:
         with self._database.look() as connection:
             row = connection.execute(select(users).where(users.c.id == actor.user)).one()
         if not self._passwords.matches(old, row.password):
-            raise Untrusted("the old password is wrong")
-        self._set_password(actor, row, new, "change password")
+            raise Untrusted(msg("accounts.old_password_wrong", "the old password is wrong"))
+        self._set_password(actor, row, new, msg("accounts.change_password", "change password"))
 
     def set_password(self, actor: Actor, user: str, new: str) -> None:
         """An administrator sets somebody's.
@@ -134,7 +150,7 @@ class Users:
         """
         with self._database.read() as connection:
             row = _row(connection, user)
-        self._set_password(actor, row, new, "set password")
+        self._set_password(actor, row, new, msg("accounts.set_password", "set password"))
 
     def reset_password(self, actor: Actor, code: str, new: str) -> None:
         """Somebody with a code sets a new one.
@@ -148,7 +164,13 @@ class Users:
             email = codes.redeem(connection, code, "reset").email
             row = connection.execute(select(users).where(users.c.email == email)).one()
             refuse_weak(new, email)
-            _keep_password(connection, Actor(_user(row).principal, actor.address), row, kept, "reset password")
+            _keep_password(
+                connection,
+                Actor(_user(row).principal, actor.address),
+                row,
+                kept,
+                msg("accounts.reset_password", "reset password"),
+            )
 
     def invite(self, actor: Actor, email: str, role: Role) -> str:
         """A code by which somebody registers. email: of whom, "" is anybody.
@@ -157,7 +179,7 @@ class Users:
         """
         email = email_of(email) if email else ""
         with self._database.write() as connection:
-            note(connection, actor, "invite person", f"{email or 'anybody'} as {role}")
+            note(connection, actor, msg("accounts.invite_person_2", "invite person"), f"{email or 'anybody'} as {role}")
             return codes.make(connection, "invitation", email, role, actor.user)
 
     def reset_code(self, actor: Actor, user: str) -> str:
@@ -167,7 +189,7 @@ class Users:
         """
         with self._database.write() as connection:
             row = _row(connection, user)
-            note(connection, actor, "offer a new password", row.email)
+            note(connection, actor, msg("accounts.offer_new_password", "offer a new password"), row.email)
             return codes.make(connection, "reset", row.email, row.role, actor.user)
 
     def has_password(self, user: str) -> bool:
@@ -199,10 +221,13 @@ class Users:
             connection.execute(update(users).where(users.c.id == user).values(values))
             administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
             if row.role == "admin" and not connection.execute(administrators).scalar_one():
-                raise Conflict("nobody would be administrator any more", "make somebody else one first")
+                raise Conflict(
+                    msg("accounts.nobody_would_administrator_any", "nobody would be administrator any more"),
+                    msg("accounts.make_somebody_else_one", "make somebody else one first"),
+                )
             if role not in (None, row.role) or disabled:
                 log_out(connection, user)
-            note(connection, actor, "change user", f"{row.email}: {told}")
+            note(connection, actor, msg("accounts.change_user", "change user"), f"{row.email}: {told}")
 
     def _set_password(self, actor: Actor, row: AnyRow, new: str, action: str) -> None:
         refuse_weak(new, row.email)
@@ -248,7 +273,7 @@ def insert_user(connection: Connection, email: str, name: str, role: Role, passw
     """
     name = name.strip() or email.partition("@")[0]
     if len(name) > 200 or not name.isprintable():
-        raise BadParameter("name: 1 to 200 visible characters")
+        raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
     row = {"id": short_id(), "email": email, "name": name, "role": role, "disabled": False}
     taken = connection.execute(select(users.c.id).where(users.c.email == email)).first()
     try:
@@ -257,14 +282,17 @@ def insert_user(connection: Connection, email: str, name: str, role: Role, passw
     except IntegrityError:  # another server was faster
         taken = row
     if taken:
-        raise Conflict(f"email: {email} has an account already", "log in instead")
+        raise Conflict(
+            msg("accounts.email_account_already", f"email: {email} has an account already"),
+            msg("accounts.log_instead", "log in instead"),
+        )
     return _user(_row(connection, row["id"]))
 
 
 def _row(connection: Connection, user: object) -> AnyRow:
     row = connection.execute(select(users).where(users.c.id == user)).first()
     if row is None:
-        raise NotFound(f"there is no user {str(user)[:40]!r}")
+        raise NotFound(msg("accounts.there_no_user", f"there is no user {str(user)[:40]!r}"))
     return row
 
 

@@ -40,6 +40,7 @@ from pathlib import Path
 from visualprof.capture import files
 from visualprof.capture.notes import age_ns, read, read_now, write
 from visualprof.capture.options import CaptureBusy, CaptureError
+from visualprof.messages import msg
 
 FOLDER = ".live"
 REQUEST = "request.json"
@@ -152,7 +153,10 @@ class Wish:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_RECORDED:
-            raise CaptureError(f"{self.count:,} steps cannot be recorded at a time", f"ask for 1 to {MOST_RECORDED}")
+            raise CaptureError(
+                msg("capture.steps_cannot_recorded_time", f"{self.count:,} steps cannot be recorded at a time"),
+                msg("capture.ask_1", f"ask for 1 to {MOST_RECORDED}"),
+            )
         object.__setattr__(self, "options", {name: getattr(self, name) for name in SWITCHES})
 
     def beginning(self, first: int) -> Wish:
@@ -283,15 +287,30 @@ def _turn(run: Path, asked: Request, worker: str, beat: Beat | None, now_ns: int
         return Turn(worker, state, ack.why, ack.file)
     seen, since = health(beat, now_ns) if beat else ("ended", 0)
     if seen == "ended":
-        return Turn(worker, "ended", "it ended before it had recorded", since_ns=since)
+        return Turn(
+            worker, "ended", msg("capture.ended_before_recorded", "it ended before it had recorded"), since_ns=since
+        )
     if state in ("asked", "armed") and now_ns > asked.expires_ns:
-        return Turn(worker, "late", _OVERDUE.get(seen, "it did not come to its step in time"), since_ns=since)
+        return Turn(
+            worker,
+            "late",
+            _OVERDUE.get(seen, msg("capture.did_not_come_step", "it did not come to its step in time")),
+            since_ns=since,
+        )
     if seen in ("silent", "hung") and state in ("asked", "armed"):
-        return Turn(worker, seen, f"it is in {beat.at}" if beat and beat.at and seen == "hung" else "", since_ns=since)
+        return Turn(
+            worker,
+            seen,
+            msg("capture.it_is_in", f"it is in {beat.at}") if beat and beat.at and seen == "hung" else "",
+            since_ns=since,
+        )
     return Turn(worker, state)
 
 
-_OVERDUE = {"silent": "nothing was heard of it", "hung": "it ended no step"}
+_OVERDUE = {
+    "silent": msg("capture.nothing_heard", "nothing was heard of it"),
+    "hung": msg("capture.ended_no_step", "it ended no step"),
+}
 
 
 def answer(run: Path, asked: Request, worker: str) -> Ack | None:
@@ -320,14 +339,23 @@ def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
     now_ns = time.time_ns()
     alive = [beat for beat in beats(run) if health(beat, now_ns)[0] not in ("ended", "silent")]
     if not alive:
-        raise CaptureError("no process of this run listens any more", "call capture.listen(...) where you train")
+        raise CaptureError(
+            msg("capture.no_process_run_listens", "no process of this run listens any more"),
+            msg("capture.call_capture_listen_where", "call capture.listen(...) where you train"),
+        )
     able = [beat for beat in alive if not beat.problem]
     if not able:
-        raise CaptureError(f"nothing can be recorded: {alive[0].problem}")
+        raise CaptureError(msg("capture.nothing_can_recorded", f"nothing can be recorded: {alive[0].problem}"))
     with _alone(run):
         last = request(run)
         if last and not is_over(run, last, now_ns):
-            raise CaptureBusy(f"{last.count} steps are being recorded, asked for by {last.by}", "wait for them")
+            raise CaptureBusy(
+                msg(
+                    "capture.steps_being_recorded_asked",
+                    f"{last.count} steps are being recorded, asked for by {last.by}",
+                ),
+                msg("capture.wait_them", "wait for them"),
+            )
         ranked = [beat for beat in able if beat.world_size > 1]
         able = ranked or [beat for beat in able if asker in ("", beat.worker)]
         starts, read_by = agreed(able, wish.first) if ranked or wish.first else ([], [])
@@ -353,7 +381,12 @@ def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int
     """
     fastest = min((beat.fastest_ns for beat in workers if beat.fastest_ns), default=0)
     if not fastest:
-        raise CaptureError("the first steps have not ended yet, so that no step can be agreed on", "ask again later")
+        raise CaptureError(
+            msg(
+                "capture.first_steps_not_ended", "the first steps have not ended yet, so that no step can be agreed on"
+            ),
+            msg("capture.ask_again_later", "ask again later"),
+        )
     steps = margin(fastest)
     begin = max(first, max(beat.step for beat in workers) + steps)
     starts = [begin + steps * (4**turn - 1) for turn in range(STARTS)]
@@ -387,9 +420,14 @@ def _alone(run: Path) -> Generator[None]:
     try:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
-        raise CaptureBusy("somebody else is asking just now", "wait for what they ask for") from None
+        raise CaptureBusy(
+            msg("capture.somebody_else_asking_just", "somebody else is asking just now"),
+            msg("capture.wait_what_they_ask", "wait for what they ask for"),
+        ) from None
     except OSError as error:
-        raise CaptureError(f"nothing can be asked in {lock.parent}: {error.strerror or error}") from None
+        raise CaptureError(
+            msg("capture.nothing_can_asked", f"nothing can be asked in {lock.parent}: {error.strerror or error}")
+        ) from None
     try:
         yield
     finally:

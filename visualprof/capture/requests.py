@@ -13,6 +13,7 @@ from visualprof.capture.files import Worker, warn
 from visualprof.capture.live import Ack, Request
 from visualprof.capture.options import CaptureError, Options
 from visualprof.capture.session import Recording
+from visualprof.messages import msg
 
 NEVER = 1 << 62
 
@@ -73,7 +74,7 @@ class Asked:
         if self._recording:  # what it would record is recorded
             return
         if self._asked:
-            self.give_up("late", "another request took its place", count)
+            self.give_up("late", msg("capture.another_request_took_place", "another request took its place"), count)
         self._asked, self.ack = asked, Ack(asked.id, "", count)
         refusal = self._place.problem
         try:
@@ -86,7 +87,11 @@ class Asked:
         elif not asked.starts:
             self._start(asked, count)
         elif not in_time:
-            self.give_up("late", "it read the request after the last step to begin with", count)
+            self.give_up(
+                "late",
+                msg("capture.read_request_after_last", "it read the request after the last step to begin with"),
+                count,
+            )
         else:
             self._turn = in_time[0]
             self._answer("armed")
@@ -98,13 +103,15 @@ class Asked:
         out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL and ack.first != here]
         missing = [name for name, ack in acks.items() if not ack or ack.step > asked.read_by[self._turn]]
         if out:
-            self.give_up("late", f"{', '.join(out)} cannot record with it", count)
+            self.give_up("late", msg("capture.cannot_record", f"{', '.join(out)} cannot record with it"), count)
         elif not missing:
             self._start(asked, count)
         elif self._turn + 1 < len(asked.starts):
             self._turn += 1
         else:
-            self.give_up("late", f"{', '.join(missing)} did not answer in time", count)
+            self.give_up(
+                "late", msg("capture.did_not_answer_time", f"{', '.join(missing)} did not answer in time"), count
+            )
 
     def _start(self, asked: Request, count: int) -> None:
         self._recording = session.begin(self._wanted(asked), count)
@@ -124,7 +131,7 @@ class Asked:
             self._answer("writing")
             self.written.append((recording, self.ack))
         else:
-            self._answer("failed", "it recorded nothing")
+            self._answer("failed", msg("capture.recorded_nothing", "it recorded nothing"))
 
     def give_up(self, state: str, why: str, count: int) -> None:
         """Answers that nothing comes of it."""
@@ -141,7 +148,7 @@ class Asked:
         if self._recording:
             self._recording.stop()
             self._recorded(self._recording, count)
-        self.give_up("failed", "the process ended", count)
+        self.give_up("failed", msg("capture.process_ended", "the process ended"), count)
         for recording, _ in self.written:
             recording.wait()
         self.settle()
@@ -158,7 +165,12 @@ class Asked:
                 self.written.append((recording, ack))
                 continue
             else:
-                ack = replace(ack, state="failed", file="", why="its file was not written; the process said why")
+                ack = replace(
+                    ack,
+                    state="failed",
+                    file="",
+                    why=msg("capture.file_not_written_process", "its file was not written; the process said why"),
+                )
             if ack.id == self.ack.id:
                 self.ack = ack
                 self._answer(ack.state, ack.why)

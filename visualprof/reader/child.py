@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.processors import share
 from visualprof.reader.source import Progress, Source
 
@@ -30,7 +31,9 @@ _ASK_S = 0.1
 # Above this much memory a child is replaced after its job: the allocator would keep most of it.
 _HEAVY_BYTES = 512 * 1024**2
 
-_MULTIPLIES = "its content multiplies while it is read: export it again, simplified"
+_MULTIPLIES = msg(
+    "reader.content_multiplies_while_read", "its content multiplies while it is read: export it again, simplified"
+)
 _CALLS, _WAITING = 2, 6  # calls at once, as each may take several GiB, and threads that may wait for one
 _RUNNING, _ADMITTED = BoundedSemaphore(_CALLS), BoundedSemaphore(_CALLS + _WAITING)
 
@@ -112,7 +115,10 @@ class Child(Generic[Result]):
                     tell(message)
                 elif deadline and self._limits and time.monotonic() > deadline:
                     self.stop()
-                    return Failure(f"{name}: reading it takes over {self._limits.seconds:g} s", _MULTIPLIES)
+                    return Failure(
+                        msg("reader.reading_takes_over_s", f"{name}: reading it takes over {self._limits.seconds:g} s"),
+                        _MULTIPLIES,
+                    )
             return None
         except (EOFError, OSError):
             return self._died(name)
@@ -120,16 +126,26 @@ class Child(Generic[Result]):
     def _died(self, name: str) -> Failure:
         self._process.join(timeout=5)
         code = self._process.exitcode
-        how, hint = f"ended with code {code}", "the log says more"
+        how, hint = (
+            msg("reader.ended_code", f"ended with code {code}"),
+            msg("reader.log_says_more", "the log says more"),
+        )
         if code is not None and code < 0:
             cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            how, hint = f"was ended by {cause}", "this is a defect of the reader or of a library"
+            how, hint = (
+                msg("reader.ended", f"was ended by {cause}"),
+                msg("reader.defect_reader_library", "this is a defect of the reader or of a library"),
+            )
             if self._limits:
-                hint = "the file is damaged or made to do this, or needs too much memory"
+                hint = msg(
+                    "reader.file_damaged_made_needs", "the file is damaged or made to do this, or needs too much memory"
+                )
             elif cause == "SIGKILL":
-                hint = "it probably ran out of memory"
+                hint = msg("reader.probably_ran_out_memory", "it probably ran out of memory")
         status = 422 if self._limits else 500
-        return Failure(f"{name}: the process that read it {how}", hint, status, "ProcessDied")
+        return Failure(
+            msg("reader.process_read", f"{name}: the process that read it {how}"), hint, status, "ProcessDied"
+        )
 
     def stop(self) -> None:
         """Ends it, whatever it does."""
@@ -145,7 +161,13 @@ def call(task: Task[Result], path: str | Path, name: str = "", limits: Limits = 
     """
     name = name or Path(path).name
     if not _ADMITTED.acquire(blocking=False):
-        raise Failed(Failure(f"{name}: {_CALLS + _WAITING} other files are being read", "try again in a moment", 503))
+        raise Failed(
+            Failure(
+                msg("reader.other_files_being_read", f"{name}: {_CALLS + _WAITING} other files are being read"),
+                msg("reader.try_again_moment", "try again in a moment"),
+                503,
+            )
+        )
     try:
         with _RUNNING:
             child = Child(task, limits)
@@ -190,15 +212,21 @@ def outcome_of(
         return Failure(error.error.replace(Path(path).name, name), error.hint, error.status, type(error).__name__)
     except MemoryError:
         if limits:
-            return Failure(f"{name}: reading it takes too much memory", _MULTIPLIES, kind="MemoryError")
-        hint = "close other programs or take a shorter profile"
-        return Failure(f"{name}: not enough memory to read it", hint, 500, "MemoryError")
+            return Failure(
+                msg("reader.reading_takes_too_much", f"{name}: reading it takes too much memory"),
+                _MULTIPLIES,
+                kind="MemoryError",
+            )
+        hint = msg("reader.close_other_programs_take", "close other programs or take a shorter profile")
+        return Failure(
+            msg("reader.not_enough_memory_read", f"{name}: not enough memory to read it"), hint, 500, "MemoryError"
+        )
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
         _log.exception("reading %s", path)
-        what = f"{name}: the reader failed ({type(error).__name__}: {error})"
-        return Failure(what, "please report it with the file", 500)
+        what = msg("reader.reader_failed", f"{name}: the reader failed ({type(error).__name__}: {error})")
+        return Failure(what, msg("reader.please_report_file", "please report it with the file"), 500)
 
 
 def _bound_memory(size: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from visualprof.messages import msg
+
 _INT32 = struct.Struct("<i")
 _UINT32 = struct.Struct("<I")
 _UINT16 = struct.Struct("<H")
@@ -24,14 +26,14 @@ class _Bytes:
 
     def unpack(self, kind: struct.Struct, place: int) -> int:
         if not 0 <= place <= len(self.data) - kind.size:
-            raise FlatbufferError(f"byte {place:,} lies outside")
+            raise FlatbufferError(msg("reader.byte_lies_outside", f"byte {place:,} lies outside"))
         self.spend(kind.size)
         return kind.unpack_from(self.data, place)[0]
 
     def spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise FlatbufferError("its parts overlap")
+            raise FlatbufferError(msg("reader.parts_overlap", "its parts overlap"))
 
 
 class Table:
@@ -58,7 +60,9 @@ class Table:
         place = field + self._whole.unpack(_UINT32, field)
         count = self._whole.unpack(_UINT32, place)
         if place + 4 + count * size > len(self._whole.data):
-            raise FlatbufferError(f"a vector of {count:,} elements does not fit in")
+            raise FlatbufferError(
+                msg("reader.vector_elements_not_fit", f"a vector of {count:,} elements does not fit in")
+            )
         return place + 4, count
 
     def has(self, number: int) -> bool:

@@ -20,6 +20,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from visualprof.messages import msg
+
 GroupKind = Literal["scope", "block", "control", "function", "subgraph", "section"]
 NodeKind = Literal["operator", "input", "output", "constant"]
 ITEM_BYTES = {
@@ -138,10 +140,17 @@ class ModelBuilder:
         Raises: Excess: there are too many.
         """
         if len(self._nodes) == MAX_NODES:
-            raise Excess(f"the model has over {MAX_NODES:,} nodes, more than can be shown")
+            raise Excess(
+                msg("reader.model_over_nodes_more", f"the model has over {MAX_NODES:,} nodes, more than can be shown")
+            )
         self._scopes += len(node.scope)
         if self._scopes > 10 * MAX_NODES:  # a node of a large model has some five around it
-            raise Excess(f"the scopes of the nodes are over {10 * MAX_NODES:,} together, more than can be shown")
+            raise Excess(
+                msg(
+                    "reader.scopes_nodes_over_together",
+                    f"the scopes of the nodes are over {10 * MAX_NODES:,} together, more than can be shown",
+                )
+            )
         self._nodes.append(node)
         return len(self._nodes) - 1
 

@@ -7,6 +7,7 @@ import zlib
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.graph import Excess, ModelGraph
 
 MAX_BYTES = 64 << 20  # 0.2 KB a node; in memory it takes ten times as much
@@ -23,7 +24,12 @@ def encode(graph: ModelGraph) -> bytes:
     """
     body = _ENCODER.encode(graph)
     if len(body) > MAX_BYTES:
-        raise Excess(f"the model's names and attributes take over {MAX_BYTES >> 20} MiB, more than can be shown")
+        raise Excess(
+            msg(
+                "reader.models_names_attributes_take",
+                f"the model's names and attributes take over {MAX_BYTES >> 20} MiB, more than can be shown",
+            )
+        )
     return zlib.crc32(body).to_bytes(4, "little") + body
 
 

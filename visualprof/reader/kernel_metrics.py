@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Floats
@@ -97,7 +98,12 @@ def add_kernels(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> Non
         builder.arg(name, rows[told], builder.strings(text[:MAX_TEXT] for text in texts)[told], text=True)
     _add_figures(builder, kernels)
     _add_metrics(builder, kernels)
-    builder.warn("Nsight Compute runs each kernel alone, often several times: kernels stand end to end, without gaps")
+    builder.warn(
+        msg(
+            "reader.nsight_compute_runs_each",
+            "Nsight Compute runs each kernel alone, often several times: kernels stand end to end, without gaps",
+        )
+    )
 
 
 def _add_figures(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> None:
@@ -141,7 +147,12 @@ def _add_metrics(builder: TraceBuilder, kernels: Sequence[MeasuredKernel]) -> No
     for key, (rows, values) in columns.items():
         builder.arg(key, np.array(rows, np.int64), np.array(values, np.float64))
     if left:
-        builder.warn(f"of over {MAX_METRICS:,} different metrics the rest was left out: {left:,} values")
+        builder.warn(
+            msg(
+                "reader.over_different_metrics_rest",
+                f"of over {MAX_METRICS:,} different metrics the rest was left out: {left:,} values",
+            )
+        )
 
 
 def _arg(builder: TraceBuilder, name: str, values: Floats) -> None:

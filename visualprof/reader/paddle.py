@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, Names, Node, Scope, Value, scopes_of, tensor_bytes
 
 SHOWN = 200
@@ -70,7 +71,9 @@ class _Walk:
     def block(self, number: int, names: Names, around: tuple[Scope, ...]) -> None:
         """A block, once: one that holds itself ends there."""
         if not 0 <= number < len(self._blocks) or number in self._drawn:
-            self._builder.warn(f"block {number} is not there, or the body of several operators")
+            self._builder.warn(
+                msg("reader.block_not_there_body", f"block {number} is not there, or the body of several operators")
+            )
             return
         self._drawn.add(number)
         block = self._blocks[number]

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from visualprof.messages import msg
+
 MAX_CODES = 3_000_000  # about 30 a weight
 STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
@@ -60,13 +62,19 @@ def load(data: bytes) -> object:
             if code == b".":
                 return machine.pop()
             if code not in _STEPS:
-                raise PickleError(f"the step {code!r}, which no model has" if code else "cut before its end")
+                raise PickleError(
+                    msg("reader.step_which_no_model", f"the step {code!r}, which no model has")
+                    if code
+                    else msg("reader.cut_before_end", "cut before its end")
+                )
             form, step = _STEPS[code]
             argument, place = _argument(data, place + 1, form)
             step(machine, argument)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise error if isinstance(error, PickleError) else PickleError(f"damaged ({error})") from error
-    raise PickleError(f"over {MAX_CODES:,} steps")
+        raise (
+            error if isinstance(error, PickleError) else PickleError(msg("reader.damaged", f"damaged ({error})"))
+        ) from error
+    raise PickleError(msg("reader.over_steps", f"over {MAX_CODES:,} steps"))
 
 
 def _argument(data: bytes, place: int, form: str) -> tuple[Any, int]:
@@ -83,7 +91,7 @@ def _argument(data: bytes, place: int, form: str) -> tuple[Any, int]:
         return number, place
     held = data[place : place + number]
     if len(held) < number:
-        raise PickleError("cut before its end")
+        raise PickleError(msg("reader.cut_before_end", "cut before its end"))
     return (
         held.decode("utf-8", "replace") if form[2:] == "text" else int.from_bytes(held, "little", signed=True)
     ), place + number
@@ -119,7 +127,7 @@ class _Machine:
 
     def name(self, text: str) -> None:
         if text.split(".")[0] not in ("torch", "__torch__") and text not in ELSEWHERE:
-            raise PickleError(f"it asks for {text[:100]}, which no model does")
+            raise PickleError(msg("reader.asks_which_no_model", f"it asks for {text[:100]}, which no model does"))
         self.push(Name(text))
 
     def new(self) -> None:
@@ -147,7 +155,7 @@ class _Machine:
         if name in TENSORS:
             sizes = cast("tuple[int, ...]", given[2])
             if not all(type(size) is int and size >= 0 for size in sizes):
-                raise PickleError("a tensor with sizes that are no numbers")
+                raise PickleError(msg("reader.tensor_sizes_no_numbers", "a tensor with sizes that are no numbers"))
             self.push(Tensor(cast("str", given[0]), tuple(sizes)))
         elif name.startswith("torch.jit._pickle."):
             self.push(given[0])

@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from visualprof.messages import msg
+
 MAX_PARTS = 200_000  # the largest models of today have 50,000
 MAX_FIELD = 128  # nothing that is asked for has a larger number
 _REST = {5: 4, 1: 8}  # bytes of a field of that wire type
@@ -34,7 +36,7 @@ class Message:
         parts = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
         for count, part in enumerate(parts):
             if count == MAX_PARTS:
-                raise ProtobufError(f"over {MAX_PARTS:,} parts of one message")
+                raise ProtobufError(msg("reader.over_parts_one_message", f"over {MAX_PARTS:,} parts of one message"))
             yield part
 
     def message(self, field: int) -> Message:
@@ -107,9 +109,11 @@ class Message:
             elif kind in _REST:
                 size = _REST[kind]
             else:
-                raise ProtobufError(f"a field of unknown type {kind}")
+                raise ProtobufError(msg("reader.field_unknown_type", f"a field of unknown type {kind}"))
             if size > end - place:
-                raise ProtobufError(f"a field of {size:,} bytes where {end - place:,} are left")
+                raise ProtobufError(
+                    msg("reader.field_bytes_where_left", f"a field of {size:,} bytes where {end - place:,} are left")
+                )
             yield tag >> 3, data[place : place + size]
             place += size
 
@@ -124,18 +128,18 @@ def _varint(data: memoryview, place: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return value & 0xFFFF_FFFF_FFFF_FFFF, place + shift // 7
-    raise ProtobufError("a number without an end")
+    raise ProtobufError(msg("reader.number_without_end", "a number without an end"))
 
 
 def _signed(value: int | bytes | memoryview, field: int) -> int:
     if not isinstance(value, int):
-        raise ProtobufError(f"field {field} is no number")
+        raise ProtobufError(msg("reader.field_no_number", f"field {field} is no number"))
     return value - (1 << 64) if value >> 63 else value
 
 
 def _bytes(value: int | bytes | memoryview, field: int) -> bytes | memoryview:
     if isinstance(value, int):
-        raise ProtobufError(f"field {field} is a number")
+        raise ProtobufError(msg("reader.field_number", f"field {field} is a number"))
     return value
 
 
@@ -147,5 +151,5 @@ def _reals(value: int | memoryview, field: int, width: int = 0) -> Iterator[floa
     data = _bytes(value, field)
     width = width or len(data)
     if width not in (4, 8) or len(data) % width:
-        raise ProtobufError(f"field {field} is no float")
+        raise ProtobufError(msg("reader.field_no_float", f"field {field} is no float"))
     return (number for (number,) in struct.iter_unpack("<f" if width == 4 else "<d", data))

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from visualprof.errors import EmptyFile, UnknownFormat
+from visualprof.messages import msg
 from visualprof.reader import formats
 from visualprof.reader.source import GROWING, HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
@@ -136,11 +137,11 @@ def recognise(source: Source) -> Format:
     """
     head = _own_head(source)
     if not head.strip(BLANK):
-        raise EmptyFile(f"{source.name} is empty", GROWING)
+        raise EmptyFile(msg("reader.empty", f"{source.name} is empty"), GROWING)
     for known in all_formats():
         if known.start(head) and known.sniff(head):
             return known
     raise UnknownFormat(
-        f"{source.name}: no profile format recognises its content",
-        f"visualprof reads {labels(all_formats())}, plain or gzipped",
+        msg("reader.no_profile_format_recognises", f"{source.name}: no profile format recognises its content"),
+        msg("reader.visualprof_reads_plain_gzipped", f"visualprof reads {labels(all_formats())}, plain or gzipped"),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from visualprof.errors import FormatError, SourceError
+from visualprof.messages import msg
 from visualprof.reader.digest import blake2b
 from visualprof.reader.gzipped import GZIP_MAGIC, ahead, unpacked
 
@@ -26,7 +27,7 @@ ALWAYS_ALLOWED = 256 * 1024 * 1024
 SHOWN_PLACES = 5
 # In a bucket, or on a file system of fsspec.
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://[^?#]+(\?[^#]*)?")
-GROWING = "it may still be being written; it opens by itself once complete"
+GROWING = msg("reader.may_still_being_written", "it may still be being written; it opens by itself once complete")
 
 # What a decoder raises of text that is not whole JSON, not of the types it expects, or nested too deeply.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -61,10 +62,13 @@ class Skipped:
         if len(self._first) < SHOWN_PLACES:
             self._first.append(at)
 
-    def sentence(self, what: str = "damaged part") -> str:
+    def sentence(self, what: str = msg("reader.damaged_part", "damaged part")) -> str:
         """`12 damaged parts of 3,400 bytes skipped, at byte 7,000, 9,000, ...`."""
         places = ", ".join(f"{at:,}" for at in self._first) + ", ..." * (self.parts > len(self._first))
-        return f"{self.parts:,} {what}{'s' * (self.parts > 1)} of {self._bytes:,} bytes skipped, at byte {places}"
+        return msg(
+            "reader.bytes_skipped_byte",
+            f"{self.parts:,} {what}{'s' * (self.parts > 1)} of {self._bytes:,} bytes skipped, at byte {places}",
+        )
 
 
 class Source:
@@ -169,7 +173,7 @@ class Source:
 
         Raises: FormatError: it is larger than that. SourceError: as `chunks`.
         """
-        too_large = self.error(f"{what} of over {limit >> 30} GiB", hint)
+        too_large = self.error(msg("reader.over_gib", f"{what} of over {limit >> 30} GiB"), hint)
         if self.size > limit:
             raise too_large
         pieces: list[bytes] = []
@@ -190,7 +194,7 @@ class Source:
         try:
             yield
         except UNDECODABLE as error:
-            raise self.error(f"not a whole {what} ({error})", hint) from error
+            raise self.error(msg("reader.not_whole", f"not a whole {what} ({error})"), hint) from error
 
     def error(self, what: str, hint: str) -> FormatError:
         """What is wrong with the content, to be raised: the message names the file."""
@@ -211,12 +215,21 @@ class Source:
                 total += len(plain)
                 if total > limit:
                     raise SourceError(
-                        f"{self.name} unpacks to over {limit >> 20} MiB from {self.size:,} bytes",
-                        "this looks like a decompression bomb; unpack it yourself if you trust it",
+                        msg(
+                            "reader.unpacks_over_mib_bytes",
+                            f"{self.name} unpacks to over {limit >> 20} MiB from {self.size:,} bytes",
+                        ),
+                        msg(
+                            "reader.looks_like_decompression_bomb",
+                            "this looks like a decompression bomb; unpack it yourself if you trust it",
+                        ),
                     )
                 yield plain, min(1.0, file.tell() / (self.size or 1))
         except zlib.error as error:
-            raise SourceError(f"{self.name}: damaged gzip data ({error})", "copy the file again") from error
+            raise SourceError(
+                msg("reader.damaged_gzip_data", f"{self.name}: damaged gzip data ({error})"),
+                msg("reader.copy_file_again", "copy the file again"),
+            ) from error
 
     def fingerprint(self) -> str:
         """Identity of the content: size, time of change, and 64 samples of the bytes, or all that there are.
@@ -238,4 +251,7 @@ class Source:
         try:
             return self.path.open("rb", buffering=0)
         except OSError as error:
-            raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
+            raise SourceError(
+                f"{self.name}: {error.strerror}",
+                msg("reader.file_still_there_readable", "is the file still there and readable?"),
+            ) from error

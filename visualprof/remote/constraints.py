@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from visualprof.messages import msg
+
 Quantity = Literal["time", "memory", "ratio", "rate", "energy"]
 
 # What each unit is worth: ns, bytes, shares of 1, samples a second, joules. "" stands for a number without a unit.
@@ -74,17 +76,28 @@ def parse_constraint(text: str) -> Constraint:
     """
     match = _FORM.fullmatch(text[:LONGEST])
     if not match or len(text) > LONGEST:
-        raise ValueError(f"{text[:40]!r} is no constraint", "for example p99<5ms, memory<2GiB or error<1e-2")
+        raise ValueError(
+            msg("remote.no_constraint", f"{text[:40]!r} is no constraint"),
+            msg("remote.example_p99_5ms_memory", "for example p99<5ms, memory<2GiB or error<1e-2"),
+        )
     name, unit = match["figure"], match["unit"]
     if name not in FIGURES:
         close = difflib.get_close_matches(name, FIGURES, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(FIGURES)}"
-        raise ValueError(f"there is no figure {name!r}", hint)
+        hint = (
+            msg("remote.did_you_mean", f"did you mean {close[0]!r}?")
+            if close
+            else msg("remote.known", f"known: {', '.join(FIGURES)}")
+        )
+        raise ValueError(msg("remote.there_no_figure", f"there is no figure {name!r}"), hint)
     quantity, field = FIGURES[name]
     units = UNITS[quantity]
     if unit not in units:
-        error = f"{unit!r} is no unit of {name}" if unit else f"{name} needs a unit"
-        raise ValueError(error, f"one of {', '.join(unit or '1' for unit in units)}")
+        error = (
+            msg("remote.no_unit", f"{unit!r} is no unit of {name}")
+            if unit
+            else msg("remote.needs_unit", f"{name} needs a unit")
+        )
+        raise ValueError(error, msg("remote.one", f"one of {', '.join(unit or '1' for unit in units)}"))
     sign = {"≤": "<=", "≥": ">="}.get(match["sign"], match["sign"])
     limit = float(match["number"]) * units[unit]
     return Constraint(re.sub(r"\s+", "", text), field, sign, limit)

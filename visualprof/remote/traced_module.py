@@ -9,6 +9,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Input, TaskFailure
 
 _CLASS = b"megengine.traced_module.traced_module"
@@ -60,9 +61,13 @@ def inputs(path: Path) -> list[Input]:
         tensors = [state for kind, state in nodes if kind == "TensorNode"]
         found = [Input(s["_name"], _DTYPES[s["_dtype"].made_of[0]], list(s["_shape"])) for s in tensors]
     except Exception as error:  # noqa: BLE001 - a pickle can fail in any way
-        hint = "write it again: megengine.save(trace_module(...), path)"
-        raise TaskFailure("input_error", f"not a whole TracedModule ({error})", hint) from None
+        hint = msg("remote.write_again_megengine_save", "write it again: megengine.save(trace_module(...), path)")
+        raise TaskFailure(
+            "input_error", msg("remote.not_whole_tracedmodule", f"not a whole TracedModule ({error})"), hint
+        ) from None
     if len(found) < len(nodes):
-        hint = "trace a module whose inputs are single tensors"
-        raise TaskFailure("input_error", "this TracedModule takes nested inputs", hint)
+        hint = msg("remote.trace_module_whose_inputs", "trace a module whose inputs are single tensors")
+        raise TaskFailure(
+            "input_error", msg("remote.tracedmodule_takes_nested_inputs", "this TracedModule takes nested inputs"), hint
+        )
     return found

@@ -9,6 +9,7 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, open_models
@@ -185,4 +186,10 @@ def _failure(error: Exception) -> Response:
                 response.headers[name] = value
         return response
     _log.exception("a request failed")
-    return answer(ErrorBody("the server met an unexpected error", "its log says more"), 500)
+    return answer(
+        ErrorBody(
+            msg("server.server_met_unexpected_error", "the server met an unexpected error"),
+            msg("server.log_says_more", "its log says more"),
+        ),
+        500,
+    )

@@ -12,6 +12,7 @@ import msgspec
 from waitress.parser import HTTPRequestParser
 from waitress.utilities import RequestEntityTooLarge
 
+from visualprof.messages import msg
 from visualprof.remote.queue.store.files import MAX_BLOB
 from visualprof.server.answers import ErrorBody
 from visualprof.server.identity import Identify
@@ -26,8 +27,11 @@ class TooLong(RequestEntityTooLarge):
     # Its types say str, its code is bytes.
     def to_response(self, ident: str | None = None) -> Any:
         """Status, headers and body of the answer, after which the connection ends."""
-        hint = "only files for jobs and the Graph page may be long, sent with the server's token"
-        body = msgspec.json.encode(ErrorBody(f"the body is over {self.body} KiB", hint))
+        hint = msg(
+            "server.only_files_jobs_graph",
+            "only files for jobs and the Graph page may be long, sent with the server's token",
+        )
+        body = msgspec.json.encode(ErrorBody(msg("server.body_over_kib", f"the body is over {self.body} KiB"), hint))
         return f"{self.code} {self.reason}", [("Content-Type", JSON)], body
 
 

@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from visualprof.capture import live, notes
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
 from visualprof.remote.queue.check.names import check_name
 from visualprof.remote.queue.refusals import Conflict, Oversize, Unfit, disk
@@ -169,7 +170,10 @@ class Followed:
             return
         arrival, _ = queue.arrivals.announce(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
         if (size := queue.store.arrived(arrival.key, file.size_bytes)) < file.size_bytes:
-            raise Unfit(f"{file.name} has {size} of {file.size_bytes} bytes", "upload the rest")
+            raise Unfit(
+                msg("server.bytes", f"{file.name} has {size} of {file.size_bytes} bytes"),
+                msg("server.upload_rest", "upload the rest"),
+            )
         part = run / f".{uuid.uuid4().hex}.part"
         with disk(str(self._root.path)):
             try:
@@ -182,12 +186,15 @@ class Followed:
         queue.store.delete(f"incoming/{arrival.id}")
         queue.arrivals.end(arrival.id)
         if not right:
-            raise Unfit(f"{file.name} differs from its sha256", "upload it again")
+            raise Unfit(
+                msg("server.differs_sha256", f"{file.name} differs from its sha256"),
+                msg("server.upload_again", "upload it again"),
+            )
 
     def _there(self, agent: Agent, queue: Queue, body: OfRun) -> Path:
         run = self._run(agent, queue, body)
         if run is None:
-            raise NotFound("this run was removed from the server")
+            raise NotFound(msg("server.run_removed_server", "this run was removed from the server"))
         return run
 
     def _run(self, agent: Agent, queue: Queue, body: OfRun) -> Path | None:
@@ -199,7 +206,10 @@ class Followed:
             if body.run in marker.runs:
                 return self._refuse_links(run) if run.exists() else None
             if len(marker.runs) >= MOST_RUNS:
-                raise Oversize(f"{MOST_RUNS:,} runs of this machine were shown", f"move {place} elsewhere")
+                raise Oversize(
+                    msg("server.runs_machine_shown", f"{MOST_RUNS:,} runs of this machine were shown"),
+                    msg("server.move_elsewhere", f"move {place} elsewhere"),
+                )
             queue.agents.give(agent, f"{place.name}/{body.run}")  # before anybody can see it
             run.mkdir(parents=True, exist_ok=True)
             self._refuse_links(run)
@@ -227,15 +237,21 @@ class Followed:
 
     def _refuse_links(self, folder: Path) -> Path:
         if not is_own_folder(self._root, str(folder)):
-            raise Conflict(f"{folder.name} is a link, or no folder", "remove it from the log directory")
+            raise Conflict(
+                msg("server.link_no_folder", f"{folder.name} is a link, or no folder"),
+                msg("server.remove_log_directory", "remove it from the log directory"),
+            )
         return folder
 
 
 def _check(file: Announced) -> None:
     if not RECORDING.fullmatch(file.name) or not re.fullmatch("[0-9a-f]{64}", file.sha256):
-        raise Unfit(f"{file.name[:100]!r} is no recording", "docs/remote.md describes what is sent")
+        raise Unfit(
+            msg("server.no_recording", f"{file.name[:100]!r} is no recording"),
+            msg("server.docs_remote_md_describes", "docs/remote.md describes what is sent"),
+        )
     if not 0 <= file.size_bytes <= MOST_FILE:
-        raise Oversize(f"a recording has at most {MOST_FILE >> 30} GiB")
+        raise Oversize(msg("server.recording_most_gib", f"a recording has at most {MOST_FILE >> 30} GiB"))
 
 
 def _size(path: Path) -> int:
@@ -293,7 +309,12 @@ def _delivered(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
         return ack
     if ack.file in want:
         return dataclasses.replace(ack, state="writing")
-    return dataclasses.replace(ack, state="failed", file="", why="its file stays on its machine: its agent says why")
+    return dataclasses.replace(
+        ack,
+        state="failed",
+        file="",
+        why=msg("server.file_stays_machine_agent", "its file stays on its machine: its agent says why"),
+    )
 
 
 def _shifted(said: T, by_ns: int) -> T:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
+from visualprof.messages import msg
 from visualprof.server.hosts import is_address, is_this_machine
 from visualprof.server.identity import Identify, Needs, admit
 from visualprof.server.settings import Settings
@@ -43,11 +44,15 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
         # An address cannot be rebound, only a name can.
         if "*" not in names and host not in names and not (everywhere and is_address(host)):
             raise Forbidden(
-                f"this server does not answer to the name {host[:100]!r}", f"start it with --allow-host {host[:100]}"
+                msg("server.server_not_answer_name", f"this server does not answer to the name {host[:100]!r}"),
+                msg("server.start_allow_host", f"start it with --allow-host {host[:100]}"),
             )
         acts = request.method not in ("GET", "HEAD", "OPTIONS")
         if acts and _foreign(origins):
-            raise Forbidden("only the dashboard's own page may do this", "a proxy in front of it must pass Host on")
+            raise Forbidden(
+                msg("server.only_dashboards_own_page", "only the dashboard's own page may do this"),
+                msg("server.proxy_front_must_pass", "a proxy in front of it must pass Host on"),
+            )
         g.proxies = settings.proxies
         g.principal = identify(request.remote_addr or "", lambda name: request.headers.get(name, ""))
         admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)

@@ -11,6 +11,7 @@ from werkzeug.http import parse_cookie
 
 from visualprof.accounts.principal import EVERYBODY, LINK, NOBODY, READER, TOKEN, Actor, Principal
 from visualprof.errors import Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Untrusted
 from visualprof.server.hosts import is_proxy, sender_of
 from visualprof.server.session_token import HEADER, VARIABLE
@@ -85,21 +86,33 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
     """
     principal = who()
     if principal.scope is not None and needs not in ("anyone", "agent", "link"):
-        raise NotFound("a link to one run opens nothing else", "log in")
+        raise NotFound(
+            msg("server.link_one_run_opens", "a link to one run opens nothing else"), msg("server.log", "log in")
+        )
     role = "viewer" if needs == "link" else needs
     if role in ("anyone", "agent") or principal.may(role):
         if principal.csrf and acts and needs != "agent":
             said = request.headers.get(HEADER, "").encode("utf-8", "replace")
             if not hmac.compare_digest(said, principal.csrf.encode()):
-                raise Untrusted("this page has lost its session", "reload it")
+                raise Untrusted(
+                    msg("server.page_lost_session", "this page has lost its session"), msg("server.reload", "reload it")
+                )
         return
     if not accounts:
-        hint = f"it is in the link that the server printed; commands take --token T or {VARIABLE}"
-        raise Untrusted("this needs the server's token", hint)
+        hint = msg(
+            "server.link_server_printed_commands",
+            f"it is in the link that the server printed; commands take --token T or {VARIABLE}",
+        )
+        raise Untrusted(msg("server.needs_servers_token", "this needs the server's token"), hint)
     if principal.role is None:
-        hint = f"commands take --token T or {VARIABLE}, with a token of the Account page"
-        raise Untrusted("nobody is logged in", hint)
-    raise Forbidden(f"this needs a {needs}, and you are a {principal.role} here", "ask an administrator")
+        hint = msg(
+            "server.commands_take_token_t", f"commands take --token T or {VARIABLE}, with a token of the Account page"
+        )
+        raise Untrusted(msg("server.nobody_logged", "nobody is logged in"), hint)
+    raise Forbidden(
+        msg("server.needs_you_here", f"this needs a {needs}, and you are a {principal.role} here"),
+        msg("server.ask_administrator", "ask an administrator"),
+    )
 
 
 def cookie_name(settings: Settings, of: str = "visualprof") -> str:

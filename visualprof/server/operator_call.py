@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from visualprof.errors import MissingData, NotFound, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.models.onnx_nodes import Name, OnnxNode, read_nodes
 from visualprof.reader.source import Source
 from visualprof.remote.backends import all_backends
@@ -18,12 +19,17 @@ from visualprof.remote.operators import RECORDED, TITLES, Call
 from visualprof.views.calls import TEXTS, CallsAnswer
 
 MOST_MODELS, LARGEST = 16, 1 << 29  # that are looked at, and bytes of one
-HINT = "docs/replay.md says what can be run alone"
+HINT = msg("server.docs_replay_md_says", "docs/replay.md says what can be run alone")
 WITHOUT = {
-    "pytorch": "torch.profiler writes them with record_shapes=True",
-    "paddle": "Paddle 2.6 and 3.3 write no shapes of operators, also with record_shapes=True",
+    "pytorch": msg("server.torch_profiler_writes_them", "torch.profiler writes them with record_shapes=True"),
+    "paddle": msg(
+        "server.paddle_2_6_3", "Paddle 2.6 and 3.3 write no shapes of operators, also with record_shapes=True"
+    ),
 }
-OTHERS = "PyTorch writes them with record_shapes=True, ONNX Runtime and MegEngine always"
+OTHERS = msg(
+    "server.pytorch_writes_them_record",
+    "PyTorch writes them with record_shapes=True, ONNX Runtime and MegEngine always",
+)
 
 Nodes = Mapping[Name, OnnxNode]
 
@@ -37,8 +43,12 @@ def call_of(answer: CallsAnswer, operator: str, number: int, nodes: Nodes) -> Ca
     columns = answer.columns
     if not 0 <= number < len(columns.name):
         count = len(columns.name)
-        there = f"it has {count} that differ, from 0" if count else "the view calls lists the operators"
-        raise NotFound(f"the profile has no call {number} of {operator[:100]!r}", there)
+        there = (
+            msg("server.differ_0", f"it has {count} that differ, from 0")
+            if count
+            else msg("server.view_calls_lists_operators", "the view calls lists the operators")
+        )
+        raise NotFound(msg("server.profile_no_call", f"the profile has no call {number} of {operator[:100]!r}"), there)
     row = {name: str(getattr(columns, name)[number] or "") for name in ("name", "node", *TEXTS)}
     recorded: dict[str, object] = {name: _known(getattr(columns, name)[number]) for name in RECORDED}
     recorded["device"] = answer.device or ""
@@ -79,7 +89,8 @@ def check_backend(framework: str) -> None:
     """Raises: MissingData: no backend runs calls of that framework."""
     if framework not in (one.name for one in all_backends()):
         raise MissingData(
-            f"no backend measures operators of {TITLES[framework]}", "run the script where it is installed"
+            msg("server.no_backend_measures_operators", f"no backend measures operators of {TITLES[framework]}"),
+            msg("server.run_script_where_installed", "run the script where it is installed"),
         )
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, cast, get_args
 import numpy as np
 
 from visualprof.errors import MissingData, VisualprofError
+from visualprof.messages import msg
 from visualprof.views.diff.side import Viewed
 from visualprof.views.measure.tiles import TILE_BUCKETS
 
@@ -117,7 +118,10 @@ def report(ask: Ask, span: Place, base: Place | None, dist: Path, version: str) 
             title = escape(f"{held.name} · visualprof")
             page = _PAGE.format(policy=POLICY, title=title, style=style, code=code, held=packed)
             return page.encode("utf-8", "replace")
-    raise Oversize(f"the report would be over {MOST_BYTES // 1_000_000} MB", "its names are too long")
+    raise Oversize(
+        msg("server.report_would_over_mb", f"the report would be over {MOST_BYTES // 1_000_000} MB"),
+        msg("server.names_too_long", "its names are too long"),
+    )
 
 
 def _text(data: bytes) -> str:
@@ -135,7 +139,10 @@ def _packed(path: Path) -> str:
     try:
         return _packed_version(path, path.stat().st_mtime_ns)
     except OSError:
-        raise Unbuilt(f"there is no {path.name} of the page", "in a checkout, `make page` builds it") from None
+        raise Unbuilt(
+            msg("server.there_no_page", f"there is no {path.name} of the page"),
+            msg("server.checkout_make_page_builds", "in a checkout, `make page` builds it"),
+        ) from None
 
 
 class _Asked:

@@ -23,6 +23,7 @@ from flask import Blueprint, Response, request
 from msgspec import NODEFAULT, Meta
 
 from visualprof.errors import BadParameter, WrongType
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Oversize
 from visualprof.server.answers import answer
 from visualprof.server.identity import Needs
@@ -39,7 +40,7 @@ SPAN: Mapping[int, str] = {
     422: "the file cannot be read",
     503: "the file is being parsed; `Retry-After` says when to ask again",
 }
-READ_ONLY: Mapping[int, str] = {403: "the server is read-only"}
+READ_ONLY: Mapping[int, str] = {403: msg("server.server_read_only", "the server is read-only")}
 
 T = TypeVar("T")
 QueryT = TypeVar("QueryT", bound="Query")
@@ -49,7 +50,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 class Query(msgspec.Struct, kw_only=True):
     """Parameters of a request, by name. Without a default it must be there; `others` takes the other names."""
 
-    hint: ClassVar[str] = "ids are listed by /api/v1/runs"
+    hint: ClassVar[str] = msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
 
 
 class SpanQuery(Query):
@@ -153,7 +154,11 @@ def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Respon
 def _expect_json() -> None:
     """Raises: WrongType: the body does not say that it is JSON; any page may send a form or plain text."""
     if request.mimetype != JSON:
-        raise WrongType(f"the body is {request.mimetype[:100] or 'of no type'}", f"send Content-Type: {JSON}")
+        content_type = request.mimetype[:100] or msg("server.no_type", "of no type")
+        raise WrongType(
+            msg("server.body", f"the body is {content_type}"),
+            msg("server.send_content_type", f"send Content-Type: {JSON}"),
+        )
 
 
 def read(limit: int) -> bytes:
@@ -162,10 +167,10 @@ def read(limit: int) -> bytes:
     Raises: Oversize.
     """
     if (request.content_length or 0) > limit:
-        raise Oversize(f"the body is over {limit >> 10:,} KiB")
+        raise Oversize(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
     data = request.stream.read(limit + 1)  # a length may be missing
     if len(data) > limit:
-        raise Oversize(f"the body is over {limit >> 10:,} KiB")
+        raise Oversize(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
     return data
 
 
@@ -177,7 +182,10 @@ def decoded(decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(read(MAX_BODY))
     except (ValueError, RecursionError) as error:
-        raise BadParameter(f"the body is not what is expected here: {error}", "docs/remote.md describes it") from error
+        raise BadParameter(
+            msg("server.body_not_what_expected", f"the body is not what is expected here: {error}"),
+            msg("server.docs_remote_md_describes_2", "docs/remote.md describes it"),
+        ) from error
 
 
 _fields = lru_cache(msgspec.structs.fields)
@@ -198,7 +206,7 @@ def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
         elif text:
             values[field.name] = _value(field.name, text, field.type)
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            raise BadParameter(f"the parameter {field.name!r} is missing", kind.hint)
+            raise BadParameter(msg("server.parameter_missing", f"the parameter {field.name!r} is missing"), kind.hint)
     return kind(**values)
 
 
@@ -223,7 +231,7 @@ def _value(name: str, text: str, kind: Any) -> Any:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         schema = msgspec.json.schema(kind)
-        raise BadParameter(f"{name}={text[:40]!r} is not {_expected(schema)}") from error
+        raise BadParameter(msg("server.not", f"{name}={text[:40]!r} is not {_expected(schema)}")) from error
 
 
 def _expected(schema: dict[str, Any]) -> str:
@@ -233,8 +241,10 @@ def _expected(schema: dict[str, Any]) -> str:
         return " or ".join(_expected(member) for member in members if member.get("type") != "null")
     if "enum" in schema:
         choices: list[str] = schema["enum"]
-        return f"one of {', '.join(filter(None, choices))}"
+        return msg("server.one", f"one of {', '.join(filter(None, choices))}")
     if schema.get("type") == "integer":
         bounds = [str(schema[key]) for key in ("minimum", "maximum") if key in schema]
-        return f"a whole number{' from ' if bounds else ''}{' to '.join(bounds)}"
-    return {"number": "a number", "boolean": "true or false"}.get(schema.get("type", ""), "a text")
+        return msg("server.whole_number", f"a whole number{' from ' if bounds else ''}{' to '.join(bounds)}")
+    return {"number": "a number", "boolean": msg("server.true_false", "true or false")}.get(
+        schema.get("type", ""), "a text"
+    )

@@ -15,6 +15,7 @@ from flask import Blueprint, Response, request
 from werkzeug.security import safe_join
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.server.answers import raw
 
 _TYPES = {
@@ -53,12 +54,15 @@ def blueprint(dist: Path) -> Blueprint:
     @routes.get("/<path:path>")
     def file(path: str = "") -> Response:
         if path.startswith("api/") or path == "api":
-            raise NotFound(f"there is no {request.path}", "the API is described by /api/v1/openapi.json")
+            raise NotFound(
+                msg("server.there_no", f"there is no {request.path}"),
+                msg("server.api_described_api_v1", "the API is described by /api/v1/openapi.json"),
+            )
         built = safe_join(str(dist), path) if path else None
         if built and Path(built).is_file():
             return _file(Path(built), hashed=path.startswith("assets/"))
         if "." in path.rpartition("/")[2]:
-            raise NotFound(f"there is no file {path[:200]!r}")
+            raise NotFound(msg("server.there_no_file", f"there is no file {path[:200]!r}"))
         index = dist / "index.html"  # any other address is one of the page's own
         if index.is_file():
             return _file(index, hashed=False)

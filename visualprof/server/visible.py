@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from visualprof.errors import Forbidden
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Changes, Listing
 from visualprof.remote.protocol import Intervals
@@ -160,7 +161,9 @@ class Visible:
         """
         principal = who()
         if principal.viewer is not None and self.job(queue, job).owner != principal.user:
-            raise Forbidden("only whoever submitted a job and administrators change it")
+            raise Forbidden(
+                msg("server.only_whoever_submitted_job", "only whoever submitted a job and administrators change it")
+            )
         return job
 
     def holds(self, sha256: str) -> bool:

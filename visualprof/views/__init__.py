@@ -12,6 +12,7 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.reader.trace import Trace
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
@@ -95,11 +96,16 @@ class View(msgspec.Struct, frozen=True):
         known = [f.name for f in fields(self.params)]
         for name in texts:
             if name not in known:
-                raise BadParameter(f"{self.name} has no parameter {name!r}", f"parameters: {', '.join(known)}")
+                raise BadParameter(
+                    msg("views.no_parameter", f"{self.name} has no parameter {name!r}"),
+                    msg("views.parameters", f"parameters: {', '.join(known)}"),
+                )
         try:
             return msgspec.convert(dict(texts), self.params, strict=False)
         except msgspec.ValidationError as error:
-            raise BadParameter(f"{self.name}: {error}", f"parameters: {', '.join(known)}") from error
+            raise BadParameter(
+                f"{self.name}: {error}", msg("views.parameters", f"parameters: {', '.join(known)}")
+            ) from error
 
 
 @cache
@@ -119,5 +125,8 @@ def view(name: str) -> View:
     Raises: NotFound.
     """
     if name not in _names():
-        raise NotFound(f"there is no view {name!r}", f"views: {', '.join(v.name for v in all_views())}")
+        raise NotFound(
+            msg("views.there_no_view", f"there is no view {name!r}"),
+            msg("views.views", f"views: {', '.join(v.name for v in all_views())}"),
+        )
     return importlib.import_module(f"{__name__}.{name}").VIEW

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.kernel_metrics import METRIC
 from visualprof.reader.trace import Floats, Ids, Ints, Trace
 from visualprof.views import Params, View
@@ -217,5 +218,5 @@ VIEW = View(
     subject="run",
     part=counters_part,
     shows=lambda part: part.measured,
-    lacks="it needs metrics of kernels, as Nsight Compute measures them",
+    lacks=msg("views.needs_metrics_kernels_nsight", "it needs metrics of kernels, as Nsight Compute measures them"),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Category, Mask, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -149,7 +150,8 @@ def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
         rows = rows[events.name[rows] == _name_id(trace, params.range)]
         if not len(rows):
             raise BadParameter(
-                f"there is no range {params.range!r}", f"ranges: {', '.join(_ranges(trace)[:20]) or '-'}"
+                msg("views.there_no_range", f"there is no range {params.range!r}"),
+                msg("views.ranges", f"ranges: {', '.join(_ranges(trace)[:20]) or '-'}"),
             )
         rows = rows[np.argsort(events.ts[rows], kind="stable")]
         spans = np.stack((events.ts[rows], events.end[rows], events.track[rows]), axis=1)

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -104,7 +105,10 @@ def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
     operators, dtypes = _operators(trace, params.time, params.top_end_key)
     types, rows = sorted(set(operators["type"])), _filtered(operators, dtypes, params)
     if params.aggregate_by and not params.aggregate:
-        raise BadParameter("aggregate_by needs aggregate", "add aggregate=sum (or mean, max, min)")
+        raise BadParameter(
+            msg("views.aggregate_needs_aggregate", "aggregate_by needs aggregate"),
+            msg("views.add_aggregate_sum_mean", "add aggregate=sum (or mean, max, min)"),
+        )
     operators = {name: at(column, rows) for name, column in operators.items()}
     columns = _ordered(_rated(_aggregated(operators, params) if params.aggregate else operators), params)
     total = totals[f"{params.time}_ns"]
@@ -172,7 +176,10 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text) if text else None
     except re.error as error:
-        raise BadParameter(f"{name}: {text!r} is no regular expression ({error})", "a plain name works, too") from error
+        raise BadParameter(
+            msg("views.no_regular_expression", f"{name}: {text!r} is no regular expression ({error})"),
+            msg("views.plain_name_works_too", "a plain name works, too"),
+        ) from error
 
 
 def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str, Column]:

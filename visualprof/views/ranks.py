@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -122,8 +123,8 @@ def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[
     """Of each rank after the changes: first those of all ranks, then those of single ones."""
     common = _common(changes)
     if common and not any(common in rank.changes for rank in joint.ranks):
-        missing = f"{common}: the recording has nothing of that"
-        raise BadParameter(joint.ranks[0].lacks or missing, "names are those of the tables")
+        missing = msg("views.recording_nothing", f"{common}: the recording has nothing of that")
+        raise BadParameter(joint.ranks[0].lacks or missing, msg("views.names_tables", "names are those of the tables"))
     times = [rank.after(common) for rank in joint.ranks]
     median = float(np.sort(own)[(len(own) - 1) // 2])
     for change in changes:
@@ -131,7 +132,10 @@ def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[
             continue
         chosen = [i for i, number in enumerate(numbers) if change.name in ("*", str(number))]
         if not chosen:
-            raise BadParameter(f"{change.text}: there is no such rank", f"ranks: {', '.join(map(str, numbers))}")
+            raise BadParameter(
+                msg("views.there_no_such_rank", f"{change.text}: there is no such rank"),
+                msg("views.ranks", f"ranks: {', '.join(map(str, numbers))}"),
+            )
         for i in chosen:
             times[i] = joint.ranks[i].scaled(times[i], median / own[i] if own[i] else 1.0)
     return times

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints, Mask, Trace
 from visualprof.reader.trace.serving import ServingStep
 from visualprof.views import Params, View
@@ -162,7 +163,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
     """
     server = serving(trace)
     if server is None:
-        raise BadParameter("this recording has no steps of a server")
+        raise BadParameter(msg("views.recording_no_steps_server", "this recording has no steps of a server"))
     steps = _steps(server)
     low, high = _ends(steps, params)
     inside = np.zeros(len(steps.loads), bool)
@@ -248,11 +249,17 @@ def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
     names = steps.windows.names
     for name in filter(None, (params.first, params.last)):
         if name not in names:
-            raise BadParameter(f"there is no step {name!r}", f"steps: {', '.join(names[:20])}")
+            raise BadParameter(
+                msg("views.there_no_step", f"there is no step {name!r}"),
+                msg("views.steps", f"steps: {', '.join(names[:20])}"),
+            )
     low = names.index(params.first) if params.first else low
     high = names.index(params.last) if params.last else high
     if high < low:
-        raise BadParameter(f"step {names[high]!r} is before step {names[low]!r}", "name the first one, then the last")
+        raise BadParameter(
+            msg("views.step_before_step", f"step {names[high]!r} is before step {names[low]!r}"),
+            msg("views.name_first_one_then", "name the first one, then the last"),
+        )
     return low, high
 
 

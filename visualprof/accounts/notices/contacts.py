@@ -14,6 +14,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.notices.kinds import Kind, Language
 from visualprof.accounts.notices.webhook import target_of
 from visualprof.accounts.principal import Actor
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import contacts, deliveries
 
@@ -83,6 +84,8 @@ class Contacts:
                 connection.execute(insert(contacts).values(user=actor.user, **values))
             gone = deliveries.c.channel.not_in(Contact(mail=mail, webhook=webhook).channels)
             connection.execute(delete(deliveries).where(deliveries.c.user == actor.user, gone))
-            told = f"mail {mail}, webhook {webhook or 'none'}, of {', '.join(kinds) or 'nothing'}"
-            note(connection, actor, "change notices", told)
+            told = msg(
+                "accounts.mail_webhook", f"mail {mail}, webhook {webhook or 'none'}, of {', '.join(kinds) or 'nothing'}"
+            )
+            note(connection, actor, msg("accounts.change_notices", "change notices"), told)
         return fresh

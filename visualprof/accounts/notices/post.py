@@ -26,6 +26,7 @@ from visualprof.accounts.notices.rows import notice_of, remove_old
 from visualprof.accounts.notices.webhook import Unsent, post
 from visualprof.accounts.principal import Actor, Principal
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import contacts, deliveries, notices, users
@@ -139,7 +140,7 @@ class Post:
         elif self._mail:
             self._mail.send(email, *messages.letter(notice, contact.language, self._base_url))
         else:
-            raise Unsent("this server sends no e-mail any more")
+            raise Unsent(msg("accounts.server_sends_no_e", "this server sends no e-mail any more"))
 
     def _done(self, row: AnyRow) -> None:
         well = (contacts.c.user == row.user) & contacts.c.trouble.startswith(f"{row.channel}:")
@@ -160,4 +161,9 @@ class Post:
             if row.tries + 1 >= TRIES:
                 connection.execute(delete(deliveries).where(this))
                 email = connection.execute(select(users.c.email).where(users.c.id == row.user)).scalar_one()
-                note(connection, Actor(Principal(row.user, email), ""), "notice not sent", why)
+                note(
+                    connection,
+                    Actor(Principal(row.user, email), ""),
+                    msg("accounts.notice_not_sent", "notice not sent"),
+                    why,
+                )

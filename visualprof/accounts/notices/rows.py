@@ -13,6 +13,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.notices.contacts import contact_of
 from visualprof.accounts.notices.kinds import Kind, Notice, Slower
 from visualprof.accounts.principal import Actor
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import TooMany
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
@@ -56,9 +57,16 @@ class Notices:
         lately = select(notices.c.seq).where(notices.c.at_ns > now - _MINUTE_NS).filter_by(user=user, kind="trial")
         with self._database.write() as connection:
             if connection.execute(lately).first():
-                raise TooMany("one trial a minute", "wait a minute")
+                raise TooMany(
+                    msg("accounts.one_trial_minute", "one trial a minute"), msg("accounts.wait_minute", "wait a minute")
+                )
             tell(connection, [user], "trial", user, actor.principal.name, now)
-            note(connection, actor, "try notices", ", ".join(contact_of(connection, user).channels))
+            note(
+                connection,
+                actor,
+                msg("accounts.try_notices", "try notices"),
+                ", ".join(contact_of(connection, user).channels),
+            )
 
 
 def notice_of(row: AnyRow) -> Notice:

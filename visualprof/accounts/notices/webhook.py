@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.messages import msg
 
 TIMEOUT_S = 10.0  # from the connection to the status
-_LIKE = "like https://chat.example.org/hooks/abc"
+_LIKE = msg("accounts.like_https_chat_example", "like https://chat.example.org/hooks/abc")
 # IPv6 addresses that stand for an IPv4 address, which a gateway would reach.
 _TRANSLATED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
 
@@ -47,18 +48,27 @@ def target_of(url: str) -> Target:
     Raises: BadParameter: it is none, or one of no webhook.
     """
     if not url.isascii() or not url.isprintable() or " " in url or len(url) > 1000:
-        raise BadParameter("webhook: an address has ASCII characters without spaces", _LIKE)
+        raise BadParameter(
+            msg("accounts.webhook_address_ascii_characters", "webhook: an address has ASCII characters without spaces"),
+            _LIKE,
+        )
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise BadParameter(f"webhook: {error}", _LIKE) from error
+        raise BadParameter(msg("accounts.webhook", f"webhook: {error}"), _LIKE) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadParameter("webhook: it begins with https://", _LIKE)
+        raise BadParameter(msg("accounts.webhook_begins_https", "webhook: it begins with https://"), _LIKE)
     if parts.username is not None or parts.password is not None:
-        raise BadParameter("webhook: an address with a user or password is not taken", _LIKE)
+        raise BadParameter(
+            msg("accounts.webhook_address_user_password", "webhook: an address with a user or password is not taken"),
+            _LIKE,
+        )
     if port not in (80, 443) and port < 1024:
-        raise BadParameter("webhook: its port is that of another service", "80, 443, or from 1024")
+        raise BadParameter(
+            msg("accounts.webhook_port_another_service", "webhook: its port is that of another service"),
+            msg("accounts.80_443_1024", "80, 443, or from 1024"),
+        )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme == "https", parts.hostname, port, path)
 
@@ -98,9 +108,12 @@ def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[s
     except (OSError, ValueError) as error:  # refused, too slow, a wrong certificate; a name that is none
         raise Unsent(f"{target.host}: {error}") from error
     if 300 <= status < 400:
-        raise Unsent(f"{target.host} sends it elsewhere ({status})", "give the address that it redirects to")
+        raise Unsent(
+            msg("accounts.sends_elsewhere", f"{target.host} sends it elsewhere ({status})"),
+            msg("accounts.give_address_redirects", "give the address that it redirects to"),
+        )
     if not 200 <= status < 300:
-        raise Unsent(f"{target.host} answered with {status}")
+        raise Unsent(msg("accounts.answered", f"{target.host} answered with {status}"))
 
 
 def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
@@ -112,7 +125,10 @@ def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     for text in addresses:
         if not _may_reach(ipaddress.ip_address(text), networks):
-            raise Unsent(f"{target.host} is no public address", "an administrator may allow it: --webhook-network")
+            raise Unsent(
+                msg("accounts.no_public_address", f"{target.host} is no public address"),
+                msg("accounts.administrator_may_allow_webhook", "an administrator may allow it: --webhook-network"),
+            )
     return addresses
 
 
@@ -155,7 +171,7 @@ def _status(connection: socket.socket, request: bytes, deadline: float) -> int:
             break
         line += more
     if not line.startswith(b"HTTP/1.") or not line[9:12].isdigit():
-        raise ValueError("it does not answer by HTTP")
+        raise ValueError(msg("accounts.not_answer_http", "it does not answer by HTTP"))
     return int(line[9:12])
 
 
@@ -163,5 +179,5 @@ def _left_s(deadline: float) -> float:
     """Raises: TimeoutError."""
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
+        raise TimeoutError(msg("accounts.no_answer_within_s", f"no answer within {TIMEOUT_S:g} s"))
     return left

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
 
@@ -80,16 +81,16 @@ def graphs_of(trace: Trace, file: str) -> Capture:
     ts, until = trace.events.ts[calls], np.iinfo(np.int64).min
     for window in _windows(trace, calls):
         if window.end < 0 or window.start < until:  # two at a time: whose the launches are is not known
-            problems.append(f"{file}: the capture of a graph does not end in it")
+            problems.append(msg("reader.capture_graph_not_end", f"{file}: the capture of a graph does not end in it"))
             continue
         until = window.end
         low, high = np.searchsorted(ts, window.start), np.searchsorted(ts, window.end, side="right")
         if low < high:
             graphs.append(_graph(trace, file, window, calls[low:high], names[low:high], texts))
     if trace.meta.truncated:
-        problems.append(f"{file}: it ends in the middle")
+        problems.append(msg("reader.ends_middle", f"{file}: it ends in the middle"))
     if not graphs and not problems:
-        problems.append(f"{file}: it has no launch that a capture recorded")
+        problems.append(msg("reader.no_launch_capture_recorded", f"{file}: it has no launch that a capture recorded"))
     return Capture(tuple(graphs), tuple(texts), tuple(dict.fromkeys(problems)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from visualprof.messages import msg
 from visualprof.reader.captured.graphs import Capture, CapturedGraph
 from visualprof.reader.captured.launches import GraphLaunches
 from visualprof.reader.captured.matching import Match, Refusal, best_match
@@ -77,7 +78,10 @@ def _templates(
             out.append((from_capture(fit, graph, of[id(graph)].texts), mine))
     if graphs:
         warnings += [
-            f"launches of graphs whose kernels no capture explains: {count:,}; {reason}"
+            msg(
+                "reader.launches_graphs_whose_kernels",
+                f"launches of graphs whose kernels no capture explains: {count:,}; {reason}",
+            )
             for reason, count in refused.most_common(3)
         ]
     return out, warnings
@@ -89,7 +93,7 @@ def _shared(match: Match, rows: Ints) -> list[tuple[CapturedGraph, Ints, str]]:
     if count < 2:
         return [(match.graph, rows, match.note)]
     if len(rows) % count:
-        note = f"it is one of {count:,} graphs alike, and not known which"
+        note = msg("reader.one_graphs_alike_not", f"it is one of {count:,} graphs alike, and not known which")
         return [(match.graph, rows, f"{match.note}; {note}" if match.note else note)]
     return [(graph, rows[i::count], match.note) for i, graph in enumerate(match.alike)]
 

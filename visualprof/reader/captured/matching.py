@@ -9,10 +9,13 @@ from typing import Literal
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.captured.graphs import CapturedGraph
 
 How = Literal["exact", "reordered", "partial", "unnamed", "none"]
-UNNAMED = "the capture does not name its kernels: they are matched by their order alone"
+UNNAMED = msg(
+    "reader.capture_not_name_kernels", "the capture does not name its kernels: they are matched by their order alone"
+)
 LEAST = 0.9  # of the kernels must fit
 AGREE = 0.8  # of the kernels of a capture without names are those that their operator mostly runs, and the reverse
 MOST = 5_000  # kernels of a graph that are aligned when they differ
@@ -56,7 +59,10 @@ def best_match(
     for graph in graphs:
         batch = sizes[graph.of_requests]
         if 0 <= graph.batch < batch:
-            reason = f"it was captured for a batch of {graph.batch}, and the launch was for {batch}"
+            reason = msg(
+                "reader.captured_batch_launch",
+                f"it was captured for a batch of {graph.batch}, and the launch was for {batch}",
+            )
             refusals.append(Refusal(graph, reason))
             continue
         found = fit(kernels, graph)
@@ -71,9 +77,15 @@ def best_match(
     batches = sorted({match.graph.batch for match in fitting})
     doubt, batch = "", sizes[alike[0].graph.of_requests]
     if batch < 0 and len(batches) > 1:
-        doubt = f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}"
+        doubt = msg(
+            "reader.captures_batches_fit_alike",
+            f"the captures of batches {', '.join(map(str, batches))} fit alike: shapes are those of {least}",
+        )
     elif 0 < PADDED * batch < least:
-        doubt = f"it was captured for a batch of {least:,}, and the launch was for {batch:,}: shapes may be too large"
+        doubt = msg(
+            "reader.captured_batch_launch_shapes",
+            f"it was captured for a batch of {least:,}, and the launch was for {batch:,}: shapes may be too large",
+        )
     note = "; ".join(filter(None, (alike[0].note, doubt)))
     return msgspec.structs.replace(alike[0], alike=tuple(of_file), note=note), refusals
 
@@ -87,11 +99,18 @@ def fit(kernels: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
         return _fit_unnamed(wanted, graph)
     least, longest = sorted((len(wanted), len(names)))
     if least < LEAST * longest:
-        return Refusal(graph, f"it has {len(names):,} kernels, and the launch {len(wanted):,}")
+        return Refusal(
+            graph, msg("reader.kernels_launch", f"it has {len(names):,} kernels, and the launch {len(wanted):,}")
+        )
     if Counter(wanted) == Counter(names):
         return Match(graph, "reordered", _by_name(wanted, names))
     if longest > MOST:
-        return Refusal(graph, f"it differs, and graphs of over {MOST:,} kernels are not aligned")
+        return Refusal(
+            graph,
+            msg(
+                "reader.differs_graphs_over_kernels", f"it differs, and graphs of over {MOST:,} kernels are not aligned"
+            ),
+        )
     return _aligned(wanted, graph)
 
 
@@ -107,22 +126,34 @@ def _fit_unnamed(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal
     """By order alone, where as many calls are of the same kinds and no name contradicts."""
     names = graph.names
     if len(wanted) != len(names):
-        reason = f"it has {len(names):,} launches without the names of their kernels, the launch {len(wanted):,}"
+        reason = msg(
+            "reader.launches_without_names_their",
+            f"it has {len(names):,} launches without the names of their kernels, the launch {len(wanted):,}",
+        )
         return Refusal(graph, reason)
     for i, (kernel, name) in enumerate(zip(wanted, names, strict=True)):
         same = kernel == name if name else not kernel.startswith("\0")
         if not same:
-            reason = f"its launch {i + 1:,} is of {_shown(name)}, where the graph has {_shown(kernel)}"
+            reason = msg(
+                "reader.launch_where_graph",
+                f"its launch {i + 1:,} is of {_shown(name)}, where the graph has {_shown(kernel)}",
+            )
             return Refusal(graph, reason)
     agreeing = _agreeing(wanted, graph)
     if agreeing < AGREE * len(wanted):
         lost = len(wanted) - agreeing
-        reason = f"of its {len(wanted):,} kernels {lost:,} come from other operators than most of their names"
+        reason = msg(
+            "reader.kernels_come_other_operators",
+            f"of its {len(wanted):,} kernels {lost:,} come from other operators than most of their names",
+        )
         return Refusal(graph, reason, agreeing)
     repeating = _repeating(wanted, graph)
     if repeating < AGREE * len(wanted):
         lost = len(wanted) - repeating
-        reason = f"of its {len(wanted):,} kernels {lost:,} differ from most others of an operator with the same shapes"
+        reason = msg(
+            "reader.kernels_differ_most_others",
+            f"of its {len(wanted):,} kernels {lost:,} differ from most others of an operator with the same shapes",
+        )
         return Refusal(graph, reason, repeating)
     return Match(graph, "unnamed", tuple(range(len(names))), (), UNNAMED)
 
@@ -159,15 +190,27 @@ def _aligned(wanted: Sequence[str], graph: CapturedGraph) -> Match | Refusal:
         calls = aligned(wanted, names, len(wanted) + len(names) - 2 * math.ceil(LEAST * longest))
         if calls is not None:
             return Match(graph, "partial", tuple(calls), (), _differences(calls, len(names)))
-        reason = f"its {len(names):,} kernels come in another order than the {len(wanted):,} of the launch"
+        reason = msg(
+            "reader.kernels_come_another_order",
+            f"its {len(names):,} kernels come in another order than the {len(wanted):,} of the launch",
+        )
         return Refusal(graph, reason, fits)
-    return Refusal(graph, f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch", fits)
+    return Refusal(
+        graph,
+        msg(
+            "reader.kernels_fit_launch", f"{fits:,} of its {len(names):,} kernels fit the {len(wanted):,} of the launch"
+        ),
+        fits,
+    )
 
 
 def _differences(calls: Sequence[int], launches: int) -> str:
     """Of a graph with so many launches."""
     lost = calls.count(-1)
-    return f"{lost:,} of its kernels and {launches - len(calls) + lost:,} launches of the capture have no counterpart"
+    return msg(
+        "reader.kernels_launches_capture_no",
+        f"{lost:,} of its kernels and {launches - len(calls) + lost:,} launches of the capture have no counterpart",
+    )
 
 
 def aligned(wanted: Sequence[str], names: Sequence[str], most: int) -> list[int] | None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 from visualprof.reader import builder_of, read_trace
 from visualprof.reader.captured.files import captures_of
 from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, graphs_of
@@ -46,7 +47,10 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
     if not may_launch:
         return trace
     if lost := launches_without_work(trace):
-        warning = f"{lost:,} launches of graphs have no kernel in the recording: what they ran is unknown"
+        warning = msg(
+            "reader.launches_graphs_no_kernel",
+            f"{lost:,} launches of graphs have no kernel in the recording: what they ran is unknown",
+        )
         trace = trace.changed(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
     launches = graph_launches(trace)
     if launches is not None:
@@ -67,4 +71,4 @@ def _capture(file: Path, cache: Kept) -> Capture:
         cache.store_bytes(key, _ENCODER.encode(capture))
         return capture
     except (VisualprofError, msgspec.MsgspecError) as error:
-        return Capture((), (), (f"the capture {file.name} cannot be read: {error}",))
+        return Capture((), (), (msg("reader.capture_cannot_read", f"the capture {file.name} cannot be read: {error}"),))

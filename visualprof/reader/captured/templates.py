@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.captured.graphs import CapturedGraph
 from visualprof.reader.captured.matching import Match
 from visualprof.reader.trace import Category, Ints
@@ -64,12 +65,14 @@ def from_repeats(kernels: Sequence[str], refused: str) -> Template:
 
     refused: why no capture says more.
     """
-    whole = _whole(f"graph of {len(kernels):,} kernels", {"match": "none", "note": refused})
+    whole = _whole(
+        msg("reader.graph_kernels", f"graph of {len(kernels):,} kernels"), {"match": "none", "note": refused}
+    )
     owner = np.zeros(len(kernels), np.int64)
     inside = [whole]
     for begin, end in _blocks(kernels):
         owner[begin:end] = len(inside)
-        name = f"repeated block of {end - begin:,} kernels"
+        name = msg("reader.repeated_block_kernels", f"repeated block of {end - begin:,} kernels")
         inside.append(Inside(name, Category.ANNOTATION, 0))
     return Template(tuple(inside), owner)
 

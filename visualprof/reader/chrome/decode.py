@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from visualprof.messages import msg
 from visualprof.reader.chrome import times
 from visualprof.reader.chrome.document import NO_INT, NO_TIME, ArgRows, Args, Document, Event, Kind, column_type
 from visualprof.reader.chrome.joined import interleaved, scanned_document
@@ -187,7 +188,7 @@ class _Columns:
                     event = loose.decode(raw)
                     event.args = self._usable(event.args)
                 except msgspec.ValidationError as error:
-                    self._dropped.append(f"event {self._ahead + self.rows + i:,}: {error}")
+                    self._dropped.append(msg("reader.event", f"event {self._ahead + self.rows + i:,}: {error}"))
                     event = Event[Any, Any]()
             if exact and (event.ts is not None or event.dur is not None):
                 exactly = timed.decode(raw)
@@ -299,10 +300,18 @@ class _Columns:
         """What could not be used, one sentence each."""
         warnings: list[str] = []
         if self._loose:
-            warnings.append(f"{self._loose:,} events have an argument of an unexpected type, which was ignored")
+            warnings.append(
+                msg(
+                    "reader.events_argument_unexpected_type",
+                    f"{self._loose:,} events have an argument of an unexpected type, which was ignored",
+                )
+            )
         if self._dropped:
             warnings.append(
-                f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}"
+                msg(
+                    "reader.entries_no_events_ignored",
+                    f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}",
+                )
             )
         return warnings
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.chrome.tracks import Tracks, lay_tracks
 from visualprof.reader.chrome.values import Json, captured
@@ -48,7 +49,12 @@ def add_events(
     start = ts[rows]
     timed = start != NO_INT
     if not timed.all():
-        builder.warn(f"{np.count_nonzero(~timed):,} events do not say when they began and were left out")
+        builder.warn(
+            msg(
+                "reader.events_not_say_when",
+                f"{np.count_nonzero(~timed):,} events do not say when they began and were left out",
+            )
+        )
         rows, start = rows[timed], start[timed]
     tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
     track = tracks.of(rows)

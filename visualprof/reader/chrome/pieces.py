@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from visualprof.errors import FormatError, SourceError
+from visualprof.messages import msg
 from visualprof.reader.chrome.salvage import (
     EVENT,
     REPAIRABLE,
@@ -39,7 +40,10 @@ TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')  # the end of the list and the next key
 DAMAGE_LIMIT = 4 * 1024 * 1024  # without an event in so much, what was read of a damaged part is let go
 BLOCK_BYTES = 1 << 16
 _TAILS = 8
-REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
+REPAIRED = msg(
+    "reader.json_not_valid_bare",
+    "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired",
+)
 
 
 # What scans windows, and what takes the rows of one.
@@ -89,12 +93,20 @@ class Pieces:
             self._warn(self._skipped.sentence())
         if self._broken:
             self.truncated = False  # it will not grow
-            self._warn(f"what follows event {self.columns.rows:,} is damaged and was left out: {self._broken.error}")
+            self._warn(
+                msg(
+                    "reader.what_follows_event_damaged",
+                    f"what follows event {self.columns.rows:,} is damaged and was left out: {self._broken.error}",
+                )
+            )
         elif self.truncated:
-            self._warn(f"the file ends in the middle, after event {self.columns.rows:,}")
+            self._warn(
+                msg("reader.file_ends_middle_after", f"the file ends in the middle, after event {self.columns.rows:,}")
+            )
         if self.columns.rows == 0 and (self._broken or self._skipped.parts):
             raise self._broken or FormatError(
-                f"{self.name}: no event can be read: {self._skipped.sentence()}", "was the file cut or edited?"
+                msg("reader.no_event_can_read", f"{self.name}: no event can be read: {self._skipped.sentence()}"),
+                msg("reader.file_cut_edited", "was the file cut or edited?"),
             )
 
     def _feed_all(self, rest: bytes | None) -> None:
@@ -182,11 +194,16 @@ class Pieces:
                     self.head |= head
                     return data[match.end() :]
             if matches:
-                self._warn("what stands before the list of events is not valid JSON and was ignored")
+                self._warn(
+                    msg(
+                        "reader.what_stands_before_list",
+                        "what stands before the list of events is not valid JSON and was ignored",
+                    )
+                )
                 return data[matches[0].end() :]
         raise self._broken or FormatError(
-            f"{self.name}: there is no list of events ('traceEvents') in it",
-            "is it a profile, and was it copied whole?",
+            msg("reader.there_no_list_events", f"{self.name}: there is no list of events ('traceEvents') in it"),
+            msg("reader.profile_copied_whole", "is it a profile, and was it copied whole?"),
         )
 
     def _feed(self, data: bytes, last: bool, *, cut: bool = False) -> bytes | None:
@@ -202,10 +219,18 @@ class Pieces:
         if last:
             self.truncated = bool(rest) or not self.listed  # a bare list may stay open
             if not self.truncated and self.columns.rows:
-                self._warn(f"the list of events is not closed: the file may be cut, after event {self.columns.rows:,}")
+                self._warn(
+                    msg(
+                        "reader.list_events_not_closed",
+                        f"the list of events is not closed: the file may be cut, after event {self.columns.rows:,}",
+                    )
+                )
             return None
         if len(rest) > HEAD_LIMIT:
-            raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
+            raise FormatError(
+                msg("reader.no_end_event_within", f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB"),
+                msg("reader.profile", "is it a profile?"),
+            )
         return rest
 
     def _take(self, data: bytes, stop: int, last: bool) -> int | None:
@@ -300,7 +325,9 @@ class Pieces:
         rest = tail.strip()
         if self.listed:
             if rest:
-                self._warn("something follows the list of events and was ignored")
+                self._warn(
+                    msg("reader.something_follows_list_events", "something follows the list of events and was ignored")
+                )
             return
         for text in (rest, repair(rest)):
             keys = _decode_object(b'{"_":0' + text)
@@ -308,7 +335,9 @@ class Pieces:
                 self.head |= keys
                 return
         self.truncated = not rest.endswith(b"}")
-        self._warn("what follows the list of events is not valid JSON and was ignored")
+        self._warn(
+            msg("reader.what_follows_list_events", "what follows the list of events is not valid JSON and was ignored")
+        )
 
 
 class _Front:

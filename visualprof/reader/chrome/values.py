@@ -8,11 +8,15 @@ from typing import Any, cast
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.salvage import repair
 from visualprof.reader.source import GROWING, UNDECODABLE, Source
 
 Json = dict[str, Any]
-DAMAGED = "was it damaged while being copied, or edited? such a file can only be read whole"
+DAMAGED = msg(
+    "reader.damaged_while_being_copied",
+    "was it damaged while being copied, or edited? such a file can only be read whole",
+)
 MAX_TEXT = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
@@ -27,7 +31,7 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
 
     Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
     """
-    data = source.whole(MAX_BYTES, what, "is it one?")
+    data = source.whole(MAX_BYTES, what, msg("reader.one", "is it one?"))
     try:
         return json_object(msgspec.json.decode(data))
     except UNDECODABLE as error:
@@ -35,7 +39,7 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
             return json_object(msgspec.json.decode(repair(data)))
         except UNDECODABLE:
             why = GROWING if "truncated" in str(error) else DAMAGED
-            raise source.error(f"not {what} ({error})", hint or why) from error
+            raise source.error(msg("reader.not", f"not {what} ({error})"), hint or why) from error
 
 
 def captured(head: Mapping[str, Any], known: Mapping[str, Any]) -> Json:

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.events import add_events, describe
@@ -32,7 +33,12 @@ def read(source: Source, builder: TraceBuilder) -> None:
     begin, end, left = pair_begin_end(doc)
     async_begin, async_end, async_left = _pair_async(doc)
     if left + async_left:
-        builder.warn(f"{left + async_left:,} begin or end marks have no counterpart and were left out")
+        builder.warn(
+            msg(
+                "formats.begin_end_marks_no",
+                f"{left + async_left:,} begin or end marks have no counterpart and were left out",
+            )
+        )
     single = np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I", "R", "n")))
     instant = doc.each_kind(lambda k: k.ph != "X") == 1
     dur = np.where(instant, -1, doc.dur)

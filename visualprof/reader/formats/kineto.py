@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
 from visualprof.reader.chrome.events import (
@@ -194,8 +195,11 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
     odd = [name for name in odd if looks_like_step(name)]
     if odd:
         builder.warn(
-            f"{len(odd):,} annotations look like the steps of an inference server but do not say what these worked on;"
-            f" the first: {odd[0][:120]!r}"
+            msg(
+                "formats.annotations_look_like_steps",
+                f"{len(odd):,} annotations look like the steps of an inference server but do not say what these worked"
+                f" on; the first: {odd[0][:120]!r}",
+            )
         )
     rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
     category[rows[outermost(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_object, load_object, natural
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
@@ -27,16 +28,26 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file, in which all values are text; a step of the plan is shown as one microsecond."""
-    document = load_object(source, "a whole MegEngine memory plan")
+    document = load_object(source, msg("formats.whole_megengine_memory_plan", "a whole MegEngine memory plan"))
     operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
     named = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())
     names = {step: name for step, name in named if 0 <= step < MOST_STEPS}
     if len(names) < len(operators):
-        builder.warn(f"{len(operators) - len(names):,} operators have no valid step and were left out")
+        builder.warn(
+            msg(
+                "formats.operators_no_valid_step",
+                f"{len(operators) - len(names):,} operators have no valid step and were left out",
+            )
+        )
     steps = np.array(sorted(names), np.int64)
     plan = [known for c in chunks.values() if (known := _chunk(json_object(c)))]  # 1 us each
     if len(plan) < len(chunks):
-        builder.warn(f"{len(chunks) - len(plan):,} chunks have no valid time or address and were left out")
+        builder.warn(
+            msg(
+                "formats.chunks_no_valid_time",
+                f"{len(chunks) - len(plan):,} chunks have no valid time or address and were left out",
+            )
+        )
     track = builder.track(TrackKind.THREAD, "steps of the plan")
     builder.events(
         ts=steps * STEP_NS,
@@ -51,7 +62,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     stays = category == builder.string("parameter")
     ends, made, host = np.where(stays, -1, end * STEP_NS), np.where(stays, -1, begin), np.full(len(plan), -1)
     add_plan(builder, Plan(begin * STEP_NS, ends, addr, size, host, made, end - 1, category))
-    builder.warn("the file has no times: one step of the plan is shown as 1 us")
+    builder.warn(msg("formats.file_no_times_one", "the file has no times: one step of the plan is shown as 1 us"))
     builder.describe(framework="megengine", producer="megengine static memory plan", properties={"clock": "steps"})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, captured, json_list, json_object, load_object, number, whole
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
@@ -71,11 +72,11 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 def _load(source: Source) -> Json:
     """The document with graph and profile; that of a 20,000-operator graph is 40 MB."""
-    what = "a whole MegEngine static profile"
+    what = msg("formats.whole_megengine_static_profile", "a whole MegEngine static profile")
     document = load_object(source, what)
     for part in ("graph_exec", "profiler"):
         if not isinstance(document.get(part), dict):
-            raise source.error(f"not {what} ({part} is no object)", GROWING)
+            raise source.error(msg("formats.not_no_object", f"not {what} ({part} is no object)"), GROWING)
     return document
 
 
@@ -113,7 +114,12 @@ def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
             else:
                 bad += 1
     if bad:
-        builder.warn(f"{bad:,} operators have no times, or times that cannot be, and were left out")
+        builder.warn(
+            msg(
+                "formats.operators_no_times_times",
+                f"{bad:,} operators have no times, or times that cannot be, and were left out",
+            )
+        )
     return spans
 
 
@@ -178,7 +184,10 @@ def _plan(
         categories.append(category)
     if rows and all(c == "parameter" for c in categories):
         builder.warn(
-            "only the weights' memory was planned; that of activations, allocated in the run, is not in the file"
+            msg(
+                "formats.only_weights_memory_planned",
+                "only the weights' memory was planned; that of activations, allocated in the run, is not in the file",
+            )
         )
     table = np.array(rows, np.int64).reshape(-1, 7)
     begin, end, addr, size, device, made, freed = (table[:, i] for i in range(7))

@@ -7,6 +7,7 @@ import re
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
@@ -101,10 +102,17 @@ def read(source: Source, builder: TraceBuilder) -> None:
     begin, end, left = pair_begin_end(doc)
     early = doc.ts[begin] < 0
     if early.any():
-        builder.warn(f"{int(early.sum()):,} events of the warm-up before the profiler started were left out")
+        builder.warn(
+            msg(
+                "formats.events_warm_up_before",
+                f"{int(early.sum()):,} events of the warm-up before the profiler started were left out",
+            )
+        )
         begin, end = begin[~early], end[~early]
     if left:
-        builder.warn(f"{left:,} begin or end marks have no counterpart and were left out")
+        builder.warn(
+            msg("formats.begin_end_marks_no", f"{left:,} begin or end marks have no counterpart and were left out")
+        )
     rows = np.concatenate((begin, np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I")))))
     dur = np.array(doc.dur)
     dur[begin] = doc.ts[end] - doc.ts[begin]

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import EmptyFile, SourceError
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -99,16 +100,29 @@ def read(source: Source, builder: TraceBuilder) -> None:
     except SourceError as error:
         if samples.rows == 0:
             raise
-        builder.warn(f"what follows sample {samples.rows:,} is damaged and was left out: {error.error}")
+        builder.warn(
+            msg(
+                "formats.what_follows_sample_damaged",
+                f"what follows sample {samples.rows:,} is damaged and was left out: {error.error}",
+            )
+        )
     if samples.rows == 0 and samples.skipped.parts:
-        raise source.error(f"no sample can be read: {samples.skipped.sentence('damaged line')}", samples.first_bad)
+        lines = samples.skipped.sentence(msg("formats.damaged_line", "damaged line"))
+        raise source.error(msg("formats.no_sample_can_read", f"no sample can be read: {lines}"), samples.first_bad)
     if samples.rows == 0:
-        raise EmptyFile(f"{source.name} has no samples yet", "it opens by itself once the first one is written")
+        raise EmptyFile(
+            msg("formats.no_samples_yet", f"{source.name} has no samples yet"),
+            msg("formats.opens_itself_once_first", "it opens by itself once the first one is written"),
+        )
     _Lanes(samples, builder).add()
     if samples.skipped.parts:
-        builder.warn("; the first: ".join(filter(None, (samples.skipped.sentence("damaged line"), samples.first_bad))))
+        builder.warn(
+            msg("formats.first", "; the first: ").join(
+                filter(None, (samples.skipped.sentence(msg("formats.damaged_line", "damaged line")), samples.first_bad))
+            )
+        )
     if samples.cut:
-        builder.warn("the file ends in the middle of a line")
+        builder.warn(msg("formats.file_ends_middle_line", "the file ends in the middle of a line"))
 
 
 def _blocks(source: Source, skipped: Skipped) -> Iterator[tuple[int, bytes, bool]]:
@@ -173,7 +187,7 @@ class _Samples:
         for i, line in enumerate(lines):
             try:
                 found = _DECODER.decode_lines(line)
-                wrong = "it has no time" if any(sample.t_ns is None for sample in found) else ""
+                wrong = msg("formats.no_time", "it has no time") if any(sample.t_ns is None for sample in found) else ""
             except UNDECODABLE as error:
                 found, wrong = [], str(error)[:MAX_TEXT]
             if not wrong:
@@ -282,7 +296,7 @@ class _Lanes:
         if not slowed.any():
             return
         causes = ", ".join(np.unique(reasons[kind[slowed]]).tolist())[:MAX_TEXT]
-        self.builder.warn(f"{label} in {slowed.mean():.0%} of the samples: {causes}")
+        self.builder.warn(msg("formats.samples", f"{label} in {slowed.mean():.0%} of the samples: {causes}"))
         first, dur = self._stretches(kind)
         first, dur = first[slowed[first]], dur[slowed[first]]
         names = self.builder.strings(reasons.tolist())[kind[first]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from visualprof.messages import msg
 from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -39,14 +40,27 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file: launches of kernels with what was counted in them."""
-    text = source.whole(MAX_BYTES, "a table of Nsight Compute", "export fewer sections").decode("utf-8", "replace")
+    text = source.whole(
+        MAX_BYTES,
+        msg("formats.table_nsight_compute", "a table of Nsight Compute"),
+        msg("formats.export_fewer_sections", "export fewer sections"),
+    ).decode("utf-8", "replace")
     rows = _table(source, builder, text)
     head = next(rows, list[str]())
     if _NAME not in head:
-        raise source.error("a table of Nsight Compute without the names of its kernels", GROWING)
+        raise source.error(
+            msg(
+                "formats.table_nsight_compute_without_names",
+                "a table of Nsight Compute without the names of its kernels",
+            ),
+            GROWING,
+        )
     kernels = _by_metric(head, rows) if _METRIC in head else _by_column(head, rows)
     if not kernels:
-        raise source.error("a table of Nsight Compute without kernels", "did a filter leave all of them out?")
+        raise source.error(
+            msg("formats.table_nsight_compute_without", "a table of Nsight Compute without kernels"),
+            msg("formats.did_filter_leave_all", "did a filter leave all of them out?"),
+        )
     host = kernels[0][1]
     add_kernels(builder, [kernel for kernel, _ in kernels])
     builder.describe(framework="cuda", producer="Nsight Compute", host=host, device_type="cuda")
@@ -66,9 +80,11 @@ def _table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[st
             elif row and not row[0].startswith("=="):
                 left += 1
     except csv.Error as error:
-        raise source.error(f"a table of Nsight Compute that is damaged ({error})", GROWING) from error
+        raise source.error(
+            msg("formats.table_nsight_compute_damaged", f"a table of Nsight Compute that is damaged ({error})"), GROWING
+        ) from error
     if left:
-        builder.warn(f"{left:,} lines that are no rows of the table were left out")
+        builder.warn(msg("formats.lines_no_rows_table", f"{left:,} lines that are no rows of the table were left out"))
 
 
 def _by_metric(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[MeasuredKernel, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from visualprof.messages import msg
 from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
 from visualprof.reader.patterns import pattern
 from visualprof.reader.protobuf import Message, ProtobufError
@@ -39,7 +40,11 @@ def start(first: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; of one that ends early the whole kernels."""
-    data = source.whole(MAX_BYTES, "a report of Nsight Compute", "profile fewer kernels, or fewer sections")
+    data = source.whole(
+        MAX_BYTES,
+        msg("formats.report_nsight_compute", "a report of Nsight Compute"),
+        msg("formats.profile_fewer_kernels_fewer", "profile fewer kernels, or fewer sections"),
+    )
     kernels: list[MeasuredKernel] = []
     devices: dict[int, Device] = {}
     try:
@@ -50,11 +55,18 @@ def read(source: Source, builder: TraceBuilder) -> None:
             kernels.append(_kernel(result, values, device.id))
     except (ProtobufError, struct.error) as error:
         if not kernels:
-            raise source.error(f"no whole report of Nsight Compute ({error})", GROWING) from error
-        builder.warn(f"the report is damaged, and what follows was left out: {error}")
+            raise source.error(
+                msg("formats.no_whole_report_nsight", f"no whole report of Nsight Compute ({error})"), GROWING
+            ) from error
+        builder.warn(
+            msg("formats.report_damaged_what_follows", f"the report is damaged, and what follows was left out: {error}")
+        )
         builder.describe(truncated=True)
     if not kernels:
-        raise source.error("a report of Nsight Compute without kernels", "did a filter leave all of them out?")
+        raise source.error(
+            msg("formats.report_nsight_compute_without", "a report of Nsight Compute without kernels"),
+            msg("formats.did_filter_leave_all", "did a filter leave all of them out?"),
+        )
     add_kernels(builder, kernels)
     builder.describe(framework="cuda", producer="Nsight Compute", device_type="cuda", devices=tuple(devices.values()))
 
@@ -85,7 +97,9 @@ def _entry(data: memoryview, place: int) -> tuple[Message, int]:
     (size,) = struct.unpack_from("<I", data, place)
     begin = place + 4
     if begin + size > len(data):
-        raise ProtobufError(f"a part of {size:,} bytes where {len(data) - begin:,} are left")
+        raise ProtobufError(
+            msg("formats.part_bytes_where_left", f"a part of {size:,} bytes where {len(data) - begin:,} are left")
+        )
     return Message(data[begin : begin + size]), begin + size
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.patterns import STEP, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -76,8 +77,16 @@ def read(source: Source, builder: TraceBuilder) -> None:
             report.read()
         except sqlite3.DatabaseError as error:
             if not report.rows:
-                raise source.error(f"no whole database of Nsight Systems ({error})", "export it again") from error
-            builder.warn(f"the database is damaged, and what follows was left out: {error}")
+                raise source.error(
+                    msg("formats.no_whole_database_nsight", f"no whole database of Nsight Systems ({error})"),
+                    msg("formats.export_again", "export it again"),
+                ) from error
+            builder.warn(
+                msg(
+                    "formats.database_damaged_what_follows",
+                    f"the database is damaged, and what follows was left out: {error}",
+                )
+            )
 
 
 @contextlib.contextmanager
@@ -189,7 +198,12 @@ class _Report:
         if name:
             names = self._text_ids(columns[name])
             if nameless := int((names == 0).sum()):
-                builder.warn(f"{nameless:,} kernels have a name that the report does not hold")
+                builder.warn(
+                    msg(
+                        "formats.kernels_name_report_not",
+                        f"{nameless:,} kernels have a name that the report does not hold",
+                    )
+                )
             categories = np.where(_each(names, self._is_collective), Category.COMM, category)
         else:
             key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]

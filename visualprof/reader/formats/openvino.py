@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, captured, json_list, json_objects, load_object
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
@@ -47,7 +48,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; operators stand end to end in the order of execution, each run is a step."""
-    document = load_object(source, "whole counters of OpenVINO")
+    document = load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
     graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
     runs = [_ordered(run, graph) for run in _runs(document)]
     nodes = [node for run in runs for node in run]
@@ -56,10 +57,17 @@ def read(source: Source, builder: TraceBuilder) -> None:
     left_out = len(nodes) - sum(map(len, executed))
     if left_out:
         builder.warn(
-            f"{left_out:,} of {len(nodes):,} operators did not run on their own (fused, optimized out): left out"
+            msg(
+                "formats.operators_did_not_run",
+                f"{left_out:,} of {len(nodes):,} operators did not run on their own (fused, optimized out): left out",
+            )
         )
     builder.warn(
-        "OpenVINO records durations, no times: the operators stand end to end in the executor's order, without gaps"
+        msg(
+            "formats.openvino_records_durations_no",
+            "OpenVINO records durations, no times: the operators stand end to end in the executor's order, "
+            "without gaps",
+        )
     )
     _describe(builder, document)
 

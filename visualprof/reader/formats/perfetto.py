@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader import perfetto
 from visualprof.reader.fields import Fields, fields, leading
 from visualprof.reader.patterns import STEP, pattern
@@ -67,18 +68,28 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; what is damaged in it is left out, with a warning."""
-    data = source.whole(MAX_BYTES, "a Perfetto trace", "record for a shorter time")
+    data = source.whole(
+        MAX_BYTES,
+        msg("formats.perfetto_trace", "a Perfetto trace"),
+        msg("formats.record_shorter_time", "record for a shorter time"),
+    )
     packets = Packets(data)
     reading = _Reading(data, builder, packets)
     if not reading.events:
-        raise source.error("a Perfetto trace without track events", GROWING if not packets.whole else _OTHERS)
+        raise source.error(
+            msg("formats.perfetto_trace_without_track", "a Perfetto trace without track events"),
+            GROWING if not packets.whole else _OTHERS,
+        )
     reading.add()
     if not packets.whole:
-        builder.warn("the file ends in the middle: what follows is missing")
+        builder.warn(msg("formats.file_ends_middle_what", "the file ends in the middle: what follows is missing"))
         builder.describe(truncated=True)
 
 
-_OTHERS = "samples, scheduling and other sources of Perfetto are not shown: record with the data source track_event"
+_OTHERS = msg(
+    "formats.samples_scheduling_other_sources",
+    "samples, scheduling and other sources of Perfetto are not shown: record with the data source track_event",
+)
 
 
 class _Description(NamedTuple):
@@ -136,14 +147,31 @@ class _Reading:
         self._add_sizes(rows[category == Category.MEMCPY])
         others = self.events - int((sampled | np.isin(kind, (_BEGIN, _END, _INSTANT))).sum())
         if others:
-            self._builder.warn(f"{others:,} events of kinds that are not read were left out")
+            self._builder.warn(
+                msg("formats.events_kinds_not_read", f"{others:,} events of kinds that are not read were left out")
+            )
         if self._left:
-            self._builder.warn(f"{self._left:,} begin or end marks have no counterpart and were left out")
+            self._builder.warn(
+                msg(
+                    "formats.begin_end_marks_no",
+                    f"{self._left:,} begin or end marks have no counterpart and were left out",
+                )
+            )
         undated = int((ts < 0).sum())
         if undated:
-            self._builder.warn(f"{undated:,} events on clocks that the file does not relate to its own were left out")
+            self._builder.warn(
+                msg(
+                    "formats.events_clocks_file_not",
+                    f"{undated:,} events on clocks that the file does not relate to its own were left out",
+                )
+            )
         if self._packets.damaged:
-            self._builder.warn(f"{self._packets.damaged:,} damaged parts of the file were left out")
+            self._builder.warn(
+                msg(
+                    "formats.damaged_parts_file_left",
+                    f"{self._packets.damaged:,} damaged parts of the file were left out",
+                )
+            )
         self._builder.describe(
             framework="hip" if self._agents else "perfetto", producer="Perfetto",
             device_type="hip" if self._agents else "cuda" if device.any() else "cpu",

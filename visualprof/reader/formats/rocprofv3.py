@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.patterns import STEP, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import GROWING, Source
@@ -154,8 +155,12 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file whole: the names of its records stand behind and before them."""
-    text = source.whole(MAX_BYTES, "a profile of rocprofv3", "record for a shorter time, or fewer kinds of calls")
-    with source.decoding("profile of rocprofv3", GROWING):
+    text = source.whole(
+        MAX_BYTES,
+        msg("formats.profile_rocprofv3_2", "a profile of rocprofv3"),
+        msg("formats.record_shorter_time_fewer", "record for a shorter time, or fewer kinds of calls"),
+    )
+    with source.decoding(msg("formats.profile_rocprofv3", "profile of rocprofv3"), GROWING):
         document = _DOCUMENT.decode(text)
     del text
     rows = 0
@@ -168,7 +173,12 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )  # fmt: skip
     counted = sum(len(process.callback_records.counter_collection) for process in document.processes)
     if counted:
-        builder.warn(f"hardware counters of {counted:,} kernels are in the file and are not shown")
+        builder.warn(
+            msg(
+                "formats.hardware_counters_kernels_file",
+                f"hardware counters of {counted:,} kernels are in the file and are not shown",
+            )
+        )
 
 
 def _devices(process: _Process) -> dict[int, Device]:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_objects, number, whole
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import GROWING, Source
@@ -26,9 +27,9 @@ MAX_TEXT = 2000
 # What a run has, by the names of its start and end: older ones behind.
 PARTS = (
     ("enqueue", ("Enq",), Category.RUNTIME),
-    ("copy in", ("H2d", "In"), Category.MEMCPY),
+    (msg("formats.copy", "copy in"), ("H2d", "In"), Category.MEMCPY),
     ("compute", ("Compute",), Category.KERNEL),
-    ("copy out", ("D2h", "Out"), Category.MEMCPY),
+    (msg("formats.copy_out", "copy out"), ("D2h", "Out"), Category.MEMCPY),
 )
 
 
@@ -42,11 +43,13 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads either file."""
-    data = source.whole(MAX_BYTES, "a file of trtexec", "is it one?")
+    data = source.whole(MAX_BYTES, msg("formats.file_trtexec", "a file of trtexec"), msg("formats.one", "is it one?"))
     try:
         rows = json_objects(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise source.error(f"not a whole file of trtexec ({error})", GROWING) from error
+        raise source.error(
+            msg("formats.not_whole_file_trtexec", f"not a whole file of trtexec ({error})"), GROWING
+        ) from error
     if rows and "count" in rows[0]:
         _layers(rows, builder)
     else:
@@ -65,7 +68,11 @@ def _layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
     builder.step("0", 0, int(dur.sum()), track)
     builder.describe(properties={"runs": str(runs or "?")})
     builder.warn(
-        f"TensorRT records mean durations of {runs or '?'} runs, no times: the layers stand end to end, without gaps"
+        msg(
+            "formats.tensorrt_records_mean_durations",
+            f"TensorRT records mean durations of {runs or '?'} runs, no times: the layers stand end to end, "
+            "without gaps",
+        )
     )
 
 

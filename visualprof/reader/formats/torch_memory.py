@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import UNDECODABLE, Skipped, Source
@@ -41,12 +42,21 @@ def read(source: Source, builder: TraceBuilder) -> None:
     A new version of a tensor is a release from its old category and an allocation in the new one. The file has no
     addresses, so that no release can be told to be that of an allocation, and does not name its device.
     """
-    data = source.whole(MAX_BYTES, "a memory timeline", "was it made by torch.profiler?")
+    data = source.whole(
+        MAX_BYTES,
+        msg("formats.memory_timeline", "a memory timeline"),
+        msg("formats.made_torch_profiler", "was it made by torch.profiler?"),
+    )
     table, truncated = (_of_totals if _TOTALS.match(data) else _of_entries)(data, builder)
     action, category = table[:, 1], table[:, 3]
     good = (action >= 1) & (action <= 4) & (category >= 0) & (category < len(CATEGORIES))
     if not good.all():
-        builder.warn(f"{int((~good).sum()):,} entries have an unknown action or category and were left out")
+        builder.warn(
+            msg(
+                "formats.entries_unknown_action_category",
+                f"{int((~good).sum()):,} entries have an unknown action or category and were left out",
+            )
+        )
     ts, action, size, category = (table[good, i] for i in range(4))
     known = ts >= 0
     first = int(ts[known].min()) if known.any() else 0
@@ -69,7 +79,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         complete=True,
     )
     if truncated:
-        builder.warn(f"the file ends in the middle, after entry {len(table):,}")
+        builder.warn(msg("formats.file_ends_middle_after", f"the file ends in the middle, after entry {len(table):,}"))
     builder.describe(
         framework="pytorch",
         producer="torch.profiler memory timeline",
@@ -118,7 +128,12 @@ def _of_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
         times, held = _whole_totals(data)
     truncated = not data.rstrip().endswith(b"]]")
     if not complete and not truncated:
-        builder.warn(f"the file is damaged after {len(held):,} of {len(times):,} totals; what follows was left out")
+        builder.warn(
+            msg(
+                "formats.file_damaged_after_totals",
+                f"the file is damaged after {len(held):,} of {len(times):,} totals; what follows was left out",
+            )
+        )
     entries: list[tuple[int, int, int, int]] = []
     before = [0] * len(CATEGORIES)
     for i, (us, (_, *sizes)) in enumerate(zip(times, held, strict=False)):

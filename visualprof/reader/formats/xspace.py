@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.fields import Fields, fields, leading
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -57,17 +58,25 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; what is damaged in it is left out, with a warning."""
-    data = source.whole(MAX_BYTES, "a profile of XLA", "record for a shorter time")
+    data = source.whole(
+        MAX_BYTES,
+        msg("formats.profile_xla", "a profile of XLA"),
+        msg("formats.record_shorter_time", "record for a shorter time"),
+    )
     top, whole = leading(data)
     planes = top.of(1, texts=True)
     if not len(planes.value):
-        raise source.error("a profile of XLA that ends within its first device", GROWING)
+        raise source.error(
+            msg("formats.profile_xla_ends_within", "a profile of XLA that ends within its first device"), GROWING
+        )
     space = _Space(data, builder, top)
     for begin, end in zip(planes.value.tolist(), planes.end.tolist(), strict=True):
         space.add(begin, end)
     space.finish()
     if not whole:
-        builder.warn("the file ends in the middle: devices or threads are missing")
+        builder.warn(
+            msg("formats.file_ends_middle_devices", "the file ends in the middle: devices or threads are missing")
+        )
         builder.describe(truncated=True)
 
 
@@ -96,7 +105,12 @@ class _Space:
         elif plane.title.startswith("/host:"):
             self._add_events(plane)
         elif len(plane.line):
-            self._builder.warn(f"what {plane.title!r} recorded is not shown: such planes are unknown")
+            self._builder.warn(
+                msg(
+                    "formats.what_recorded_not_shown",
+                    f"what {plane.title!r} recorded is not shown: such planes are unknown",
+                )
+            )
 
     def finish(self) -> None:
         """Links, steps, and what the planes told of the run."""
@@ -111,7 +125,9 @@ class _Space:
             for ts, dur, name, track in zip(*columns, strict=True) if device == first else ():
                 self._builder.step(name, int(ts), int(dur), int(track))
         if self._damaged:
-            self._builder.warn(f"{self._damaged:,} damaged parts of the file were left out")
+            self._builder.warn(
+                msg("formats.damaged_parts_file_left", f"{self._damaged:,} damaged parts of the file were left out")
+            )
         self._builder.describe(
             framework=self._framework, producer="XLA profiler", host=self._host, device_type=self._type,
             devices=tuple(self._devices), clock_origin_ns=self._origin_ns,

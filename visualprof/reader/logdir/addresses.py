@@ -16,12 +16,15 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from visualprof.errors import BadParameter, SourceError, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.scan import MAX_ENTRIES, Version
 from visualprof.reader.source import ADDRESS
 
 _BUCKETS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
-_LIKE = "it is like s3://bucket/runs, or s3://bucket/runs?endpoint=https://s3.example.org"
+_LIKE = msg(
+    "logdir.like_s3_bucket_runs", "it is like s3://bucket/runs, or s3://bucket/runs?endpoint=https://s3.example.org"
+)
 _PIECE = 8 << 20
 
 Result = TypeVar("Result")
@@ -51,11 +54,16 @@ class FarFolder(ABC):
         Raises: SourceError: it cannot be listed, or has too many.
         """
         listed: dict[str, Version] = {}
-        for name, size, changed, tag in self._asked(lambda: self._entries(), f"{self.address} cannot be listed"):
+        for name, size, changed, tag in self._asked(
+            lambda: self._entries(), msg("logdir.cannot_listed", f"{self.address} cannot be listed")
+        ):
             if _is_plain(name):
                 listed[name] = _version(size, changed, tag)
             if len(listed) > MAX_ENTRIES:
-                raise SourceError(f"{self.address} has over {MAX_ENTRIES:,} files", "name a folder further down")
+                raise SourceError(
+                    msg("logdir.over_files", f"{self.address} has over {MAX_ENTRIES:,} files"),
+                    msg("logdir.name_folder_further_down", "name a folder further down"),
+                )
         return listed
 
     def head(self, name: str, version: Version, size: int) -> bytes:
@@ -63,7 +71,7 @@ class FarFolder(ABC):
 
         Raises: SourceError.
         """
-        what = f"{name} cannot be read from {self.address}"
+        what = msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
         if version.size <= size:
             return b"".join(self._asked(lambda: self._pieces(name), what))
         return self._one(lambda: self._head(name, size), what)
@@ -76,15 +84,23 @@ class FarFolder(ABC):
         copied = 0
         try:
             with open(target, "wb") as file:
-                for piece in self._asked(lambda: self._pieces(name), f"{name} cannot be read from {self.address}"):
+                for piece in self._asked(
+                    lambda: self._pieces(name), msg("logdir.cannot_read", f"{name} cannot be read from {self.address}")
+                ):
                     copied += file.write(piece)
                     progress(min(copied / max(version.size, 1), 1.0))
             os.utime(target, ns=(version.mtime_ns, version.mtime_ns))
         except OSError as error:
-            hint = "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go"
-            raise SourceError(f"{name} cannot be kept: {error.strerror}", hint) from error
+            hint = msg(
+                "logdir.there_room_tmpdir_visualprof",
+                "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go",
+            )
+            raise SourceError(msg("logdir.cannot_kept", f"{name} cannot be kept: {error.strerror}"), hint) from error
         if copied != version.size:
-            raise SourceError(f"{name} has {copied:,} bytes by now, not {version.size:,}", "it is being written")
+            raise SourceError(
+                msg("logdir.bytes_now_not", f"{name} has {copied:,} bytes by now, not {version.size:,}"),
+                msg("logdir.being_written", "it is being written"),
+            )
 
     def _asked(self, ask: Callable[[], Iterable[Result]], what: str) -> Iterator[Result]:
         """What the other side sends; its errors as ours."""
@@ -104,7 +120,10 @@ class FarFolder(ABC):
             raise
         except Exception as error:  # each package has errors of its own
             why = str(error).strip().splitlines()  # the first line; obstore tells the whole request
-            hint = "is the address right, are the credentials there, and may they read it?"
+            hint = msg(
+                "logdir.address_right_credentials_there",
+                "is the address right, are the credentials there, and may they read it?",
+            )
             raise SourceError(f"{what}: {type(error).__name__}: {why[0][:300] if why else ''}", hint) from error
 
 
@@ -114,7 +133,7 @@ class _Bucket(FarFolder):
     def __init__(self, address: str, bare: str, options: dict[str, Any]) -> None:
         super().__init__(address)
         if unknown := options.keys() - {"endpoint", "region"}:
-            raise BadParameter(f"{bare}: {min(unknown)} is no part of an address", _LIKE)
+            raise BadParameter(msg("logdir.no_part_address", f"{bare}: {min(unknown)} is no part of an address"), _LIKE)
         client: dict[str, Any] = {"timeout": "1h"}  # of a whole file
         if options.get("endpoint", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
             client["allow_http"] = True
@@ -123,7 +142,7 @@ class _Bucket(FarFolder):
         name, _, prefix = rest.partition("/")
         self._prefix = f"{prefix.strip('/')}/".lstrip("/")
         open_store: Callable[..., Any] = _package("obstore.store").from_url
-        what = f"{bare} cannot be opened"
+        what = msg("logdir.cannot_opened", f"{bare} cannot be opened")
         retry = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
         options |= {"client_options": client, "retry_config": retry}
         self._store = self._one(lambda: open_store(f"{scheme}://{name}", **options), what)
@@ -156,8 +175,10 @@ class _FileSystem(FarFolder):
         except ValueError as error:
             raise BadParameter(f"{address}: {error}", _LIKE) from error
         except ImportError as error:
-            what = f"{address} needs another package: {error}"
-            raise VisualprofError(what, "install it beside visualprof") from error
+            what = msg("logdir.needs_another_package", f"{address} needs another package: {error}")
+            raise VisualprofError(
+                what, msg("logdir.install_beside_visualprof", "install it beside visualprof")
+            ) from error
         self._prefix = f"{path.rstrip('/')}/" if path else ""
 
     def _entries(self) -> Iterator[tuple[str, int, object, object]]:
@@ -185,7 +206,7 @@ def far_folder(address: str) -> FarFolder:
     """
     matched = ADDRESS.fullmatch(address)
     if matched is None:
-        raise BadParameter(f"{address!r} is no address", _LIKE)
+        raise BadParameter(msg("logdir.no_address", f"{address!r} is no address"), _LIKE)
     if matched[1] not in _BUCKETS:
         return _FileSystem(address)
     bare, _, query = address.partition("?")
@@ -197,7 +218,10 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         what = name.partition(".")[0]
-        raise VisualprofError(f"log directories at addresses need {what}", "pip install 'visualprof[cloud]'") from error
+        raise VisualprofError(
+            msg("logdir.log_directories_addresses_need", f"log directories at addresses need {what}"),
+            msg("logdir.pip_install_visualprof_cloud", "pip install 'visualprof[cloud]'"),
+        ) from error
 
 
 def _version(size: int, changed: object, tag: object) -> Version:

@@ -16,6 +16,7 @@ from typing import Generic
 
 from visualprof.engines import ClusterExecutor, WorkerLost
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.child import Failure, Result, Task, outcome_of
 from visualprof.reader.logdir.pool import Job, Jobs, Listener
 from visualprof.reader.logdir.remote_folder import size_of
@@ -141,13 +142,31 @@ class ClusterPool(Generic[Result]):
         if error is None:
             return [None] * len(jobs) if batch.cancelled() else batch.result()
         if not isinstance(error, WorkerLost):
-            hint = error.hint if isinstance(error, VisualprofError) else "has every worker this version of visualprof?"
-            return [Failure(f"{Path(job.path).name}: a worker could not read it: {error}", hint, 500) for job in jobs]
+            hint = (
+                error.hint
+                if isinstance(error, VisualprofError)
+                else msg("logdir.every_worker_version_visualprof", "has every worker this version of visualprof?")
+            )
+            return [
+                Failure(
+                    msg("logdir.worker_could_not_read", f"{Path(job.path).name}: a worker could not read it: {error}"),
+                    hint,
+                    500,
+                )
+                for job in jobs
+            ]
         self.lost += 1
         if len(jobs) > 1:
             return [None] * len(jobs)
         name = Path(jobs[0].path).name
-        return [Failure(f"{name}: the process that read it ended", "it probably ran out of memory", 500, "ProcessDied")]
+        return [
+            Failure(
+                msg("logdir.process_read_ended", f"{name}: the process that read it ended"),
+                msg("logdir.probably_ran_out_memory", "it probably ran out of memory"),
+                500,
+                "ProcessDied",
+            )
+        ]
 
 
 def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -> list[Result | Failure]:
@@ -162,8 +181,11 @@ def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -
 def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
     name = Path(path).name
     if size_of(path) != size:
-        hint = "all machines of the cluster must see the log directory under the same path; or it changed just now"
-        return Failure(f"{name} is not on {socket.gethostname()} as it is here", hint, 500)
+        hint = msg(
+            "logdir.all_machines_cluster_must",
+            "all machines of the cluster must see the log directory under the same path; or it changed just now",
+        )
+        return Failure(msg("logdir.not_here", f"{name} is not on {socket.gethostname()} as it is here"), hint, 500)
     return outcome_of(path, name, task, _silent)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.entry import Entry
 from visualprof.reader.logdir.file_index import Known
@@ -32,8 +33,9 @@ from visualprof.reader.trace import Trace
 
 _TICK_S = 0.25
 _GROWING_TICK_S = 1.0  # no event tells of growth
-_ABANDONED = (
-    "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed"
+_ABANDONED = msg(
+    "logdir.nobody_writes_any_more",
+    "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed",
 )
 _ASLEEP = ("waiting", None)  # state and summary of what is kept elsewhere, until somebody asks
 _PROGRESS_STEP = 0.02
@@ -188,7 +190,10 @@ class LogDirectory:
             self._submit(entry, span)
             self._parser.hurry(entry.key)
             return
-        what, hint = f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?"
+        what, hint = (
+            msg("logdir.columns_cannot_kept", f"{span.log_file.name}: its columns cannot be kept"),
+            msg("logdir.disk_cache_folder_full", "is the disk of the cache folder full?"),
+        )
         failure = Failure(what, hint, 500)
         self._show(entry, replace(span, state="failed", summary=None, failure=failure))
 

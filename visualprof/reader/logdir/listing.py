@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.layout import Place, natural, place, standing
 from visualprof.reader.logdir.scan import SERIES, LiveFolder, LogFile, Problem, Root, Version, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Summary
@@ -105,8 +106,15 @@ class Listing(msgspec.Struct, frozen=True):
         """
         chosen = _pick(self.runs, run, "run")
         if not chosen.workers:
-            raise NotFound(f"the run {run!r} has no recording yet", "record some steps of it: visualprof record")
-        return _pick(_pick(chosen.workers, worker, f"worker of run {run!r}").spans, span, f"span of run {run!r}")
+            raise NotFound(
+                msg("logdir.run_no_recording_yet", f"the run {run!r} has no recording yet"),
+                msg("logdir.record_some_steps_visualprof", "record some steps of it: visualprof record"),
+            )
+        return _pick(
+            _pick(chosen.workers, worker, msg("logdir.worker_run", f"worker of run {run!r}")).spans,
+            span,
+            msg("logdir.span_run", f"span of run {run!r}"),
+        )
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -130,7 +138,10 @@ def _pick(items: Sequence[_Named], wanted: str, what: str) -> _Named:
         if wanted in ("", item.id):
             return item
     some = ", ".join(item.id for item in items[:10]) + (", ..." if len(items) > 10 else "")
-    raise NotFound(f"there is no {what} called {wanted!r}", f"there are: {some}" if items else "")
+    raise NotFound(
+        msg("logdir.there_no_called", f"there is no {what} called {wanted!r}"),
+        msg("logdir.there", f"there are: {some}") if items else "",
+    )
 
 
 class Arrangement:

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from visualprof.errors import FormatError, NotReady
+from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.child import MODEL, Failed, Failure
 from visualprof.reader.graph import Excess, ModelGraph
@@ -29,7 +30,9 @@ class BeingRead(NotReady):
     """With what the page shows meanwhile."""
 
     def __init__(self, name: str, progress: float) -> None:
-        super().__init__(f"{name} is being read", "ask again in a moment")
+        super().__init__(
+            msg("logdir.being_read", f"{name} is being read"), msg("logdir.ask_again_moment", "ask again in a moment")
+        )
         self.state = "parsing"
         self.progress = round(progress, 3)
 
@@ -157,7 +160,11 @@ class ModelReader:
         name, path = reading.name, reading.path
         result = outcome if isinstance(outcome, Failure) else self._load(key, name, path, outcome)
         if result is None:
-            result = Failure(f"{name}: its graph cannot be kept", "is the disk of the cache folder full?", 500)
+            result = Failure(
+                msg("logdir.graph_cannot_kept", f"{name}: its graph cannot be kept"),
+                msg("logdir.disk_cache_folder_full", "is the disk of the cache folder full?"),
+                500,
+            )
         if isinstance(result, Failure):
             result = structs.replace(result, error=result.error.replace(path.name, name))
         with self._lock:
@@ -184,9 +191,9 @@ def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
     fingerprint = source.fingerprint()
     graph = read_model(path, progress)
     if Source(path).fingerprint() != fingerprint:
-        raise FormatError(f"{source.name} changed while it was read", GROWING)
+        raise FormatError(msg("logdir.changed_while_read", f"{source.name} changed while it was read"), GROWING)
     try:
         cache.store_graph(graph, fingerprint)
     except Excess as error:
-        raise source.error(str(error), "export a part of it") from error
+        raise source.error(str(error), msg("logdir.export_part", "export a part of it")) from error
     return fingerprint

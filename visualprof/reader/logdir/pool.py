@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.child import Child, Failure, Limits, Result, Task
 from visualprof.reader.processors import usable
 
@@ -215,7 +216,12 @@ class Pool(Generic[Result]):
                 outcome = self._run(child, job)
             except OSError as error:  # no process or no pipe left
                 outcome = Failure(
-                    f"cannot start a process to read {Path(job.path).name}: {error}", "close other programs", 500
+                    msg(
+                        "logdir.cannot_start_process_read",
+                        f"cannot start a process to read {Path(job.path).name}: {error}",
+                    ),
+                    msg("logdir.close_other_programs", "close other programs"),
+                    500,
                 )
             if child and (outcome is None or child.heavy):
                 child.stop()

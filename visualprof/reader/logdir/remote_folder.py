@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from visualprof.errors import NotReady, SourceError, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.captured.files import Names, belongs_to_others, captures_of, stamp_of
 from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.addresses import far_folder
@@ -40,7 +41,9 @@ _EVERY_S, _REST = 5.0, 10  # between two looks, and in times that one takes
 _AT_ONCE = 16
 _WAIT_S = 1.0  # for a file that somebody reads: most are there by then
 _UNUSED_S = 60.0
-_ROOM = "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go"
+_ROOM = msg(
+    "logdir.there_room_tmpdir_visualprof", "is there room for it? TMPDIR and VISUALPROF_CACHE_DIR say where copies go"
+)
 
 
 class _Listing(msgspec.Struct):
@@ -128,7 +131,10 @@ class RemoteFolder:
         coming = [self._begun(each, files[each][0]) for each in _with_parts(name, files)]
         wait(coming, _WAIT_S)
         if not all(one.done() for one in coming):
-            raise NotReady(f"{os.path.basename(path)} is being fetched", "ask again in a moment")
+            raise NotReady(
+                msg("logdir.being_fetched", f"{os.path.basename(path)} is being fetched"),
+                msg("logdir.ask_again_moment", "ask again in a moment"),
+            )
         for one in coming:
             one.result()
 
@@ -175,7 +181,12 @@ class RemoteFolder:
             except SourceError as error:
                 verdict = Verdict("skipped", "", error.error, error.hint)
             except OSError as error:
-                verdict = Verdict("skipped", "", f"{name} cannot be looked into: {error.strerror}", _ROOM)
+                verdict = Verdict(
+                    "skipped",
+                    "",
+                    msg("logdir.cannot_looked_into", f"{name} cannot be looked into: {error.strerror}"),
+                    _ROOM,
+                )
             if verdict.kind != "skipped" or version.size <= size:
                 break
         return name, (version, verdict)
@@ -212,7 +223,7 @@ class RemoteFolder:
                     part.unlink(missing_ok=True)
             os.utime(target, ns=(time.time_ns(), version.mtime_ns))
         except OSError as error:
-            raise SourceError(f"{name} cannot be kept: {error.strerror}", _ROOM) from error
+            raise SourceError(msg("logdir.cannot_kept", f"{name} cannot be kept: {error.strerror}"), _ROOM) from error
 
     def _remove_old(self) -> None:
         """Removes copies of what is gone or changed, and the least recently used beyond what they may take."""
@@ -240,8 +251,13 @@ class RemoteFolder:
             part.write_bytes(msgspec.json.encode(self._listing))
             part.replace(self._base / _LISTING)
         except OSError as error:
-            what = f"{self._far.address} cannot be followed: {self._base} cannot be written: {error.strerror}"
-            raise SourceError(what, "name another folder in VISUALPROF_CACHE_DIR") from error
+            what = msg(
+                "logdir.cannot_followed_cannot_written",
+                f"{self._far.address} cannot be followed: {self._base} cannot be written: {error.strerror}",
+            )
+            raise SourceError(
+                what, msg("logdir.name_another_folder_visualprof", "name another folder in VISUALPROF_CACHE_DIR")
+            ) from error
 
     def _loop(self) -> None:
         while not self._stop.is_set():

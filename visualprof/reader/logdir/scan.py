@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
+from visualprof.messages import msg
 from visualprof.reader.captured.files import belongs_to_others, stamp
 from visualprof.reader.models import recognise_model
 from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
@@ -143,14 +144,20 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
             children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
             yield Problem(
-                _listed_name(root, folder) or str(root.path), f"cannot read this folder: {error.strerror}", ""
+                _listed_name(root, folder) or str(root.path),
+                msg("logdir.cannot_read_folder", f"cannot read this folder: {error.strerror}"),
+                "",
             )
             continue
         entries += len(children)
         captures = stamp(path)
         if entries > MAX_ENTRIES:
-            hint = "name a folder further down"
-            yield Problem(_listed_name(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", hint)
+            hint = msg("logdir.name_folder_further_down", "name a folder further down")
+            yield Problem(
+                _listed_name(root, folder),
+                msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at"),
+                hint,
+            )
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
@@ -158,8 +165,12 @@ def walk(root: Root, *, outside: bool = True) -> Iterator[LogFile | LiveFolder |
                 continue
             below = f"{folder}/{child.name}" if folder else child.name
             if not outside and child.is_symlink() and not _is_below(root, child.path):
-                hint = "copy what it leads to, or name that as a log directory"
-                yield Problem(_listed_name(root, below), "this link leads out of the log directory", hint)
+                hint = msg("logdir.copy_what_leads_name", "copy what it leads to, or name that as a log directory")
+                yield Problem(
+                    _listed_name(root, below),
+                    msg("logdir.link_leads_out_log", "this link leads out of the log directory"),
+                    hint,
+                )
                 continue
             try:
                 status = child.stat()
@@ -201,7 +212,9 @@ def examine(file: LogFile) -> Verdict:
     source = Source(file.path)
     named = _named_like_profile(file)
     if file.version.size == 0:
-        return Verdict("growing", "", f"{file.name} is empty", GROWING) if named else Verdict("other")
+        return (
+            Verdict("growing", "", msg("logdir.empty", f"{file.name} is empty"), GROWING) if named else Verdict("other")
+        )
     if _is_extract(file) or belongs_to_others(file.path, str(file.root.path)):
         return Verdict("other")
     try:
@@ -212,14 +225,19 @@ def examine(file: LogFile) -> Verdict:
         return Verdict("other") if file.name in _RESULT_NAMES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
         if named and _cut_short(source):
-            return Verdict("growing", "", f"{file.name} ends in the middle, before it says what it is", GROWING)
+            return Verdict(
+                "growing",
+                "",
+                msg("logdir.ends_middle_before_says", f"{file.name} ends in the middle, before it says what it is"),
+                GROWING,
+            )
         return _stranger(file, error.error, error.hint)
     except SourceError as error:
         return _stranger(file, error.error, error.hint)
     except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
         _log.exception("looking at %s", file.path)
-        what = f"the reader failed ({type(error).__name__}: {error})"
-        return _stranger(file, what, "please report it with the file")
+        what = msg("logdir.reader_failed", f"the reader failed ({type(error).__name__}: {error})")
+        return _stranger(file, what, msg("logdir.please_report_file", "please report it with the file"))
 
 
 def _is_extract(file: LogFile) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.document import NO_INT, Document
 from visualprof.reader.chrome.events import used_texts
 from visualprof.reader.trace import Ints
@@ -57,16 +58,31 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     begun, ended, lost = np.zeros((3, len(ids)), bool)
     lost[which[~known]] = True
     if lost.any():
-        builder.warn(f"{np.count_nonzero(lost):,} tensors have no size in the file and are not counted")
+        builder.warn(
+            msg(
+                "reader.tensors_no_size_file",
+                f"{np.count_nonzero(lost):,} tensors have no size in the file and are not counted",
+            )
+        )
     ts = doc.ts[rows]
     begun[which[~release]] = ended[which[release & (ts < 0)]] = True
     gone, lone = ended[which], release & ~begun[which]
     if (lone & ~gone).any():
-        builder.warn(f"{int((lone & ~gone).sum()):,} tensors are released without having been produced")
+        builder.warn(
+            msg(
+                "reader.tensors_released_without_having",
+                f"{int((lone & ~gone).sum()):,} tensors are released without having been produced",
+            )
+        )
     keep = known & (bytes_of > 0) & ~gone
     if not keep.any():
         return
-    builder.warn("memory is added up from the sizes of tensors; those that share storage (views) count each")
+    builder.warn(
+        msg(
+            "reader.memory_added_up_sizes",
+            "memory is added up from the sizes of tensors; those that share storage (views) count each",
+        )
+    )
     rows, release = rows[keep], release[keep]
     builder.allocs(
         ts=np.maximum(ts[keep], 0),

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from visualprof.errors import FormatError, UnknownFormat
+from visualprof.messages import msg
 from visualprof.reader.graph import Excess, ModelGraph
 from visualprof.reader.registry import Plugin, labels, plugins
 from visualprof.reader.source import Progress, Source
@@ -41,13 +42,15 @@ class ModelFormat(Plugin):
 
         Raises: FormatError: also when the model is larger than can be shown.
         """
-        hint = "export it without functions, or a part of it"
+        hint = msg("models.export_without_functions_part", "export it without functions, or a part of it")
         try:
             return self.read(source)
         except Excess as error:
             raise source.error(str(error), hint) from error
         except RecursionError as error:
-            raise source.error("the model nests too deep to be read", hint) from error
+            raise source.error(
+                msg("models.model_nests_too_deep", "the model nests too deep to be read"), hint
+            ) from error
 
 
 @cache
@@ -84,6 +87,7 @@ def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph
     model = recognise_model(source)
     if model is None:
         raise refusal(source.name, source.head()) or UnknownFormat(
-            f"{source.name}: no model format recognises its content", f"visualprof reads {labels(all_models())}"
+            msg("models.no_model_format_recognises", f"{source.name}: no model format recognises its content"),
+            msg("models.visualprof_reads", f"visualprof reads {labels(all_models())}"),
         )
     return model.graph(source)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -80,22 +81,28 @@ class _Table:
         """A vector of tables."""
         at, size = self._target(field), self.size(field)
         if size > len(self._data) // 4:
-            raise struct.error("a vector is longer than the file")
+            raise struct.error(msg("models.vector_longer_than_file", "a vector is longer than the file"))
         places = range(at + 4, at + 4 + 4 * size, 4)
         return [_Table(self._data, p + struct.unpack_from("<I", self._data, p)[0]) for p in places]
 
 
 def read(source: Source) -> ModelGraph:
     """Reads operators, edges, shapes and types; constants are counted, their bytes are not looked at."""
-    data = source.whole(MAX_BYTES, "a MegEngine model", "is it one?")
+    data = source.whole(MAX_BYTES, msg("models.megengine_model", "a MegEngine model"), msg("models.one", "is it one?"))
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:
-        raise source.error("not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later")
+        raise source.error(
+            msg("models.not_megengine_model_version", "not a MegEngine model of version 2"),
+            msg("models.dump_again_megengine_1", "dump it again with MegEngine 1.6 or later"),
+        )
     try:
         body = data[base + 4 :]
         return _build(source, _Table(body, struct.unpack_from("<I", body, 0)[0]))
     except (struct.error, IndexError, RecursionError, MemoryError) as error:
-        raise source.error(f"damaged MegEngine model ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.damaged_megengine_model", f"damaged MegEngine model ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
 
 
 def _build(source: Source, model: _Table) -> ModelGraph:

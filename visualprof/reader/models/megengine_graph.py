@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
@@ -25,12 +26,15 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads the operators in order of execution."""
-    what, hint = "a whole MegEngine graph", "was it cut while being copied?"
+    what, hint = (
+        msg("models.whole_megengine_graph", "a whole MegEngine graph"),
+        msg("models.cut_while_being_copied", "was it cut while being copied?"),
+    )
     document = load_object(source, what, hint)
     try:
         return _build(source.name, document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise source.error(f"not {what} ({error})", hint) from error
+        raise source.error(msg("models.not", f"not {what} ({error})"), hint) from error
 
 
 def _build(name: str, document: Json) -> ModelGraph:

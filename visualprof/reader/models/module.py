@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.graph import MAX_DEPTH, ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -52,11 +53,16 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads a file of version 1."""
-    data = source.whole(MAX_BYTES, "a module graph", "is it one?")
-    with source.decoding("module graph", "write it again with add_graph"):
+    data = source.whole(MAX_BYTES, msg("models.module_graph_2", "a module graph"), msg("models.one", "is it one?"))
+    with source.decoding(
+        msg("models.module_graph", "module graph"), msg("models.write_again_add_graph", "write it again with add_graph")
+    ):
         document = _DECODER.decode(data)
     if document.visualprof_graph != VERSION:
-        raise source.error(f"a module graph of version {document.visualprof_graph}", "use a newer visualprof")
+        raise source.error(
+            msg("models.module_graph_version", f"a module graph of version {document.visualprof_graph}"),
+            msg("models.use_newer_visualprof", "use a newer visualprof"),
+        )
     builder = ModelBuilder(document.name, "module")
     builder.producer = document.producer or document.framework
     builder.properties = {"framework": document.framework}
@@ -65,7 +71,10 @@ def read(source: Source) -> ModelGraph:
         builder.value(Value(tensor.name, tensor.dtype, shape, tensor_bytes(tensor.dtype, shape)))
     for node in document.nodes:
         if any(not 0 <= i < len(document.values) for i in (*node.inputs, *node.outputs)):
-            raise source.error(f"node {node.name!r} names a value that is not there", "write it again with add_graph")
+            raise source.error(
+                msg("models.node_names_value_not", f"node {node.name!r} names a value that is not there"),
+                msg("models.write_again_add_graph", "write it again with add_graph"),
+            )
         builder.node(_node(node))
     return builder.build()
 

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.reader.graph import (
     MAX_NODES,
     Excess,
@@ -45,19 +46,29 @@ def read(source: Source) -> ModelGraph:
     import onnx
     from google.protobuf.message import DecodeError
 
-    data = source.whole(MAX_BYTES, "an ONNX model", "save it with external data: its graph is then a small file")
+    data = source.whole(
+        MAX_BYTES,
+        msg("models.onnx_model", "an ONNX model"),
+        msg("models.save_external_data_graph", "save it with external data: its graph is then a small file"),
+    )
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise source.error(f"not a whole ONNX model ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.not_whole_onnx_model", f"not a whole ONNX model ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     if not model.graph.node and not model.graph.input and not model.graph.initializer:
-        raise source.error("the ONNX model has no graph", "was it cut while being copied?")
+        raise source.error(
+            msg("models.onnx_model_no_graph", "the ONNX model has no graph"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        )
     builder = ModelBuilder(model.graph.name or source.name, "onnx")
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
     if unreadable := _decode_names(model):
-        builder.warn(f"{unreadable} names are not UTF-8: is the file damaged?")
+        builder.warn(msg("models.names_not_utf_8", f"{unreadable} names are not UTF-8: is the file damaged?"))
     _refuse_bomb(model)
     _drop_weights(model, builder)
     _Reader(builder, _inferred(model, builder)).graph()
@@ -101,9 +112,11 @@ def _refuse_bomb(model: Any) -> None:
 
     def of_function(called: tuple[str, str]) -> int:
         if called in calls:
-            raise Excess(f"its function {called[1]!r} calls itself")
+            raise Excess(msg("models.function_calls_itself", f"its function {called[1]!r} calls itself"))
         if len(calls) == MAX_CALLS:
-            raise Excess(f"its functions call each other over {MAX_CALLS} deep")
+            raise Excess(
+                msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALLS} deep")
+            )
         if called not in sizes:
             calls.append(called)
             sizes[called] = size(functions[called])
@@ -112,7 +125,12 @@ def _refuse_bomb(model: Any) -> None:
 
     total = size(model.graph)
     if total > MAX_NODES:
-        raise Excess(f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown")
+        raise Excess(
+            msg(
+                "models.functions_written_out_model",
+                f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown",
+            )
+        )
 
 
 def _drop_weights(model: Any, builder: ModelBuilder) -> None:
@@ -151,7 +169,7 @@ def _inferred(model: Any, builder: ModelBuilder) -> Any:
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
     except Exception as error:  # noqa: BLE001 - native code that raises anything; the graph is whole without it
         lines = str(error).splitlines() or [type(error).__name__]
-        builder.warn(f"shapes could not be inferred: {lines[0][:200]}")
+        builder.warn(msg("models.shapes_could_not_inferred", f"shapes could not be inferred: {lines[0][:200]}"))
         return model
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # as protobuf
@@ -44,11 +45,18 @@ def read_nodes(source: Source) -> dict[Name, OnnxNode]:
     import onnx
     from google.protobuf.message import DecodeError
 
-    data = source.whole(MAX_BYTES, "an ONNX model", "save it with external data: its graph is then a small file")
+    data = source.whole(
+        MAX_BYTES,
+        msg("models.onnx_model", "an ONNX model"),
+        msg("models.save_external_data_graph", "save it with external data: its graph is then a small file"),
+    )
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise source.error(f"not a whole ONNX model ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.not_whole_onnx_model", f"not a whole ONNX model ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     opsets = {_domain(one): one.version for one in model.opset_import}
     found: dict[Name, OnnxNode | None] = {}
     todo: list[tuple[Any, dict[str, Constant]]] = [(model.graph, {})]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.registry import opens_with
@@ -61,22 +62,33 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads layers and edges; a constant says its shape, its bytes stand in the other file."""
-    data = source.whole(MAX_BYTES, "an OpenVINO model", "is it one?")
+    data = source.whole(MAX_BYTES, msg("models.openvino_model", "an OpenVINO model"), msg("models.one", "is it one?"))
     if b"<!DOCTYPE" in data:  # where entities are declared that grow without bound; OpenVINO writes none
-        raise source.error("an XML file with a document type of its own, which no model of OpenVINO has", "is it one?")
+        raise source.error(
+            msg(
+                "models.xml_file_document_type",
+                "an XML file with a document type of its own, which no model of OpenVINO has",
+            ),
+            msg("models.one", "is it one?"),
+        )
     try:
         net = _net(data.decode("utf-8", "replace"))
         version = int(net.attributes.get("version") or 0)
         if version < OLDEST:
-            hint = "convert the model again with OpenVINO 2022 or later"
-            raise source.error(f"OpenVINO IR of version {version}, which names no types", hint)
+            hint = msg("models.convert_model_again_openvino", "convert the model again with OpenVINO 2022 or later")
+            raise source.error(
+                msg("models.openvino_ir_version_which", f"OpenVINO IR of version {version}, which names no types"), hint
+            )
         builder = ModelBuilder(net.attributes.get("name") or source.name, "openvino")
         builder.producer = "OpenVINO"
         builder.properties = {"ir_version": str(version)}
         _Walk(builder).net(net, (), {}, {})
     except (ParseError, ValueError, KeyError) as error:
         what = f"missing {error}" if isinstance(error, KeyError) else str(error)
-        raise source.error(f"not a whole OpenVINO model ({what})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.not_whole_openvino_model", f"not a whole OpenVINO model ({what})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     return builder.build()
 
 
@@ -92,7 +104,7 @@ def _net(text: str) -> _Net:
             tag = element.tag
             depth += 1 if event == "start" else -1
             if depth > MAX_DEPTH:
-                raise ValueError(f"elements nest over {MAX_DEPTH} deep")
+                raise ValueError(msg("models.elements_nest_over_deep", f"elements nest over {MAX_DEPTH} deep"))
             if event == "start":
                 if tag == "net" or tag.endswith("body"):
                     open_nets.append(_Net(dict(element.attrib)))

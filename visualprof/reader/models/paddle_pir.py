@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader import paddle
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of
 from visualprof.reader.models import ModelFormat
@@ -86,8 +87,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads the program; a weight stands in it with its shape."""
-    data = source.whole(MAX_BYTES, "a Paddle model", "is it one?")
-    with source.decoding("Paddle model", "was it cut while being copied?"):
+    data = source.whole(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
+    with source.decoding(
+        msg("models.paddle_model", "Paddle model"),
+        msg("models.cut_while_being_copied", "was it cut while being copied?"),
+    ):
         document = _DECODER.decode(data)
         builder = ModelBuilder(source.name, "paddle_pir")
         builder.producer = "Paddle 3"

@@ -5,6 +5,7 @@ A protobuf by framework.proto of Paddle: blocks of variables and operators.
 
 from __future__ import annotations
 
+from visualprof.messages import msg
 from visualprof.reader import paddle
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Value
 from visualprof.reader.models import ModelFormat
@@ -29,7 +30,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads variables, operators and bodies; a description of a weight says its shape."""
-    data = source.whole(MAX_BYTES, "a Paddle model", "is it one?")
+    data = source.whole(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "paddle")
     try:
         program = Message(data)
@@ -37,7 +38,10 @@ def read(source: Source) -> ModelGraph:
         builder.producer = f"Paddle {_version(version)}".strip()
         paddle.build(builder, [_block(m) for m in program.messages(1)])
     except ProtobufError as error:
-        raise source.error(f"damaged Paddle model ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.damaged_paddle_model", f"damaged Paddle model ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     return builder.build()
 
 

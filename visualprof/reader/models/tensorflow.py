@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+from visualprof.messages import msg
 from visualprof.reader.graph import (
     MAX_NODES,
     Excess,
@@ -61,7 +62,9 @@ def _after(head: bytes, place: int) -> int:
 
 def read(source: Source) -> ModelGraph:
     """Reads nodes, and functions where they are called; weights are counted by their description."""
-    data = source.whole(MAX_BYTES, "a TensorFlow graph", "is it one?")
+    data = source.whole(
+        MAX_BYTES, msg("models.tensorflow_graph", "a TensorFlow graph"), msg("models.one", "is it one?")
+    )
     builder = ModelBuilder(source.name, "tensorflow")
     try:
         whole = Message(data)
@@ -72,7 +75,10 @@ def read(source: Source) -> ModelGraph:
         graph = meta.message(2) if saved else whole
         _Walk(builder, graph).model(_signatures(meta))
     except ProtobufError as error:
-        raise source.error(f"damaged TensorFlow graph ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.damaged_tensorflow_graph", f"damaged TensorFlow graph ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     return builder.build()
 
 
@@ -158,7 +164,12 @@ class _Walk:
             outputs = {name: name for name in order if name not in read and part.nodes[name].text(2) not in SOURCES}
         part.results = list(outputs.values())
         if (total := self._size(part, order)) > MAX_NODES:
-            raise Excess(f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown")
+            raise Excess(
+                msg(
+                    "models.functions_written_out_model",
+                    f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown",
+                )
+            )
         rows = _Rows(builder, part, order)
         self._part(part, order, rows, ())
         for name, reference in outputs.items():
@@ -217,9 +228,11 @@ class _Walk:
 
     def _function_size(self, name: str) -> int:
         if name in self._open:
-            raise Excess(f"its function {name[:SHOWN]!r} calls itself")
+            raise Excess(msg("models.function_calls_itself", f"its function {name[:SHOWN]!r} calls itself"))
         if len(self._open) == MAX_CALLS:
-            raise Excess(f"its functions call each other over {MAX_CALLS} deep")
+            raise Excess(
+                msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALLS} deep")
+            )
         if name not in self._sizes:
             self._open.append(name)
             self._sizes[name] = self._size(*self._called(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from visualprof.messages import msg
 from visualprof.reader.flatbuffer import FlatbufferError, Table, root
 from visualprof.reader.graph import Excess, ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
 from visualprof.reader.models import ModelFormat
@@ -86,12 +87,15 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads the first subgraph, and those that are bodies in it; weights are counted by their description."""
-    data = source.whole(MAX_BYTES, "a LiteRT model", "is it one?")
+    data = source.whole(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "tflite")
     try:
         _Walk(builder, root(data)).model()
     except FlatbufferError as error:
-        raise source.error(f"damaged LiteRT model ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.damaged_litert_model", f"damaged LiteRT model ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     return builder.build()
 
 
@@ -105,7 +109,7 @@ class _Subgraph:
 
     def tensor(self, number: int) -> Table:
         if not 0 <= number < len(self.tensors):
-            raise FlatbufferError(f"there is no tensor {number}")
+            raise FlatbufferError(msg("models.there_no_tensor", f"there is no tensor {number}"))
         return self.tensors[number]
 
 
@@ -160,9 +164,9 @@ class _Walk:
     ) -> None:  # fmt: skip
         """A subgraph. given: what the inputs of a body take, made: what its outputs make."""
         if not 0 <= number < len(self._subgraphs):
-            raise FlatbufferError(f"there is no subgraph {number}")
+            raise FlatbufferError(msg("models.there_no_subgraph", f"there is no subgraph {number}"))
         if number in self._open or len(self._open) == MAX_BODIES:
-            raise Excess("its subgraphs hold each other")
+            raise Excess(msg("models.subgraphs_hold_each_other", "its subgraphs hold each other"))
         self._open.append(number)
         subgraph = self._subgraphs[number]
         rows = _Rows(self._builder, subgraph, self._weights)
@@ -185,7 +189,7 @@ class _Walk:
         """An operator, which is called as its first output is."""
         code = operator.number(0, "I")
         if code >= len(self._operators):
-            raise FlatbufferError(f"there is no operator {code}")
+            raise FlatbufferError(msg("models.there_no_operator", f"there is no operator {code}"))
         number, kind = self._operators[code]
         outputs = tuple(rows.row(tensor, around) for tensor in operator.numbers(2))
         name = self._builder.known(outputs[0]).name if outputs else kind
@@ -218,7 +222,7 @@ def _value(tensor: Table) -> Value:
     name, code = tensor.text(3).partition(";")[0], tensor.number(1, "b")
     sizes = tensor.numbers(7) or tensor.numbers(0)
     if len(sizes) > MAX_RANK:
-        raise FlatbufferError(f"a tensor of {len(sizes):,} dimensions")
+        raise FlatbufferError(msg("models.tensor_dimensions", f"a tensor of {len(sizes):,} dimensions"))
     dtype = DTYPES[code] if 0 <= code < len(DTYPES) else f"type {code}"
     shape = tuple("?" if size < 0 else size for size in sizes) if tensor.has(0) or tensor.number(8, "b") else None
     return Value(name, dtype, shape, tensor_bytes(dtype, shape))

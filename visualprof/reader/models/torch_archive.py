@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from visualprof.errors import FormatError
+from visualprof.messages import msg
 from visualprof.reader.source import Source
 
 MAGIC = b"PK\x03\x04"
@@ -29,7 +30,10 @@ class Archive:
         self._file = file
         self._infos = {i.filename: i for i in file.infolist()}
         if len(file.infolist()) > MAX_ENTRIES:
-            raise source.error(f"over {MAX_ENTRIES:,} files in the archive", "is it a model?")
+            raise source.error(
+                msg("models.over_files_archive", f"over {MAX_ENTRIES:,} files in the archive"),
+                msg("models.model", "is it a model?"),
+            )
 
     @property
     def names(self) -> list[str]:
@@ -48,13 +52,16 @@ class Archive:
         info = self._infos[name]
         if info.file_size > limit or info.file_size > MAX_RATIO * max(info.compress_size, 1024):
             raise self._source.error(
-                f"{name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}",
-                "this looks like a decompression bomb",
+                msg("models.unpacks_bytes", f"{name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}"),
+                msg("models.looks_like_decompression_bomb", "this looks like a decompression bomb"),
             )
         with self._file.open(info) as file:
             data = file.read(limit + 1)  # the directory may lie
         if len(data) > limit:
-            raise self._source.error(f"{name} is larger than the archive says", "copy the file again")
+            raise self._source.error(
+                msg("models.larger_than_archive_says", f"{name} is larger than the archive says"),
+                msg("models.copy_file_again", "copy the file again"),
+            )
         return data
 
 
@@ -65,12 +72,18 @@ def opened(source: Source) -> Generator[Archive]:
     Raises: FormatError: it cannot be read.
     """
     if source.packed:
-        raise source.error("an archive inside gzip", "unpack it first: gunzip")
+        raise source.error(
+            msg("models.archive_inside_gzip", "an archive inside gzip"),
+            msg("models.unpack_first_gunzip", "unpack it first: gunzip"),
+        )
     try:
         with zipfile.ZipFile(source.path) as file:
             yield Archive(source, file)
     except BROKEN as error:
-        raise source.error(f"damaged zip archive ({error})", "was it cut while being copied?") from error
+        raise source.error(
+            msg("models.damaged_zip_archive", f"damaged zip archive ({error})"),
+            msg("models.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
 
 
 def names_in(head: bytes) -> list[str]:
@@ -86,9 +99,24 @@ def names_in(head: bytes) -> list[str]:
 
 def refusal(name: str, head: bytes) -> FormatError | None:
     """Why a file of torch or of Python's pickle is no model for visualprof; None when it is neither."""
-    hint = "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph"
+    hint = msg(
+        "models.export_model_torch_export",
+        "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph",
+    )
     if PICKLE.match(head):
-        return FormatError(f"{name}: a Python pickle; opening one may run any code, so visualprof never does", hint)
+        return FormatError(
+            msg(
+                "models.python_pickle_opening_one",
+                f"{name}: a Python pickle; opening one may run any code, so visualprof never does",
+            ),
+            hint,
+        )
     if any(re.search(r"(^|/)data\.pkl$", n) for n in names_in(head)):
-        return FormatError(f"{name}: weights in a Python pickle, without the structure of the model", hint)
+        return FormatError(
+            msg(
+                "models.weights_python_pickle_without",
+                f"{name}: weights in a Python pickle, without the structure of the model",
+            ),
+            hint,
+        )
     return None

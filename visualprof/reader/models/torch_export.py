@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import names_in, opened
@@ -45,18 +46,24 @@ def read(source: Source) -> ModelGraph:
         graphs = sorted(filter(GRAPHS.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
         if not graphs:
             raise source.error(
-                "a torch archive without the graph",
-                "a compiled model has none; save it with torch.export.save",
+                msg("models.torch_archive_without_graph", "a torch archive without the graph"),
+                msg("models.compiled_model_none_save", "a compiled model has none; save it with torch.export.save"),
             )
         data = archive.read(graphs[0], MAX_BYTES)
     builder = ModelBuilder(source.name, "torch_export")
     if len(graphs) > 1:
-        builder.warn(f"the archive holds {len(graphs)} models; {graphs[0]} is shown")
+        builder.warn(
+            msg("models.archive_holds_models_shown", f"the archive holds {len(graphs)} models; {graphs[0]} is shown")
+        )
     try:
         _program(builder, msgspec.json.decode(data))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
-        what = f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
-        raise source.error(what, "save it again with torch.export.save") from error
+        what = msg(
+            "models.no_exported_program", f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
+        )
+        raise source.error(
+            what, msg("models.save_again_torch_export", "save it again with torch.export.save")
+        ) from error
     return builder.build()
 
 
@@ -95,7 +102,7 @@ def _input(builder: ModelBuilder, values: Names, graph: dict[str, Any], spec: di
 def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: tuple[Scope, ...], depth: int) -> None:
     """The nodes of a graph, and of the graphs that its nodes hold."""
     if depth > MAX_DEPTH:
-        raise ValueError("graphs nest too deep")
+        raise ValueError(msg("models.graphs_nest_too_deep", "graphs nest too deep"))
     paths = [_path(n) for n in graph["nodes"]]
     alone = Counter(paths)
     for path in set(paths):  # a module around others is no leaf, however few operators are its own

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
@@ -24,7 +25,7 @@ MAX_PATH = 2000
 MAX_CALLS = 200_000  # of modules and operators; blocks that call blocks grow without bound
 CODE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
 MARKS = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
-HINT = "export the model with torch.export.save or torch.onnx.export"
+HINT = msg("models.export_model_torch_export_save", "export the model with torch.export.save or torch.onnx.export")
 # What tells about tensors or moves between types, and makes none.
 SILENT = frozenset({
     "size", "dim", "len", "shape", "dtype", "device", "append", "format", "warn", "NumToTensor", "Int",
@@ -76,7 +77,7 @@ def read(source: Source) -> ModelGraph:
     with opened(source) as archive:
         files = [n for n in archive.names if CODE.search(n)]
         if not files:
-            raise source.error("a torch archive without code", HINT)
+            raise source.error(msg("models.torch_archive_without_code", "a torch archive without code"), HINT)
         left = MAX_CODE
         texts: dict[str, bytes] = {}
         for name in files:
@@ -87,14 +88,20 @@ def read(source: Source) -> ModelGraph:
     try:
         classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
         if root.kind not in classes or "forward" not in classes[root.kind].methods:
-            raise source.error("the structure of this TorchScript model needs torch", HINT)
+            raise source.error(
+                msg("models.structure_torchscript_model_needs", "the structure of this TorchScript model needs torch"),
+                HINT,
+            )
         builder = ModelBuilder(source.name, "torchscript")
         builder.producer = "TorchScript"
         builder.properties = {"weight_bytes": str(weights)}
-        builder.warn("TorchScript keeps the shapes of weights only")
+        builder.warn(msg("models.torchscript_keeps_shapes_weights", "TorchScript keeps the shapes of weights only"))
         _Walk(builder, classes, root).model(classes[root.kind])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        what = f"the code of this TorchScript model cannot be read ({type(error).__name__})"
+        what = msg(
+            "models.code_torchscript_model_cannot",
+            f"the code of this TorchScript model cannot be read ({type(error).__name__})",
+        )
         raise source.error(what, HINT) from error
     return builder.build()
 
@@ -105,7 +112,9 @@ def _root(source: Source, archive: Archive) -> Record:
     try:
         root = load(archive.read(name, MAX_PICKLE)) if name else None
     except PickleError as error:
-        raise source.error(f"the pickle of a TorchScript model is not one ({error})", HINT) from error
+        raise source.error(
+            msg("models.pickle_torchscript_model_not", f"the pickle of a TorchScript model is not one ({error})"), HINT
+        ) from error
     return root if isinstance(root, Record) else Record("")
 
 
@@ -256,7 +265,7 @@ class _Walk:
         todo, seen = [("", self._root)], {self._root}
         for path, module in todo:  # which grows meanwhile
             if len(path) > MAX_PATH:
-                raise ValueError("modules nest too deep")
+                raise ValueError(msg("models.modules_nest_too_deep", "modules nest too deep"))
             kind = self._classes.get(module.kind)
             for name in kind.parameters if kind else ():
                 self._weight(f"{path}{name}")
@@ -268,7 +277,7 @@ class _Walk:
     def _call(self, tree: ast.Call, names: _Names) -> _Thing:
         self._calls += 1
         if self._calls > MAX_CALLS:
-            raise ValueError(f"over {MAX_CALLS:,} calls")
+            raise ValueError(msg("models.over_calls", f"over {MAX_CALLS:,} calls"))
         arguments = [self._value(a, names) for a in (*tree.args, *(k.value for k in tree.keywords))]
         if isinstance(tree.func, ast.Name):
             if tree.func.id == "getattr" and len(tree.args) == 2 and isinstance(tree.args[1], ast.Constant):

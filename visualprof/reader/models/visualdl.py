@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader import paddle
 from visualprof.reader.chrome.values import json_list
 from visualprof.reader.graph import ModelBuilder, ModelGraph
@@ -53,8 +54,13 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads operators and variables; bodies of control flow are not in the file."""
-    data = source.whole(MAX_BYTES, "a graph of VisualDL", "is it one?")
-    with source.decoding("graph of VisualDL", "was it cut while being copied?"):
+    data = source.whole(
+        MAX_BYTES, msg("models.graph_visualdl_2", "a graph of VisualDL"), msg("models.one", "is it one?")
+    )
+    with source.decoding(
+        msg("models.graph_visualdl", "graph of VisualDL"),
+        msg("models.cut_while_being_copied", "was it cut while being copied?"),
+    ):
         document = _DECODER.decode(data)
     builder = ModelBuilder(source.name, "visualdl")
     builder.producer = f"VisualDL, graph {document.version}"

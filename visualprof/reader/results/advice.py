@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
 
 Json = dict[str, Any]
 
 SCHEMA = "visualprof.advice/1"
 MOST = 200
-VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", "no effect", "failed")
+VERDICTS = ("faster", "equal", "slower", "undecided", "wrong", msg("reader.no_effect", "no effect"), "failed")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import items, json_object, json_objects, number, whole
 from visualprof.reader.source import UNDECODABLE
 
@@ -107,7 +108,11 @@ def read_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
             bad += 1
         else:
             points[point.batch] = point
-    warnings = [f"points.jsonl: {bad:,} lines are no points and were left out"] if bad else []
+    warnings = (
+        [msg("reader.points_jsonl_lines_no", f"points.jsonl: {bad:,} lines are no points and were left out")]
+        if bad
+        else []
+    )
     return tuple(points[batch] for batch in sorted(points)), warnings
 
 
@@ -179,7 +184,11 @@ def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
                 out.append(json_object(msgspec.json.decode(line)))
         except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
             bad += i < len(lines) - 1
-    warnings = [f"{file.name}: {bad:,} damaged lines were left out"] if bad else []
+    warnings = (
+        [msg("reader.damaged_lines_left_out", f"{file.name}: {bad:,} damaged lines were left out")] if bad else []
+    )
     if len(lines) > MAX_POINTS or len(data) == MAX_POINTS_BYTES:
-        warnings.append(f"{file.name} has more than {MAX_POINTS:,} lines: the rest was left out")
+        warnings.append(
+            msg("reader.more_than_lines_rest", f"{file.name} has more than {MAX_POINTS:,} lines: the rest was left out")
+        )
     return out, warnings

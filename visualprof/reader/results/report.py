@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
 from visualprof.reader.results.advice import Advice, advice_of
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
@@ -140,7 +141,8 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         agent=text(env.get("agent")),
         state=state if state in STATES else "failed",
         reason=text(status.get("reason")),
-        error=text(status.get("error")) or ("" if state in STATES else "status.json cannot be read"),
+        error=text(status.get("error"))
+        or ("" if state in STATES else msg("reader.status_json_cannot_read", "status.json cannot be read")),
         hint=text(status.get("hint")),
         started_ns=whole(status.get("started_ns")) or 0,
         finished_ns=whole(status.get("finished_ns")) or 0,

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import SourceError
+from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_object, whole
 from visualprof.reader.source import UNDECODABLE
 from visualprof.reader.trace import Ints
@@ -61,18 +62,21 @@ def read_steps(path: str) -> StepTimes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SourceError(f"{name} is no plain file")
+                raise SourceError(msg("reader.no_plain_file", f"{name} is no plain file"))
             line, body = file.readline(MAX_LINE), file.read(8 * MAX_STEPS)
     except OSError as error:
-        raise SourceError(f"{name}: cannot read: {error.strerror}") from error
+        raise SourceError(msg("reader.cannot_read", f"{name}: cannot read: {error.strerror}")) from error
     head = _head(line)
     first, begin_ns = whole(head.get("step")), whole(head.get("t_ns"))
     if head.get(KEY) != 1 or first is None or begin_ns is None:
-        raise SourceError(f"{name} does not begin like times of steps")
+        raise SourceError(msg("reader.not_begin_like_times", f"{name} does not begin like times of steps"))
     numbers = np.frombuffer(body[: len(body) // 8 * 8], "<i8").astype(np.int64)
     durations = numbers[numbers >= 0]
     if numbers.min(initial=0) < OVER or durations.sum(dtype=np.float64) > MAX_NS:
-        raise SourceError(f"{name} is damaged", "it holds a time that no step takes")
+        raise SourceError(
+            msg("reader.damaged_2", f"{name} is damaged"),
+            msg("reader.holds_time_no_step", "it holds a time that no step takes"),
+        )
     return StepTimes(name.partition(".")[0], first, begin_ns, durations, _recorded(numbers))
 
 

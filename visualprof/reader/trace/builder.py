@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from visualprof.messages import msg
 from visualprof.reader.native import INT32, INT64, UINT8, function
 from visualprof.reader.trace import (
     NO_ADDRESS,
@@ -107,8 +108,11 @@ class TraceBuilder:
         unknown = int(np.count_nonzero(np.less(dur, -1)))
         if unknown:
             self.warn(
-                f"events without a duration (it is missing, negative or no number): {unknown:,}; "
-                "drawn as instants, counted in no table"
+                msg(
+                    "reader.events_without_duration_missing",
+                    f"events without a duration (it is missing, negative or no number): {unknown:,}; "
+                    "drawn as instants, counted in no table",
+                )
             )
             dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
@@ -163,8 +167,11 @@ class TraceBuilder:
         if absurd.any():
             largest = int(bytes[absurd][np.argmax(np.abs(bytes[absurd].astype(np.float64)))])
             self.warn(
-                f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; "
-                f"the largest: {largest:,} bytes"
+                msg(
+                    "reader.memory_events_over_1",
+                    f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; "
+                    f"the largest: {largest:,} bytes",
+                )
             )
             columns = {name: column[~absurd] for name, column in columns.items()}
         self._allocs.append(columns)
@@ -173,11 +180,19 @@ class TraceBuilder:
         """Totals of memory with what cannot be made unknown; those below zero stay and are noted."""
         wrapped = int((totals < -1).sum())
         if wrapped:
-            self.warn(f"{wrapped:,} totals of {what} memory had wrapped below zero and are shown as negative")
+            self.warn(
+                msg(
+                    "reader.totals_memory_wrapped_below",
+                    f"{wrapped:,} totals of {what} memory had wrapped below zero and are shown as negative",
+                )
+            )
         absurd = (totals > ABSURD_BYTES) | (totals < -ABSURD_BYTES)
         if absurd.any():
             self.warn(
-                f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored"
+                msg(
+                    "reader.totals_memory_over_1",
+                    f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored",
+                )
             )
             return np.where(absurd, -1, totals)
         return totals
@@ -228,7 +243,7 @@ class TraceBuilder:
         args = _arg_columns(self._args, event_of)
         allocs, counters = self._joined_allocs(event_of, parent, category), self._joined_counters()
         if len(events) == 0:
-            self.warn("the file has no events")
+            self.warn(msg("reader.file_no_events", "the file has no events"))
         meta = replace(self._meta, warnings=tuple(self._warnings))
         return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
 
@@ -241,7 +256,12 @@ class TraceBuilder:
         if not len(ts) or (ts.min() >= first and ts.max() <= last and dur.max() <= LONGEST_NS):
             return columns
         absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
-        self.warn(f"{int(absurd.sum()):,} {what} are months long or away from all others: they were left out")
+        self.warn(
+            msg(
+                "reader.months_long_away_all",
+                f"{int(absurd.sum()):,} {what} are months long or away from all others: they were left out",
+            )
+        )
         return {name: column[~absurd] for name, column in columns.items()}
 
     def _sorted_steps(self) -> Steps:
@@ -284,7 +304,7 @@ class TraceBuilder:
 
     def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:
         """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
-        joined = self._possible(_joined(self._allocs, _ALLOCS), "memory events")
+        joined = self._possible(_joined(self._allocs, _ALLOCS), msg("reader.memory_events", "memory events"))
         own = _lookup(event_of, joined["event"])
         instant = own >= 0
         instant[instant] = kind[own[instant]] == Category.MEMORY
@@ -299,10 +319,13 @@ class TraceBuilder:
             add_up(joined, complete)
         joined["next"] = next_of_address(joined["addr"], joined["device"])
         for device, least in falls_below_zero(joined):
-            what = "the host" if device < 0 else f"device {device}"
+            what = msg("reader.host", "the host") if device < 0 else f"device {device}"
             self.warn(
-                f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
-                "because the file does not have what was allocated before"
+                msg(
+                    "reader.more_memory_released_than",
+                    f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
+                    "because the file does not have what was allocated before",
+                )
             )
         return Allocs(**joined)
 

@@ -45,7 +45,8 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "visualprof/__init__.py", _ROOT.encode())
-        _add(archive, "visualprof/peaks.py", files("visualprof").joinpath("peaks.py").read_bytes())
+        for name in ("messages.py", "peaks.py"):
+            _add(archive, f"visualprof/{name}", files("visualprof").joinpath(name).read_bytes())
         remote = files("visualprof.remote")
         for name in ("__init__.py", "constraints.py", "processor.py", "recordings.py", "traced_module.py"):
             _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())

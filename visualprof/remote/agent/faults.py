@@ -7,6 +7,7 @@ import sys
 import traceback
 from typing import TypedDict
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -53,9 +54,11 @@ def failure_of(error: Exception) -> TaskFailure:
     if isinstance(error, TaskFailure):
         return error
     if isinstance(error, OSError) and error.errno in _FULL:
-        hint = "free space in the agent's --state folder"
-        return TaskFailure("disk_full", f"the agent's disk is full: {error}", hint)
+        hint = msg("agent.free_space_agents_state", "free space in the agent's --state folder")
+        return TaskFailure("disk_full", msg("agent.agents_disk_full", f"the agent's disk is full: {error}"), hint)
     if isinstance(error, OSError):
-        return TaskFailure("agent_error", f"the agent could not use its files: {error}")
+        return TaskFailure(
+            "agent_error", msg("agent.agent_could_not_use", f"the agent could not use its files: {error}")
+        )
     traceback.print_exception(error, file=sys.stderr)
-    return TaskFailure("agent_error", f"the agent failed: {type(error).__name__}: {error}")
+    return TaskFailure("agent_error", msg("agent.agent_failed", f"the agent failed: {type(error).__name__}: {error}"))

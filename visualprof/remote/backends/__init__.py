@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from visualprof.messages import msg
 from visualprof.remote.operators import TITLES, magic
 from visualprof.remote.operators.alone import measured, read_call, suffix_of
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
@@ -112,7 +113,7 @@ class FileFormat:
     typed_inputs: bool = True
     free_batch: bool = False
     leads_batch: bool = False
-    sweep_hint: str = "sizes are as saved"
+    sweep_hint: str = msg("backends.sizes_saved", "sizes are as saved")
     near: dict[str, str] = field(default_factory=dict[str, str])
     own_inputs: bool = False
     runs_code: bool = False
@@ -125,7 +126,10 @@ ONNX = FileFormat(
     "ONNX",
     (".onnx",),
     fixed_inputs=True,
-    sweep_hint="export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
+    sweep_hint=msg(
+        "backends.export_named_first_dimension",
+        "export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
+    ),
 )
 
 
@@ -138,9 +142,14 @@ def calls_of(framework: str) -> FileFormat:
 
     start = magic(framework)
     return FileFormat(
-        suffix_of(framework)[1:], f"operator calls of {TITLES[framework]}", (suffix_of(framework),),
-        fixed_inputs=True, own_inputs=True, sniff=lambda head: head.startswith(start), inputs=inputs,
-    )  # fmt: skip
+        suffix_of(framework)[1:],
+        msg("backends.operator_calls", f"operator calls of {TITLES[framework]}"),
+        (suffix_of(framework),),
+        fixed_inputs=True,
+        own_inputs=True,
+        sniff=lambda head: head.startswith(start),
+        inputs=inputs,
+    )
 
 
 class OperatorSession(Session):
@@ -164,7 +173,7 @@ class OperatorSession(Session):
 
     def effective(self) -> dict[str, str]:
         """What it takes alone, too."""
-        return {"precision": "as in the run", "form": "operator", **self._measured}
+        return {"precision": msg("backends.run", "as in the run"), "form": "operator", **self._measured}
 
 
 LoadFunction = Callable[[Path, Spec, Feeds], Session]
@@ -268,13 +277,15 @@ def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
     Raises: TaskFailure: input_error that names the first one that is missing or unknown.
     """
     ours, names = list(job), list(model)
-    hint = f"the model's inputs are {', '.join(names) or 'none'}"
+    hint = msg("backends.models_inputs", f"the model's inputs are {', '.join(names) or 'none'}")
     for name in names:
         if name not in ours:
-            raise TaskFailure("input_error", f"input '{name}' of the model is missing", hint)
+            raise TaskFailure(
+                "input_error", msg("backends.input_model_missing", f"input '{name}' of the model is missing"), hint
+            )
     for name in ours:
         if name not in names:
-            raise TaskFailure("input_error", f"the model has no input '{name}'", hint)
+            raise TaskFailure("input_error", msg("backends.model_no_input", f"the model has no input '{name}'"), hint)
 
 
 def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
@@ -285,11 +296,17 @@ def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
     for name, value in spec.options.items():
         values = options.get(name)
         if values is None:
-            hint = f"it has {', '.join(sorted(options)) or 'none'}"
-            raise TaskFailure("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", hint)
+            hint = msg("backends.it_has", f"it has {', '.join(sorted(options)) or 'none'}")
+            raise TaskFailure(
+                "input_error",
+                msg("backends.spec_no_option", f"spec '{spec.id}': {spec.backend} has no option '{name}'"),
+                hint,
+            )
         if values and value not in values:
             raise TaskFailure(
-                "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
+                "input_error",
+                msg("backends.spec_option", f"spec '{spec.id}': option {name} is '{value}'"),
+                f"use {', '.join(values)}",
             )
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
 
@@ -301,5 +318,9 @@ def whole_option(spec: Spec, options: dict[str, str], name: str) -> int:
     """
     text = options[name]
     if text and not (text.isdecimal() and 1 <= int(text) <= MOST):
-        raise TaskFailure("input_error", f"spec '{spec.id}': option {name} is '{text}'", f"a number of 1 to {MOST}")
+        raise TaskFailure(
+            "input_error",
+            msg("backends.spec_option", f"spec '{spec.id}': option {name} is '{text}'"),
+            msg("backends.number_1", f"a number of 1 to {MOST}"),
+        )
     return int(text or 0)

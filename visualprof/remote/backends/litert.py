@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Backend, Feeds, FileFormat, Session, check_inputs, choose, counted
 from visualprof.remote.protocol import Spec, TaskFailure
 
@@ -43,7 +44,13 @@ class LiteRtSession(Session):
         for name, values in feeds.items():
             if values.dtype != self.inputs[name]["dtype"]:
                 wanted = self.inputs[name]["dtype"].__name__
-                raise TaskFailure("input_error", f"input '{name}': the model wants {wanted}, not {values.dtype}")
+                raise TaskFailure(
+                    "input_error",
+                    msg(
+                        "backends.input_model_wants_not",
+                        f"input '{name}': the model wants {wanted}, not {values.dtype}",
+                    ),
+                )
             self._interpreter.resize_tensor_input(self.inputs[name]["index"], values.shape)
         self._interpreter.allocate_tensors()
         for name, values in feeds.items():
@@ -60,7 +67,11 @@ class LiteRtSession(Session):
 
     def effective(self) -> dict[str, str]:
         """Precision, threads, options; a delegate takes what it can."""
-        return {"precision": "as the model", "threads": str(self._spec.threads or 1), **self._options}
+        return {
+            "precision": msg("backends.model", "as the model"),
+            "threads": str(self._spec.threads or 1),
+            **self._options,
+        }
 
     def places(self) -> dict[str, dict[str, int]]:
         """Operators of the first graph by the delegate that took them, or LiteRT's own kernels."""
@@ -104,10 +115,12 @@ BACKEND = Backend(
     files=(
         FileFormat(
             "tflite",
-            "LiteRT .tflite",
+            msg("backends.litert_tflite", "LiteRT .tflite"),
             (".tflite",),
             leads_batch=True,
-            sweep_hint="convert it from a model with an open first dimension to sweep it",
+            sweep_hint=msg(
+                "backends.convert_model_open_first", "convert it from a model with an open first dimension to sweep it"
+            ),
         ),
     ),
     devices=devices,

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote import traced_module
 from visualprof.remote.backends import (
     Backend,
@@ -78,7 +79,7 @@ class MegEngineSession(Session):
         options, device = choose(self._spec, OPTIONS), self._spec.device
         threads = {"threads": "1"} if device == "cpu" else {}
         return {
-            "precision": PRECISIONS.get(options["optimize"], "as the model"),
+            "precision": PRECISIONS.get(options["optimize"], msg("backends.model", "as the model")),
             "device": device,
             **threads,
             **options,
@@ -169,7 +170,11 @@ def _without_warm_up(source: Path, target: Path) -> int:
 def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
     if alone.is_call(path, "megengine"):
-        raise TaskFailure("input_error", "the memory of one operator is not planned", "leave out the pass memory")
+        raise TaskFailure(
+            "input_error",
+            msg("backends.memory_one_operator_not", "the memory of one operator is not planned"),
+            msg("backends.leave_out_pass_memory", "leave out the pass memory"),
+        )
     lite: Any = importlib.import_module("megenginelite")
     device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
     with _without_banner():
@@ -238,11 +243,25 @@ def _dumped(path: Path, feeds: Feeds) -> Path:
 
 def _check(spec: Spec) -> None:
     if spec.precision not in ("", "f32"):
-        error = f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
-        raise TaskFailure("input_error", error, "use the option optimize=io16xc32 or ioc16, or convert the model")
+        error = msg(
+            "backends.spec_megengine_no_setting", f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
+        )
+        raise TaskFailure(
+            "input_error",
+            error,
+            msg(
+                "backends.use_option_optimize_io16xc32",
+                "use the option optimize=io16xc32 or ioc16, or convert the model",
+            ),
+        )
     if spec.threads > 1:
-        error = f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}"
-        raise TaskFailure("input_error", error, "leave the threads to the runtime")
+        error = msg(
+            "backends.spec_megengine_runs_mge",
+            f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}",
+        )
+        raise TaskFailure(
+            "input_error", error, msg("backends.leave_threads_runtime", "leave the threads to the runtime")
+        )
 
 
 def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
@@ -251,8 +270,13 @@ def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
     for source in sources:
         values, dtype, rank = feeds[source.name], source.dtype, len(source.shape)
         if values.dtype != dtype or values.ndim != rank:
-            wanted = f"{dtype.__name__ if isinstance(dtype, type) else dtype} with {rank} dimensions"
-            error = f"input '{source.name}': the model wants {wanted}, not {values.dtype}{list(values.shape)}"
+            wanted = msg(
+                "backends.dimensions", f"{dtype.__name__ if isinstance(dtype, type) else dtype} with {rank} dimensions"
+            )
+            error = msg(
+                "backends.input_model_wants_not_2",
+                f"input '{source.name}': the model wants {wanted}, not {values.dtype}{list(values.shape)}",
+            )
             raise TaskFailure("input_error", error)
 
 
@@ -263,9 +287,8 @@ def _choose_device(mge: Any, spec: Spec) -> None:
         cuda = bool(mge.is_cuda_available())
         mge.Tensor([0.0]).numpy()
     if cuda != (spec.device != "cpu"):
-        raise TaskFailure(
-            "model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {spec.device}"
-        )
+        actual = msg("backends.uses_cuda", "uses CUDA") if cuda else msg("backends.sees_no_device", "sees no device")
+        raise TaskFailure("model_error", msg("backends.megengine_not", f"this MegEngine {actual}, not {spec.device}"))
 
 
 @contextmanager
@@ -285,7 +308,7 @@ def _without_banner() -> Generator[None]:
 
 
 TRACED = FileFormat(
-    "megengine_traced", "MegEngine .tm", (".tm",),
+    "megengine_traced", msg("backends.megengine_tm", "MegEngine .tm"), (".tm",),
     free_batch=True, runs_code=True, sniff=traced_module.sniff, inputs=traced_module.inputs,
 )  # fmt: skip
 BACKEND = Backend(
@@ -293,7 +316,7 @@ BACKEND = Backend(
     package="megengine",
     module="megengine",
     files=(
-        FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True),
+        FileFormat("megengine", msg("backends.megengine_mge", "MegEngine .mge"), (".mge",), free_batch=True),
         TRACED,
         calls_of("megengine"),
     ),

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import (
     ONNX,
     Backend,
@@ -106,9 +107,17 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     if alone.is_call(path, "onnxruntime"):
         return OperatorSession(path, spec)
     options = choose(spec, OPTIONS)
-    own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    own = (
+        msg("backends.model_tf32_allowed", "as the model, tf32 allowed")
+        if spec.precision == "auto" and spec.device != "cpu"
+        else msg("backends.model", "as the model")
+    )
     precision = CONVERTED.get(spec.precision, own)
-    settings = {"precision": precision, "threads": str(spec.threads or "as the runtime chooses"), **options}
+    settings = {
+        "precision": precision,
+        "threads": str(spec.threads or msg("backends.runtime_chooses", "as the runtime chooses")),
+        **options,
+    }
     settings = {name: value for name, value in settings.items() if value}
     inner = _open(path, spec, feeds, _session_options(spec, options))
     return _session(inner, spec, settings, partial(_places, path, spec, feeds))
@@ -190,8 +199,14 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
     if spec.precision not in ("", "auto", "f32", *CONVERTED):
         raise TaskFailure(
             "input_error",
-            f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision}",
-            "convert the model itself and submit that, or leave the precision empty",
+            msg(
+                "backends.spec_onnx_runtime_cannot",
+                f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision}",
+            ),
+            msg(
+                "backends.convert_model_itself_submit",
+                "convert the model itself and submit that, or leave the precision empty",
+            ),
         )
     ort: Any = importlib.import_module("onnxruntime")
     settings = ort.SessionOptions()
@@ -201,8 +216,10 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
         settings.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         settings.inter_op_num_threads = inter or spec.threads
     elif inter:
-        error = f"spec '{spec.id}': inter_op_threads are of parallel execution"
-        raise TaskFailure("input_error", error, "add the option execution=parallel")
+        error = msg("backends.spec_inter_op_threads", f"spec '{spec.id}': inter_op_threads are of parallel execution")
+        raise TaskFailure(
+            "input_error", error, msg("backends.add_option_execution_parallel", "add the option execution=parallel")
+        )
     settings.intra_op_num_threads = spec.threads
     return settings
 
@@ -216,7 +233,13 @@ def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:
-        raise TaskFailure("model_error", f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}")
+        raise TaskFailure(
+            "model_error",
+            msg(
+                "backends.onnx_runtime_chose_device",
+                f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}",
+            ),
+        )
     session.disable_fallback()
     check_inputs(feeds, [i.name for i in session.get_inputs()])
     return session
@@ -229,8 +252,8 @@ def _providers(ort: Any, spec: Spec) -> list[Any]:
     if not spec.device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
         raise TaskFailure(
             "model_error",
-            f"this ONNX Runtime has no provider for device {spec.device}",
-            f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",
+            msg("backends.onnx_runtime_no_provider", f"this ONNX Runtime has no provider for device {spec.device}"),
+            msg("backends.cuda_needs_onnxruntime_gpu", f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu"),
         )
     options = {"device_id": spec.device_number, "use_tf32": int(spec.precision == "auto")}
     return [("CUDAExecutionProvider", options), "CPUExecutionProvider"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import (
     ONNX,
     Backend,
@@ -155,8 +156,8 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
     if device.partition(".")[0] not in {name.partition(".")[0] for name in core.available_devices}:
         raise TaskFailure(
             "model_error",
-            f"this OpenVINO has no plugin for device {spec.device}",
-            f"it has {', '.join(core.available_devices)}",
+            msg("backends.openvino_no_plugin_device", f"this OpenVINO has no plugin for device {spec.device}"),
+            msg("backends.it_has", f"it has {', '.join(core.available_devices)}"),
         )
     model = core.read_model(path, _weights(path))
     check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
@@ -173,8 +174,14 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
     if spec.precision not in ("", "auto", _precision(compiled)):
         raise TaskFailure(
             "model_error",
-            f"spec '{spec.id}': OpenVINO runs this model in {_precision(compiled)} here, not in {spec.precision}",
-            "this device cannot run that precision; leave it to the runtime, or choose another",
+            msg(
+                "backends.spec_openvino_runs_model",
+                f"spec '{spec.id}': OpenVINO runs this model in {_precision(compiled)} here, not in {spec.precision}",
+            ),
+            msg(
+                "backends.device_cannot_run_precision",
+                "this device cannot run that precision; leave it to the runtime, or choose another",
+            ),
         )
     return compiled
 
@@ -198,7 +205,9 @@ def _name(model_input: Any, feeds: Feeds) -> str:
 
 def _precision(compiled: Any) -> str:
     precision = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
-    return PRECISIONS.get(precision, "as the model" if precision in ("dynamic", "undefined") else precision)
+    return PRECISIONS.get(
+        precision, msg("backends.model", "as the model") if precision in ("dynamic", "undefined") else precision
+    )
 
 
 def _property(compiled: Any, name: str) -> str:
@@ -222,7 +231,9 @@ def _layer(operator: Any) -> dict[str, str]:
     return {"name": operator.get_friendly_name(), **columns}
 
 
-IR = FileFormat("openvino", "OpenVINO IR", (".xml",))  # its weights are a part of the model: NAME.bin
+IR = FileFormat(
+    "openvino", msg("backends.openvino_ir", "OpenVINO IR"), (".xml",)
+)  # its weights are a part of the model: NAME.bin
 BACKEND = Backend(
     name="openvino",
     package="openvino",

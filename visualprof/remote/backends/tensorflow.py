@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import (
     Backend,
     Feeds,
@@ -83,9 +84,18 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     check_inputs(feeds, names)
     if options["compile"] == "xla":
         function = tf.function(function, jit_compile=True)
-    own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    own = (
+        msg("backends.model_tf32_allowed", "as the model, tf32 allowed")
+        if spec.precision == "auto" and spec.device != "cpu"
+        else msg("backends.model", "as the model")
+    )
     settings = {"form": form, "precision": own, "device": spec.device, **{n: v for n, v in options.items() if v}}
-    return TensorFlowSession(tf, function, spec, {**settings, "threads": str(spec.threads or "as the runtime chooses")})
+    return TensorFlowSession(
+        tf,
+        function,
+        spec,
+        {**settings, "threads": str(spec.threads or msg("backends.runtime_chooses", "as the runtime chooses"))},
+    )
 
 
 def _choose_device(tf: Any, spec: Spec) -> None:
@@ -93,8 +103,14 @@ def _choose_device(tf: Any, spec: Spec) -> None:
     found: list[Any] = tf.config.list_physical_devices("GPU")
     wanted = found[spec.device_number : spec.device_number + 1] if spec.device != "cpu" else []
     if spec.device != "cpu" and not wanted:
-        error = f"this TensorFlow sees no device {spec.device}"
-        raise TaskFailure("model_error", error, f"it has {', '.join(devices())}; CUDA needs tensorflow[and-cuda]")
+        error = msg("backends.tensorflow_sees_no_device", f"this TensorFlow sees no device {spec.device}")
+        raise TaskFailure(
+            "model_error",
+            error,
+            msg(
+                "backends.cuda_needs_tensorflow_cuda", f"it has {', '.join(devices())}; CUDA needs tensorflow[and-cuda]"
+            ),
+        )
     tf.config.set_visible_devices(wanted, "GPU")
     for gpu in wanted:
         tf.config.experimental.set_memory_growth(gpu, True)
@@ -116,7 +132,7 @@ def _read(tf: Any, path: Path) -> tuple[str, list[str], Callable[..., Any]]:
     def call(**given: Any) -> Any:
         return function(*(given[name] for name in sources))
 
-    return "frozen graph", sources, call
+    return msg("backends.frozen_graph", "frozen graph"), sources, call
 
 
 @contextmanager
@@ -135,8 +151,12 @@ def signature_of(loaded: Any) -> str:
     """
     names = sorted(loaded.signatures)
     if not names:
-        error = "this SavedModel has no signature"
-        raise TaskFailure("model_error", error, "save it with signatures=..., or model.export of Keras")
+        error = msg("backends.savedmodel_no_signature", "this SavedModel has no signature")
+        raise TaskFailure(
+            "model_error",
+            error,
+            msg("backends.save_signatures_model_export", "save it with signatures=..., or model.export of Keras"),
+        )
     return "serving_default" if "serving_default" in names else names[0]
 
 
@@ -174,7 +194,10 @@ MODEL = FileFormat(
     (".pb",),
     leads_batch=True,
     runs_code=True,  # operators read and write files
-    sweep_hint="save it with an open first dimension to sweep it: tf.TensorSpec([None, ...])",
+    sweep_hint=msg(
+        "backends.save_open_first_dimension",
+        "save it with an open first dimension to sweep it: tf.TensorSpec([None, ...])",
+    ),
 )
 BACKEND = Backend(
     name="tensorflow",

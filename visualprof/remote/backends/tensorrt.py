@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import ONNX, Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
 
@@ -32,7 +33,9 @@ def build(trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], pr
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
         errors = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
-        raise TaskFailure("model_error", f"TensorRT does not read this model: {errors[:300]}")
+        raise TaskFailure(
+            "model_error", msg("backends.tensorrt_not_read_model", f"TensorRT does not read this model: {errors[:300]}")
+        )
     check_inputs(sizes, [network.get_input(i).name for i in range(network.num_inputs)])
     config = builder.create_builder_config()
     config.builder_optimization_level = int(effort)
@@ -41,8 +44,14 @@ def build(trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], pr
         config.clear_flag(trt.BuilderFlag.TF32)  # by itself it is on
     if precision in FLAGS:
         if not hasattr(trt.BuilderFlag, FLAGS[precision]):
-            error = f"this TensorRT computes as the model says, not in {precision}"
-            raise TaskFailure("model_error", error, "convert the model itself and submit that")
+            error = msg(
+                "backends.tensorrt_computes_model_says", f"this TensorRT computes as the model says, not in {precision}"
+            )
+            raise TaskFailure(
+                "model_error",
+                error,
+                msg("backends.convert_model_itself_submit_2", "convert the model itself and submit that"),
+            )
         config.set_flag(getattr(trt.BuilderFlag, FLAGS[precision]))
     profile = builder.create_optimization_profile()
     for name, (least, usual, most) in sizes.items():
@@ -50,7 +59,11 @@ def build(trt: Any, path: Path, sizes: Mapping[str, Sequence[Sequence[int]]], pr
     config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     if plan is None:
-        raise TaskFailure("model_error", "TensorRT built no engine for this model", "the log says why")
+        raise TaskFailure(
+            "model_error",
+            msg("backends.tensorrt_built_no_engine", "TensorRT built no engine for this model"),
+            msg("backends.log_says_why", "the log says why"),
+        )
     return bytes(plan)
 
 
@@ -73,7 +86,7 @@ class TensorRtSession(Session):
         """What a call of CUDA gives. Raises: RuntimeError: it failed."""
         error, *values = answer
         if int(error):
-            raise RuntimeError(f"CUDA: {error}")
+            raise RuntimeError(msg("backends.cuda", f"CUDA: {error}"))
         return values[0] if values else None
 
     def _place(self, array: Any) -> Any:
@@ -90,8 +103,15 @@ class TensorRtSession(Session):
             runtime = self._trt.Runtime(self._trt.Logger(self._trt.Logger.WARNING))
             engine = runtime.deserialize_cuda_engine(self._plan(sizes))
             if engine is None:
-                error = "this TensorRT does not load the engine"
-                raise TaskFailure("model_error", error, "an engine runs on the version and GPU that it was built for")
+                error = msg("backends.tensorrt_not_load_engine", "this TensorRT does not load the engine")
+                raise TaskFailure(
+                    "model_error",
+                    error,
+                    msg(
+                        "backends.engine_runs_version_gpu",
+                        "an engine runs on the version and GPU that it was built for",
+                    ),
+                )
             self._engines[key] = engine, engine.create_execution_context()
         self.engine, self.context = self._engines[key]
         self._free()
@@ -103,8 +123,12 @@ class TensorRtSession(Session):
             place = self._place(array)
             self._checked(self._cuda.cudaMemcpy(place, array.ctypes.data, array.nbytes, host_to_device))
             if not self.context.set_input_shape(name, array.shape):
-                error = f"the engine does not take {list(array.shape)} for input '{name}'"
-                raise TaskFailure("input_error", error, "it was built for other sizes")
+                error = msg(
+                    "backends.engine_not_take_input", f"the engine does not take {list(array.shape)} for input '{name}'"
+                )
+                raise TaskFailure(
+                    "input_error", error, msg("backends.built_other_sizes", "it was built for other sizes")
+                )
             self.context.set_tensor_address(name, int(place))
         self._outputs = {}
         for name, given in _tensors(self._trt, self.engine):
@@ -118,7 +142,7 @@ class TensorRtSession(Session):
     def infer(self, prepared: Any) -> Any:
         """One run; waits for the device."""
         if not self.context.execute_async_v3(int(self._stream)):
-            raise RuntimeError("TensorRT did not run the engine")
+            raise RuntimeError(msg("backends.tensorrt_did_not_run", "TensorRT did not run the engine"))
         self._checked(self._cuda.cudaStreamSynchronize(self._stream))
 
     def fetch(self, outputs: Any) -> list[Any]:
@@ -164,17 +188,32 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
     options = choose(spec, OPTIONS)
     trt: Any = importlib.import_module("tensorrt")
     if not spec.device.startswith("cuda"):
-        raise TaskFailure("model_error", f"TensorRT has no device {spec.device}", "it runs on cuda")
+        raise TaskFailure(
+            "model_error",
+            msg("backends.tensorrt_no_device", f"TensorRT has no device {spec.device}"),
+            msg("backends.runs_cuda", "it runs on cuda"),
+        )
     saved = path.read_bytes() if path.suffix == ".engine" else b""
     if saved and spec.precision:
-        error = f"spec '{spec.id}': an engine has the precision that it was built with"
-        raise TaskFailure("input_error", error, "leave it empty, or submit the .onnx")
+        error = msg(
+            "backends.spec_engine_precision_built",
+            f"spec '{spec.id}': an engine has the precision that it was built with",
+        )
+        raise TaskFailure(
+            "input_error", error, msg("backends.leave_empty_submit_onnx", "leave it empty, or submit the .onnx")
+        )
 
     def plan(sizes: Sizes) -> bytes:
         return saved or build(trt, path, {n: [s] * 3 for n, s in sizes.items()}, spec.precision, options["effort"])
 
-    own = "as built" if saved else "as the model, tf32 allowed" if spec.precision == "auto" else "as the model"
-    precision = f"{spec.precision} where it is faster" if spec.precision in FLAGS else own
+    own = (
+        msg("backends.built", "as built")
+        if saved
+        else msg("backends.model_tf32_allowed", "as the model, tf32 allowed")
+        if spec.precision == "auto"
+        else msg("backends.model", "as the model")
+    )
+    precision = msg("backends.where_faster", f"{spec.precision} where it is faster") if spec.precision in FLAGS else own
     settings = {"precision": precision, "form": "engine"} if saved else {"precision": precision, **options}
     session = TensorRtSession(plan, spec, settings)
     session.prepare(feeds)
@@ -208,7 +247,9 @@ def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
     return [ProfileFile("profile.json")]
 
 
-ENGINE = FileFormat("tensorrt", "TensorRT engine", (".engine",))  # only its runtime can say what it takes
+ENGINE = FileFormat(
+    "tensorrt", msg("backends.tensorrt_engine", "TensorRT engine"), (".engine",)
+)  # only its runtime can say what it takes
 BACKEND = Backend(
     name="tensorrt",
     package="tensorrt",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from visualprof.messages import msg
 from visualprof.remote.backends import (
     Backend,
     Feeds,
@@ -29,14 +30,14 @@ from visualprof.remote.protocol import Spec, TaskFailure
 OPTIONS = {
     "mode": ("eager", "compile"),  # of a .pt2: operator by operator, or torch.compile
     "optimize": ("none", "freeze", "optimize_for_inference"),  # of TorchScript
-    "memory_format": ("as the model", "channels_last"),
+    "memory_format": (msg("backends.model", "as the model"), "channels_last"),
     "lower_by": ("autocast", "cast"),  # of the precisions f16 and bf16
 }
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
 IMAGES = 4  # dimensions of what channels_last orders
 SIZES = 1024  # that torch.compile may compile a model for
 WARM_UP = 5  # TorchScript specialises in its first runs
-SAVE = "save it with torch.jit.save or torch.export.save"
+SAVE = msg("backends.save_torch_jit_save", "save it with torch.jit.save or torch.export.save")
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -130,7 +131,7 @@ class OperatorSession(TorchSession):
 
     def effective(self) -> dict[str, str]:
         """What it takes alone, too."""
-        return {"precision": "as in the run", "form": "operator", **self._measured}
+        return {"precision": msg("backends.run", "as in the run"), "form": "operator", **self._measured}
 
 
 class TorchLane(Session):
@@ -197,7 +198,9 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise TaskFailure(
-            "model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone"
+            "model_error",
+            msg("backends.pytorch_sees_no_device", f"this PyTorch sees no device {spec.device}"),
+            msg("backends.build_cpu_alone", "it is a build for the CPU alone"),
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
@@ -209,7 +212,14 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
     if _is_export(path):
         return _exported(torch, path, spec, options, feeds)
     if options["mode"] == "compile":
-        raise _refused(spec, "torch.compile does not compile TorchScript, which has its own compiler", "mode")
+        raise _refused(
+            spec,
+            msg(
+                "backends.torch_compile_not_compile",
+                "torch.compile does not compile TorchScript, which has its own compiler",
+            ),
+            "mode",
+        )
     module = torch.jit.load(str(path), map_location=spec.device)
     module = _lowered(torch, module.eval() if hasattr(module, "training") else module, spec, options)
     if options["optimize"] != "none":
@@ -222,7 +232,13 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
 def _exported(torch: Any, path: Path, spec: Spec, options: dict[str, str], feeds: Feeds) -> TorchSession:
     """A .pt2; compiled for the sizes of the feeds, and for others when they come."""
     if options["optimize"] != "none":
-        raise _refused(spec, f"the option optimize={options['optimize']} is for TorchScript", "optimize")
+        raise _refused(
+            spec,
+            msg(
+                "backends.option_optimize_torchscript", f"the option optimize={options['optimize']} is for TorchScript"
+            ),
+            "optimize",
+        )
     module, call = _load_export(torch, path, spec.device, feeds)
     module = _lowered(torch, module, spec, options)
     options = {"form": "torch.export", **options}
@@ -255,7 +271,11 @@ def _compiled(torch: Any, module: Any, whole: bool) -> Any:
 def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> Any:
     """A module with weights of the type and the order in memory that the options ask for."""
     if options["lower_by"] == "cast" and spec.precision not in TYPES:
-        raise _refused(spec, "the option lower_by=cast is for the precisions f16 and bf16", "lower_by")
+        raise _refused(
+            spec,
+            msg("backends.option_lower_cast_precisions", "the option lower_by=cast is for the precisions f16 and bf16"),
+            "lower_by",
+        )
     if options["memory_format"] == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module.to(getattr(torch, TYPES[spec.precision])) if options["lower_by"] == "cast" else module
@@ -263,14 +283,22 @@ def _lowered(torch: Any, module: Any, spec: Spec, options: dict[str, str]) -> An
 
 def _settings(spec: Spec, options: dict[str, str]) -> dict[str, str]:
     """What is told of a session beside its device and threads."""
-    own = "as the model, tf32 in convolutions" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    own = (
+        msg("backends.model_tf32_convolutions", "as the model, tf32 in convolutions")
+        if spec.precision == "auto" and spec.device != "cpu"
+        else msg("backends.model", "as the model")
+    )
     precision = f"{spec.precision} by {options['lower_by']}" if spec.precision in TYPES else own
     told = ("form", "optimize" if options["form"] == "TorchScript" else "mode", "memory_format")
     return {"precision": precision, **{name: options[name] for name in told}}
 
 
 def _refused(spec: Spec, error: str, option: str) -> TaskFailure:
-    return TaskFailure("input_error", f"spec '{spec.id}': {error}", f"leave out the option {option}")
+    return TaskFailure(
+        "input_error",
+        msg("backends.spec", f"spec '{spec.id}': {error}"),
+        msg("backends.leave_out_option", f"leave out the option {option}"),
+    )
 
 
 def _is_export(path: Path) -> bool:
@@ -282,11 +310,22 @@ def _is_export(path: Path) -> bool:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise TaskFailure("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
+        raise TaskFailure(
+            "model_error",
+            msg("backends.neither_torchscript_nor_pt2", f"this is neither TorchScript nor a .pt2: {error}"),
+            SAVE,
+        ) from error
     if any(re.search(r"(^|/)(archive_format|serialized_exported_program\.json)$", name) for name in names):
         return True
     if not any(re.search(r"(^|/)constants\.pkl$", name) for name in names):
-        raise TaskFailure("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
+        raise TaskFailure(
+            "model_error",
+            msg(
+                "backends.pickle_neither_torchscript_nor",
+                "this is a pickle, neither TorchScript nor a .pt2; it is not loaded",
+            ),
+            SAVE,
+        )
     return False
 
 
@@ -308,7 +347,9 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
     positional, named = _arguments(program.call_spec.in_spec)
     if positional + len(named) != len(wanted):
         raise TaskFailure(
-            "model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors"
+            "model_error",
+            msg("backends.pt2_takes_nested_inputs", "this .pt2 takes nested inputs"),
+            msg("backends.export_model_whose_inputs", "export a model whose inputs are single tensors"),
         )
     order = wanted if set(wanted) == set(feeds) else list(feeds) if len(wanted) == len(feeds) else None
     if order is None:
@@ -353,8 +394,15 @@ def _nothing_executed(torch: Any) -> Generator[None]:
 
 
 def _code_inside() -> TaskFailure:
-    error = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
-    return TaskFailure("model_error", error, "export it anew with torch.export.save, without custom objects")
+    error = msg(
+        "backends.pt2_holds_more_than",
+        "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded",
+    )
+    return TaskFailure(
+        "model_error",
+        error,
+        msg("backends.export_anew_torch_export", "export it anew with torch.export.save, without custom objects"),
+    )
 
 
 def _start_ns(file: Path) -> int:
@@ -366,9 +414,12 @@ def _start_ns(file: Path) -> int:
 TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
 EXPORT = FileFormat(
     "torch_export",
-    "torch.export .pt2",
+    msg("backends.torch_export_pt2", "torch.export .pt2"),
     (".pt2",),
-    sweep_hint="export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
+    sweep_hint=msg(
+        "backends.export_dynamic_shapes_x",
+        "export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
+    ),
 )
 BACKEND = Backend(
     name="torch",

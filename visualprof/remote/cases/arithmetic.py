@@ -7,6 +7,8 @@ import math
 import operator
 from collections.abc import Callable
 
+from visualprof.messages import msg
+
 LONGEST, DEEPEST = 200, 20
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: math.pow,
@@ -21,18 +23,23 @@ def value_of(expression: object) -> float:
     if isinstance(expression, (int, float)) and not isinstance(expression, bool):
         return _finite(float(expression), expression)
     if not isinstance(expression, str) or len(expression) > LONGEST:
-        raise ValueError(f"{str(expression)[:60]!r} is no arithmetic expression of up to {LONGEST} characters")
+        raise ValueError(
+            msg(
+                "cases.no_arithmetic_expression_up",
+                f"{str(expression)[:60]!r} is no arithmetic expression of up to {LONGEST} characters",
+            )
+        )
     try:
         value = _value(ast.parse(expression.strip(), mode="eval").body, DEEPEST)
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError, ValueError) as error:
         reason = str(error) if type(error) is ValueError else type(error).__name__
-        raise ValueError(f"{expression[:60]!r} has no value: {reason}") from None
+        raise ValueError(msg("cases.no_value", f"{expression[:60]!r} has no value: {reason}")) from None
     return _finite(value, expression)
 
 
 def _value(node: ast.expr, depth: int) -> float:
     if not depth:
-        raise ValueError("it is too deep")
+        raise ValueError(msg("cases.too_deep", "it is too deep"))
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return float(number)
@@ -42,10 +49,15 @@ def _value(node: ast.expr, depth: int) -> float:
             value = _value(operand, depth - 1)
             return -value if isinstance(op, ast.USub) else value
         case _:
-            raise ValueError("numbers, + - * / ** and parentheses are all that may stand there")
+            raise ValueError(
+                msg(
+                    "cases.numbers_parentheses_all_may",
+                    "numbers, + - * / ** and parentheses are all that may stand there",
+                )
+            )
 
 
 def _finite(value: float, expression: object) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"{str(expression)[:60]!r} is not finite")
+        raise ValueError(msg("cases.not_finite", f"{str(expression)[:60]!r} is not finite"))
     return value

@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, cast
 
+from visualprof.messages import msg
 from visualprof.remote.cases.folder import BYTES_MAX, FILES_MAX, Case, read_case
 from visualprof.remote.protocol import TaskFailure
 
@@ -30,7 +31,11 @@ def staged(case: Case, data: Path | None = None) -> dict[str, Path]:
     found = dict(case.files)
     for file in sorted(folder.rglob("*")) if folder else []:
         if file.is_symlink():
-            raise TaskFailure("input_error", f"{file} is a link", "data that travels are files")
+            raise TaskFailure(
+                "input_error",
+                msg("cases.link", f"{file} is a link"),
+                msg("cases.data_travels_files", "data that travels are files"),
+            )
         if file.is_file():
             found[f"data/{file.relative_to(folder).as_posix()}"] = file  # pyright: ignore[reportArgumentType]
     return found
@@ -40,8 +45,13 @@ def pack(case: Case, target: Path, data: Path | None = None) -> None:
     """Writes the file. Raises: TaskFailure: too large, or a link is in it."""
     files = staged(case, data)
     if len(files) > FILES_MAX or sum(file.stat().st_size for file in files.values()) > BYTES_MAX:
-        error = f"{case.name} has more than {FILES_MAX:,} files or {BYTES_MAX >> 30} GiB with its data"
-        raise TaskFailure("input_error", error, "a smaller set of data for the agent: --data")
+        error = msg(
+            "cases.more_than_files_gib",
+            f"{case.name} has more than {FILES_MAX:,} files or {BYTES_MAX >> 30} GiB with its data",
+        )
+        raise TaskFailure(
+            "input_error", error, msg("cases.smaller_set_data_agent", "a smaller set of data for the agent: --data")
+        )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(DESCRIPTION), json.dumps(case.description()))
         for place, file in files.items():
@@ -58,7 +68,9 @@ def unpack(packed: Path, folder: Path) -> dict[str, Any]:
     """
     extract(packed, folder)
     if not (folder / DESCRIPTION).is_file():
-        raise TaskFailure("input_error", "this is no bundle of a case: it has no case.json")
+        raise TaskFailure(
+            "input_error", msg("cases.no_bundle_case_no", "this is no bundle of a case: it has no case.json")
+        )
     return description_of((folder / DESCRIPTION).read_bytes())
 
 
@@ -90,8 +102,10 @@ def extract(packed: Path, folder: Path) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, entry, target)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        hint = "pack the folder of the case anew"
-        raise TaskFailure("input_error", f"this zip cannot be read: {error}", hint) from error
+        hint = msg("cases.pack_folder_case_anew", "pack the folder of the case anew")
+        raise TaskFailure(
+            "input_error", msg("cases.zip_cannot_read", f"this zip cannot be read: {error}"), hint
+        ) from error
 
 
 def description_of(data: bytes) -> dict[str, Any]:
@@ -101,12 +115,15 @@ def description_of(data: bytes) -> dict[str, Any]:
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise TaskFailure("input_error", "case.json does not describe a case")
+        raise TaskFailure("input_error", msg("cases.case_json_not_describe", "case.json does not describe a case"))
     described = cast("dict[str, Any]", said)
     kinds = {"name": str, "frameworks": list, "case": dict, "parameters": dict, "vendors": dict, "requirements": dict}
     for key, kind in kinds.items():
         if not isinstance(described.get(key), kind):
-            raise TaskFailure("input_error", f"case.json: {key} is missing, or of another type")
+            raise TaskFailure(
+                "input_error",
+                msg("cases.case_json_missing_another", f"case.json: {key} is missing, or of another type"),
+            )
     return described
 
 
@@ -114,15 +131,26 @@ def _check(entries: list[zipfile.ZipInfo], packed_bytes: int) -> None:
     names = [entry.filename for entry in entries]
     unpacked = sum(entry.file_size for entry in entries)
     if len(entries) > FILES_MAX + 1 or unpacked > max(ALWAYS_ALLOWED, min(BYTES_MAX, RATIO_MAX * packed_bytes)):
-        raise TaskFailure("input_error", f"the zip unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?")
+        raise TaskFailure(
+            "input_error",
+            msg(
+                "cases.zip_unpacks_bytes_files",
+                f"the zip unpacks to {unpacked:,} bytes in {len(entries):,} files: a bomb?",
+            ),
+        )
     if len({name.casefold() for name in names}) < len(names):
-        raise TaskFailure("input_error", "the zip has a file twice")
+        raise TaskFailure("input_error", msg("cases.zip_file_twice", "the zip has a file twice"))
     for entry in entries:
         parts = entry.filename.rstrip("/").split("/")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         plain = all(_PLAIN.fullmatch(part) and part not in (".", "..") for part in parts)
         if not plain or len(parts) > 12 or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise TaskFailure("input_error", f"{entry.filename[:80]!r} in the zip leads out of it, or is no plain file")
+            raise TaskFailure(
+                "input_error",
+                msg(
+                    "cases.zip_leads_out_no", f"{entry.filename[:80]!r} in the zip leads out of it, or is no plain file"
+                ),
+            )
 
 
 def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
@@ -132,5 +160,8 @@ def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> 
         while piece := source.read(1 << 20):
             left -= len(piece)
             if left < 0:
-                raise TaskFailure("input_error", f"{entry.filename[:80]!r} is larger than the zip says: a bomb?")
+                raise TaskFailure(
+                    "input_error",
+                    msg("cases.larger_than_zip_says", f"{entry.filename[:80]!r} is larger than the zip says: a bomb?"),
+                )
             out.write(piece)

@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.peaks import peak_of
 from visualprof.remote.cases import Peak
 from visualprof.remote.cases.peaks import SIDE_ON_DEVICE, measured
@@ -37,5 +38,5 @@ def peak(precision: str) -> Peak | None:
     torch: Any = importlib.import_module("torch")
     device = torch.cuda.get_device_properties(0)
     if known := peak_of(name, device.total_memory, device.multi_processor_count):
-        return Peak(known.flops[precision], f"{known.source} at {known.mhz} MHz")
+        return Peak(known.flops[precision], msg("cases.mhz", f"{known.source} at {known.mhz} MHz"))
     return measured(precision, DEVICE, SIDE_ON_DEVICE)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Feeds, Session, backend
 from visualprof.remote.cases import Engine, InferModel
 from visualprof.remote.protocol import Precision, Spec, TaskFailure
@@ -70,8 +71,17 @@ def of_backend(
     def make(config: Any, onnx_path: str, model: Any) -> InferModel:
         path = Path(onnx_path)
         if path.suffix != suffix:
-            error = f"{name} reads {suffix} files, and the case has exported {path.name or 'nothing'}"
-            raise TaskFailure("model_error", error, f"have export_model write a {suffix} file, or use another compiler")
+            error = msg(
+                "cases.reads_files_case_exported",
+                f"{name} reads {suffix} files, and the case has exported {path.name or 'nothing'}",
+            )
+            raise TaskFailure(
+                "model_error",
+                error,
+                msg(
+                    "cases.export_model_write_file", f"have export_model write a {suffix} file, or use another compiler"
+                ),
+            )
         feeds = {".onnx": _onnx_feeds, ".mge": _megengine_feeds, ".tflite": _litert_feeds}[suffix](path, config)
         session = backend(name).load(path, spec_of(config, name, device), feeds)
         return BackendModel(session, feeds, compiles)
@@ -84,7 +94,13 @@ def of_torch(device: str, compiled: bool) -> Engine:
 
     def make(config: Any, onnx_path: str, model: Any) -> InferModel:
         if model is None:
-            raise TaskFailure("model_error", "this compiler runs the case's model, and create_model has made none")
+            raise TaskFailure(
+                "model_error",
+                msg(
+                    "cases.compiler_runs_cases_model",
+                    "this compiler runs the case's model, and create_model has made none",
+                ),
+            )
         torch_backend: Any = importlib.import_module("visualprof.remote.backends.torch")
         mode = "compile" if compiled else "eager"
         spec = spec_of(config, "torch", device, {"mode": mode})

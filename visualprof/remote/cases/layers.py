@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.cases import STEPS
 from visualprof.remote.cases.arithmetic import value_of
 from visualprof.remote.protocol import TaskFailure
@@ -67,29 +68,58 @@ def merge(host: Layer, case: Layer, parameters: Layer, vendor: Layer, command: L
     below = {key: Setting(key, value, "default") for key, value in DEFAULTS.items() if key not in parameters}
     below |= {key: Setting(key, value, "case") for key, value in case.items()}
     merged = Merged(below)
-    errors = [f"{key} stands in configurations.yaml and in parameters.yaml" for key in case if key in parameters]
+    errors = [
+        msg(
+            "cases.stands_configurations_yaml_parameters", f"{key} stands in configurations.yaml and in parameters.yaml"
+        )
+        for key in case
+        if key in parameters
+    ]
     for origin, layer in (("vendor", vendor), ("command line", command)):
-        errors += [f"{key} is a parameter, which the {origin} may not change" for key in layer if key in parameters]
+        errors += [
+            msg("cases.parameter_which_may_not", f"{key} is a parameter, which the {origin} may not change")
+            for key in layer
+            if key in parameters
+        ]
         for key, value in layer.items():
             if key not in host and key not in parameters:
                 _override(merged, Setting(key, value, origin))
-    every = {"configurations.yaml": case, "parameters.yaml": parameters, "the vendor": vendor, "command line": command}
-    errors += [f"{key} of {where} is set by the host" for where, layer in every.items() for key in layer if key in host]
+    every = {
+        "configurations.yaml": case,
+        "parameters.yaml": parameters,
+        msg("cases.vendor", "the vendor"): vendor,
+        msg("cases.command_line", "command line"): command,
+    }
+    errors += [
+        msg("cases.set_host", f"{key} of {where} is set by the host")
+        for where, layer in every.items()
+        for key in layer
+        if key in host
+    ]
     ours = {key: Setting(key, value, "host") for key, value in host.items()}
     fixed = {key: Setting(key, value, "parameters") for key, value in parameters.items()}
     whole = Merged({**ours, **below, **fixed}, merged.warnings, merged.changes)
     errors += wrong(whole)
     if errors:
-        raise TaskFailure("input_error", "; ".join(errors), "each key has one place: docs/cases.md")
+        raise TaskFailure(
+            "input_error", "; ".join(errors), msg("cases.each_key_one_place", "each key has one place: docs/cases.md")
+        )
     return whole
 
 
 def _override(merged: Merged, setting: Setting) -> None:
     key, before = setting.key, merged.settings.get(setting.key)
     if before is None:
-        merged.warnings.append(f"{key} is new: the {setting.origin} sets it, and no layer below knows it")
+        merged.warnings.append(
+            msg("cases.new_sets_no_layer", f"{key} is new: the {setting.origin} sets it, and no layer below knows it")
+        )
     elif same(before.value, setting.value):
-        merged.warnings.append(f"{key}: the {setting.origin} sets {shown(setting.value)}, which it is already")
+        merged.warnings.append(
+            msg(
+                "cases.sets_which_already",
+                f"{key}: the {setting.origin} sets {shown(setting.value)}, which it is already",
+            )
+        )
         return
     else:
         merged.changes.append(f"{key}: {shown(before.value)} -> {shown(setting.value)} ({setting.origin})")
@@ -109,19 +139,32 @@ def shown(value: Any) -> str:
 def wrong(merged: Merged) -> list[str]:
     """What is no name of a key, or no value of the ten that every case has."""
     settings = merged.settings
-    errors = [f"{key[:60]!r} is no name" for key in settings if not fit(key)]
+    errors = [msg("cases.no_name", f"{key[:60]!r} is no name") for key in settings if not fit(key)]
     for key, least in COUNTS.items():
         value = settings[key].value
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            errors.append(f"{key} is {shown(value)}, and has to be a whole number of {least} or more")
-    errors += [f"{key} has to be true or false" for key in FLAGS if not isinstance(settings[key].value, bool)]
+            errors.append(
+                msg(
+                    "cases.whole_number_more",
+                    f"{key} is {shown(value)}, and has to be a whole number of {least} or more",
+                )
+            )
+    errors += [
+        msg("cases.true_false", f"{key} has to be true or false")
+        for key in FLAGS
+        if not isinstance(settings[key].value, bool)
+    ]
     texts = [(key, settings[key].value) for key in TEXTS]
-    errors += [f"{key} has to be a text or null" for key, value in texts if value is not None and not _text(value)]
+    errors += [
+        msg("cases.text_null", f"{key} has to be a text or null")
+        for key, value in texts
+        if value is not None and not _text(value)
+    ]
     if settings["flops"].value is not None:
         try:
             value_of(settings["flops"].value)
         except ValueError as error:
-            errors.append(f"flops: {error}")
+            errors.append(msg("cases.flops", f"flops: {error}"))
     return errors
 
 
@@ -143,15 +186,28 @@ def skipped(merged: Layer | Merged) -> dict[str, str]:
     left_out: dict[str, str] = {}
     if merged["no_validation"]:
         if compiler is None:
-            raise TaskFailure("input_error", "nothing is left to run: compiler is null and no_validation is true")
+            raise TaskFailure(
+                "input_error",
+                msg(
+                    "cases.nothing_left_run_compiler",
+                    "nothing is left to run: compiler is null and no_validation is true",
+                ),
+            )
         if onnx is None:
-            hint = "say where the model is, or leave no_validation false"
-            raise TaskFailure("input_error", "no_validation needs exist_onnx_path: there is no model to export", hint)
-        left_out["validation"] = "no_validation is true"
+            hint = msg("cases.say_where_model_leave", "say where the model is, or leave no_validation false")
+            raise TaskFailure(
+                "input_error",
+                msg(
+                    "cases.no_validation_needs_exist",
+                    "no_validation needs exist_onnx_path: there is no model to export",
+                ),
+                hint,
+            )
+        left_out["validation"] = msg("cases.no_validation_true", "no_validation is true")
     if compiler is None:
-        return left_out | dict.fromkeys(STEPS[3:6], "compiler is null")
+        return left_out | dict.fromkeys(STEPS[3:6], msg("cases.compiler_null", "compiler is null"))
     if onnx is not None:
-        left_out["export"] = "exist_onnx_path names the model"
+        left_out["export"] = msg("cases.exist_onnx_path_names", "exist_onnx_path names the model")
     if compiled is not None:
-        left_out["compile"] = "exist_compiler_path names the compiled model"
+        left_out["compile"] = msg("cases.exist_compiler_path_names", "exist_compiler_path names the compiled model")
     return left_out

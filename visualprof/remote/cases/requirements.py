@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure, version_order
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([^;#]*)")
@@ -49,7 +50,7 @@ def requires_of(file: Path) -> tuple[str, ...]:
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
     except (SyntaxError, ValueError) as error:
-        raise TaskFailure("input_error", f"{file.name}: {error}", "is it Python 3?") from None
+        raise TaskFailure("input_error", f"{file.name}: {error}", msg("cases.python_3", "is it Python 3?")) from None
     wanted = _packages(nodes)
     names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -98,7 +99,7 @@ def missing(requirements: Iterable[str]) -> Iterator[str]:
         if version is None:
             yield f"{name} {wanted}".strip()
         elif version and not fits(version, wanted):
-            yield f"{name} {wanted} ({version} is here)"
+            yield msg("cases.here", f"{name} {wanted} ({version} is here)")
 
 
 def version_of(name: str) -> str | None:

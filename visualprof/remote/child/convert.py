@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.backends import all_formats
 from visualprof.remote.converters import Conversion, Converted, Converter, Rows, all_converters, converter, formats
 from visualprof.remote.converters.formats import Content
@@ -41,7 +42,7 @@ def convert(work: Path, tell: Tell) -> None:
         raise TaskFailure("no_runtime", f"{kind.title} needs {', '.join(lacking)}", _install(kind))
     rows = _rows(kind, order)
     if why := kind.applies(model):
-        raise TaskFailure("model_error", f"{kind.title} is nothing for this model: {why}")
+        raise TaskFailure("model_error", msg("child.nothing_model", f"{kind.title} is nothing for this model: {why}"))
     folder = work / "out" / "made"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -50,7 +51,10 @@ def convert(work: Path, tell: Tell) -> None:
     kind.convert(model, target, options, rows)
     took_ns = time.perf_counter_ns() - begin
     if not target.exists():
-        raise TaskFailure("model_error", f"{kind.title} ended without an error and without a model")
+        raise TaskFailure(
+            "model_error",
+            msg("child.ended_without_error_without", f"{kind.title} ended without an error and without a model"),
+        )
     formats.tools(kind.makes).check(target)
     before = _content(kind.takes, model) if kind.takes == kind.makes else Content("")
     after = _content(kind.makes, target)
@@ -94,7 +98,11 @@ def _converter(name: str) -> Converter:
         return converter(name)
     except KeyError:
         names = ", ".join(each.name for each in all_converters())
-        raise TaskFailure("no_runtime", f"there is no converter '{name}'", f"there are {names}") from None
+        raise TaskFailure(
+            "no_runtime",
+            msg("child.there_no_converter", f"there is no converter '{name}'"),
+            msg("child.there_2", f"there are {names}"),
+        ) from None
 
 
 def _install(kind: Converter) -> str:
@@ -105,7 +113,11 @@ def _rows(kind: Converter, order: Conversion) -> Rows | None:
     if not kind.calibrates:
         return None
     if not order.data:
-        raise TaskFailure("input_error", f"{kind.title} needs rows of your data", "--data inputs.npz")
+        raise TaskFailure(
+            "input_error",
+            msg("child.needs_rows_your_data", f"{kind.title} needs rows of your data"),
+            msg("child.data_inputs_npz", "--data inputs.npz"),
+        )
     return Rows.read(Path(order.data)).calibration()
 
 

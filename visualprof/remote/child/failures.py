@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
@@ -21,16 +22,28 @@ def explain(error: BaseException) -> TaskFailure:
         return error
     sentence = _sentence(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
-        return TaskFailure("disk_full", f"the agent's disk is full: {sentence}", "free space on the agent")
+        return TaskFailure(
+            "disk_full",
+            msg("child.agents_disk_full", f"the agent's disk is full: {sentence}"),
+            msg("child.free_space_agent", "free space on the agent"),
+        )
     if isinstance(error, MemoryError) or NO_MEMORY.search(sentence):
-        return TaskFailure("out_of_memory", sentence, "try a smaller batch, or another machine")
+        return TaskFailure(
+            "out_of_memory", sentence, msg("child.try_smaller_batch_another", "try a smaller batch, or another machine")
+        )
     if isinstance(error, ImportError):
-        hint = "the runtime's interpreter lacks a package; install the runtime anew"
+        hint = msg(
+            "child.runtimes_interpreter_lacks_package",
+            "the runtime's interpreter lacks a package; install the runtime anew",
+        )
         return TaskFailure("no_runtime", sentence, hint)
     if NO_NETWORK.search(str(error)):
-        hint = "nothing can be fetched here: name a folder that has it by --data, TORCH_HOME or HF_HUB_CACHE"
-        return TaskFailure("input_error", f"there is no network: {sentence}", hint)
-    return TaskFailure("model_error", sentence, "the log has the whole message")
+        hint = msg(
+            "child.nothing_can_fetched_here",
+            "nothing can be fetched here: name a folder that has it by --data, TORCH_HOME or HF_HUB_CACHE",
+        )
+        return TaskFailure("input_error", msg("child.there_no_network", f"there is no network: {sentence}"), hint)
+    return TaskFailure("model_error", sentence, msg("child.log_whole_message", "the log has the whole message"))
 
 
 def _sentence(error: BaseException) -> str:

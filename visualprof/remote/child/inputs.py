@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Feeds
 from visualprof.remote.protocol import DTYPES, Input, Request, TaskFailure
 
@@ -41,11 +42,15 @@ def sweep_points(request: Request, arrays: Mapping[str, Shape]) -> list[SweepPoi
     swept, values = request.sweep.dim, request.sweep.values
     if not any(swept in tensor.dims for tensor in request.inputs):
         if len(values) > 1:
-            error = f"sweep.dim: no input has the dimension '{swept}'"
-            raise TaskFailure("input_error", error, "name one of the inputs'")
+            error = msg("child.sweep_dim_no_input", f"sweep.dim: no input has the dimension '{swept}'")
+            raise TaskFailure("input_error", error, msg("child.name_one_inputs", "name one of the inputs'"))
         swept, values = "", [0]
     if not values:
-        raise TaskFailure("input_error", "sweep.values: there is no size to measure", "give at least one")
+        raise TaskFailure(
+            "input_error",
+            msg("child.sweep_values_there_no", "sweep.values: there is no size to measure"),
+            msg("child.give_least_one", "give at least one"),
+        )
     sizes = {**request.dims, **_sizes_of_arrays(request, arrays, swept)}
     return [_point(request, {**sizes, swept: value} if swept else sizes, swept, value) for value in values]
 
@@ -64,11 +69,19 @@ def _shape(tensor: Input, sizes: Mapping[str, int]) -> Shape:
     shape: list[int] = []
     for i, dim in enumerate(tensor.dims):
         size = sizes.get(dim) if isinstance(dim, str) else dim
-        where = f"input '{tensor.name}', dimension {i}"
+        where = msg("child.input_dimension", f"input '{tensor.name}', dimension {i}")
         if size is None:
-            raise TaskFailure("input_error", f"{where}: nothing gives '{dim}' a size", f"set dims.{dim}, or sweep it")
+            raise TaskFailure(
+                "input_error",
+                msg("child.nothing_gives_size", f"{where}: nothing gives '{dim}' a size"),
+                msg("child.set_dims_sweep", f"set dims.{dim}, or sweep it"),
+            )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TaskFailure("input_error", f"{where}: {size!r} is no size", "sizes are whole numbers of 1 and more")
+            raise TaskFailure(
+                "input_error",
+                msg("child.no_size", f"{where}: {size!r} is no size"),
+                msg("child.sizes_whole_numbers_1", "sizes are whole numbers of 1 and more"),
+            )
         shape.append(size)
     return tuple(shape)
 
@@ -83,14 +96,27 @@ def _sizes_of_arrays(request: Request, arrays: Mapping[str, Shape], swept: str) 
         if len(shape) != len(tensor.dims):
             raise TaskFailure(
                 "input_error",
-                f"input '{tensor.name}': the file has {len(shape)} dimensions, the model wants {len(tensor.dims)}",
-                f"its shape is {list(shape)}, wanted is {tensor.dims}",
+                msg(
+                    "child.input_file_dimensions_model",
+                    f"input '{tensor.name}': the file has {len(shape)} dimensions, the model wants {len(tensor.dims)}",
+                ),
+                msg("child.shape_wanted", f"its shape is {list(shape)}, wanted is {tensor.dims}"),
             )
         for i, (dim, size) in enumerate(zip(tensor.dims, shape, strict=True)):
             wanted = sizes.setdefault(dim, size) if isinstance(dim, str) else dim
             if dim != swept and wanted != size:
-                other = f"'{dim}' is {wanted} in another input" if isinstance(dim, str) else f"the model wants {dim}"
-                raise TaskFailure("input_error", f"input '{tensor.name}', dimension {i}: the file has {size}, {other}")
+                other = (
+                    msg("child.another_input", f"'{dim}' is {wanted} in another input")
+                    if isinstance(dim, str)
+                    else msg("child.model_wants", f"the model wants {dim}")
+                )
+                raise TaskFailure(
+                    "input_error",
+                    msg(
+                        "child.input_dimension_file",
+                        f"input '{tensor.name}', dimension {i}: the file has {size}, {other}",
+                    ),
+                )
     return sizes
 
 
@@ -105,15 +131,21 @@ def open_arrays(inputs: list[Input], paths: Mapping[str, Path]) -> Arrays:
 def _open(tensor: Input, path: Path | None) -> Any:
     where = f"input '{tensor.name}'"
     if path is None:
-        raise TaskFailure("input_error", f"{where}: there is no file for it")
+        raise TaskFailure("input_error", msg("child.there_no_file", f"{where}: there is no file for it"))
     try:
         values: Any = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError, EOFError, SyntaxError) as broken:
-        error = f"{where}: its .npy cannot be read: {broken}"
-        raise TaskFailure("input_error", error, "write it with numpy.save") from broken
+        error = msg("child.npy_cannot_read", f"{where}: its .npy cannot be read: {broken}")
+        raise TaskFailure("input_error", error, msg("child.write_numpy_save", "write it with numpy.save")) from broken
     if not np.can_cast(values.dtype, _dtype(tensor), "safe"):
-        error = f"{where}: the file holds {values.dtype}, the model wants {tensor.dtype}"
-        raise TaskFailure("input_error", error, f"convert it with numpy: a.astype('{tensor.dtype}')")
+        error = msg(
+            "child.file_holds_model_wants", f"{where}: the file holds {values.dtype}, the model wants {tensor.dtype}"
+        )
+        raise TaskFailure(
+            "input_error",
+            error,
+            msg("child.convert_numpy_astype", f"convert it with numpy: a.astype('{tensor.dtype}')"),
+        )
     return values
 
 
@@ -131,7 +163,7 @@ def point_feeds(inputs: list[Input], point: SweepPoint, arrays: Arrays, swept: s
             else:
                 feeds[tensor.name] = _filled(tensor, shape, np.random.default_rng((SEED, i)))
         except (MemoryError, ValueError, OverflowError) as cause:
-            error = f"input '{tensor.name}': no memory for {tensor.dtype}{list(shape)}"
+            error = msg("child.input_no_memory", f"input '{tensor.name}': no memory for {tensor.dtype}{list(shape)}")
             raise TaskFailure("out_of_memory", error, str(cause)) from cause
     return feeds
 
@@ -154,6 +186,6 @@ def _filled(tensor: Input, shape: Shape, rng: Any) -> Any:
 
 def _dtype(tensor: Input) -> np.dtype[Any]:
     if tensor.dtype not in DTYPES:
-        error = f"input '{tensor.name}': dtype '{tensor.dtype}' is unknown"
+        error = msg("child.input_dtype_unknown", f"input '{tensor.name}': dtype '{tensor.dtype}' is unknown")
         raise TaskFailure("input_error", error, ", ".join(DTYPES))
     return np.dtype(tensor.dtype)

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.child import convert
 from visualprof.remote.child.advice.stage import advise
 from visualprof.remote.child.advice.worker import Worker, serve
@@ -119,13 +120,13 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
 def _profile(task: TaskFile, events: EventLog, name: str) -> None:
     wanted, runtime = task.lease.request.profile, backend_of(task)
     if name not in runtime.passes:
-        error = f"{runtime.name} has no profile pass '{name}'"
+        error = msg("child.no_profile_pass", f"{runtime.name} has no profile pass '{name}'")
         raise TaskFailure("agent_error", error, ", ".join(runtime.passes))
     points, feeds_of = inputs_of(task)
     point = next((p for p in points if p.batch == wanted.at), None if wanted.at else points[0])
     if point is None:
-        error = f"profile.at: {wanted.at} is not in the sweep"
-        raise TaskFailure("input_error", error, "name one of sweep.values, or 0")
+        error = msg("child.profile_not_sweep", f"profile.at: {wanted.at} is not in the sweep")
+        raise TaskFailure("input_error", error, msg("child.name_one_sweep_values", "name one of sweep.values, or 0"))
     events.tell("phase", phase="profiling", batch=point.batch)
     runs = max(1, wanted.runs)
     for file in runtime.passes[name](task.model, task.lease.spec, feeds_of(point), runs, task.out):
@@ -141,5 +142,8 @@ def _with_sizes(failure: TaskFailure, request: Request) -> TaskFailure:
     if failure.reason != "model_error" or not named:
         return failure
     sizes = ", ".join(f"{dim}={request.dims[dim]}" for dim in dict.fromkeys(named))
-    hint = f"does the model take {sizes}? --dim {named[0]}=SIZE (Sizes on the Run page) gives another"
+    hint = msg(
+        "child.model_take_dim_size",
+        f"does the model take {sizes}? --dim {named[0]}=SIZE (Sizes on the Run page) gives another",
+    )
     return TaskFailure(failure.reason, failure.error, f"{hint}; {failure.hint}" if failure.hint else hint)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure, build
@@ -104,5 +105,5 @@ def backend_of(task: TaskFile) -> Backend:
     try:
         return backend(name)
     except KeyError:
-        error = f"this agent knows no backend '{name}'"
-        raise TaskFailure("no_runtime", error, "is it older than the server?") from None
+        error = msg("child.agent_knows_no_backend", f"this agent knows no backend '{name}'")
+        raise TaskFailure("no_runtime", error, msg("child.older_than_server", "is it older than the server?")) from None

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Input, TaskFailure
 
 ROWS_MOST = 512  # of the user's data that calibrate
@@ -41,8 +42,12 @@ class Rows:
         counts = {name: values.shape[0] for name, values in arrays.items() if values.ndim}
         if len(set(counts.values())) != 1 or not min(counts.values()):
             told = ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
-            hint = "the first dimension of every array is its rows"
-            raise TaskFailure("input_error", f"the data have no common number of rows ({told})", hint)
+            hint = msg("converters.first_dimension_every_array", "the first dimension of every array is its rows")
+            raise TaskFailure(
+                "input_error",
+                msg("converters.data_no_common_number", f"the data have no common number of rows ({told})"),
+                hint,
+            )
         self.arrays, self.count = arrays, next(iter(counts.values()))
 
     @classmethod
@@ -53,14 +58,23 @@ class Rows:
             with np.load(path, allow_pickle=False) as file:
                 return cls({name: file[name] for name in file.files})
         except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-            hint = "write it with numpy.savez(path, **{input: values})"
-            raise TaskFailure("input_error", f"the data cannot be read: {error}", hint) from error
+            hint = msg("converters.write_numpy_savez_path", "write it with numpy.savez(path, **{input: values})")
+            raise TaskFailure(
+                "input_error", msg("converters.data_cannot_read", f"the data cannot be read: {error}"), hint
+            ) from error
 
     def calibration(self) -> Rows:
         """The rows that calibrate, at most 512. Raises: TaskFailure: there is only one row, which evaluates."""
         if self.count < 2:
-            error = "the data have one row, which is to judge the model and cannot calibrate it"
-            raise TaskFailure("input_error", error, "give it more rows: every second one calibrates")
+            error = msg(
+                "converters.data_one_row_which",
+                "the data have one row, which is to judge the model and cannot calibrate it",
+            )
+            raise TaskFailure(
+                "input_error",
+                error,
+                msg("converters.give_more_rows_every", "give it more rows: every second one calibrates"),
+            )
         return self._some(slice(1, 2 * ROWS_MOST, 2))
 
     def evaluation(self) -> Rows:
@@ -82,8 +96,8 @@ class Rows:
         Raises: TaskFailure: names or dimensions are not those of the model, or the rows are fewer than its batch.
         """
         if missing := [name for name in shapes if name not in self.arrays]:
-            hint = f"the model's inputs are {', '.join(shapes)}"
-            raise TaskFailure("input_error", f"the data have no '{missing[0]}'", hint)
+            hint = msg("converters.models_inputs", f"the model's inputs are {', '.join(shapes)}")
+            raise TaskFailure("input_error", msg("converters.data_no", f"the data have no '{missing[0]}'"), hint)
         whole = {name: self._has_all_dimensions(name, shape) for name, shape in shapes.items()}
         fixed = {shape[0] for name, shape in shapes.items() if not whole[name] and shape}
         sizes = {size for size in fixed if isinstance(size, int) and size > 0}
@@ -93,16 +107,30 @@ class Rows:
             else next(iter(sizes), min(batch, self.count))
         )
         if step > self.count:
-            error = f"{self.count} rows of the data are left, the model takes {step} at once"
-            raise TaskFailure("input_error", error, "give it more rows: every second one calibrates")
+            error = msg(
+                "converters.rows_data_left_model",
+                f"{self.count} rows of the data are left, the model takes {step} at once",
+            )
+            raise TaskFailure(
+                "input_error",
+                error,
+                msg("converters.give_more_rows_every", "give it more rows: every second one calibrates"),
+            )
         for start in range(0, self.count - step + 1, step):
             yield {name: self._cut(self.arrays[name], start, step, whole[name]) for name in shapes}
 
     def _has_all_dimensions(self, name: str, shape: Sequence[int | str | None]) -> bool:
         more = self.arrays[name].ndim - len(shape)
         if more not in (0, 1):
-            error = f"the data of '{name}' have {self.arrays[name].ndim} dimensions, the model wants {len(shape)}"
-            raise TaskFailure("input_error", error, "or one more, with a whole input in each row")
+            error = msg(
+                "converters.data_dimensions_model_wants",
+                f"the data of '{name}' have {self.arrays[name].ndim} dimensions, the model wants {len(shape)}",
+            )
+            raise TaskFailure(
+                "input_error",
+                error,
+                msg("converters.one_more_whole_input", "or one more, with a whole input in each row"),
+            )
         return more == 1 or not shape
 
     @staticmethod
@@ -164,10 +192,14 @@ class Converter:
         for name, value in options.items():
             values = self.options.get(name)
             if values is None:
-                hint = f"it has {', '.join(sorted(self.options)) or 'none'}"
-                raise TaskFailure("input_error", f"{self.name} has no option '{name}'", hint)
+                hint = msg("converters.it_has", f"it has {', '.join(sorted(self.options)) or 'none'}")
+                raise TaskFailure(
+                    "input_error", msg("converters.no_option", f"{self.name} has no option '{name}'"), hint
+                )
             if values and value not in values:
-                raise TaskFailure("input_error", f"{self.name}: {name} is '{value}'", f"use {', '.join(values)}")
+                raise TaskFailure(
+                    "input_error", msg("converters.is", f"{self.name}: {name} is '{value}'"), f"use {', '.join(values)}"
+                )
         return {name: options.get(name, values[0] if values else "") for name, values in self.options.items()}
 
 

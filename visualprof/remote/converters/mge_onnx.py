@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import megengine, onnx
 from visualprof.remote.protocol import TaskFailure
@@ -296,7 +297,7 @@ def _unknown(graph: Graph, node: Any) -> None:
 def applies(path: Path) -> str:
     """Which of its operators are not in the set, by name."""
     unfit = _translated(path)[3]
-    return f"it has {', '.join(unfit)}" if unfit else ""
+    return msg("converters.it_has", f"it has {', '.join(unfit)}") if unfit else ""
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
@@ -332,13 +333,16 @@ def _compare(model: Path, made: Any, graph: Graph, inputs: Sequence[Any]) -> Non
     for ours, theirs in zip(found, megengine.run(model, feeds), strict=True):
         worst = np.abs(ours.astype("float64") - theirs).max() / max(float(np.abs(theirs).max()), 1e-30)
         if ours.shape != theirs.shape or not worst <= LARGEST_ERROR:
-            error = f"the made model gives other numbers than MegEngine: an error of {worst:.2g}"
+            error = msg(
+                "converters.made_model_gives_other",
+                f"the made model gives other numbers than MegEngine: an error of {worst:.2g}",
+            )
             raise TaskFailure("model_error", error)
 
 
 CONVERTER = Converter(
     name="mge_onnx",
-    title="MegEngine .mge as ONNX",
+    title=msg("converters.megengine_mge_onnx", "MegEngine .mge as ONNX"),
     takes="megengine",
     makes="onnx",
     needs={"megengine": "megengine", "onnx": "onnx"},

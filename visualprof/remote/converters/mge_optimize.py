@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import megengine
 
@@ -27,7 +28,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="mge_optimize",
-    title="MegEngine, optimised for inference",
+    title=msg("converters.megengine_optimised_inference", "MegEngine, optimised for inference"),
     takes="megengine",
     makes="megengine",
     needs={"megengine": "megengine"},

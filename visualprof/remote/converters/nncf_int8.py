@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx, openvino
 
@@ -23,7 +24,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="nncf_int8",
-    title="Static int8 for OpenVINO",
+    title=msg("converters.static_int8_openvino", "Static int8 for OpenVINO"),
     takes="onnx",
     makes="openvino",
     needs={"nncf": "nncf", "openvino": "openvino", "onnx": "onnx"},

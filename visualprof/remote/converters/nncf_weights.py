@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import openvino
 
@@ -19,7 +20,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="nncf_weights",
-    title="Compressed weights for OpenVINO",
+    title=msg("converters.compressed_weights_openvino", "Compressed weights for OpenVINO"),
     takes="onnx",
     makes="openvino",
     needs={"nncf": "nncf", "openvino": "openvino"},

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -20,7 +21,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="onnx_fp16",
-    title="ONNX in f16",
+    title=msg("converters.onnx_f16", "ONNX in f16"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -18,12 +19,16 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 def applies(path: Path) -> str:
     """Its converter loses functions."""
-    return "it has functions of its own" if onnx.read(path, weights=False).functions else ""
+    return (
+        msg("converters.functions_own", "it has functions of its own")
+        if onnx.read(path, weights=False).functions
+        else ""
+    )
 
 
 CONVERTER = Converter(
     name="onnx_opset",
-    title="Another ONNX opset",
+    title=msg("converters.another_onnx_opset", "Another ONNX opset"),
     takes="onnx",
     makes="onnx",
     needs={"onnx": "onnx"},

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 from visualprof.remote.protocol import TaskFailure
@@ -21,13 +22,21 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     open_ones = _open(graph)
     if not sizes and len(open_ones) == 1:
         sizes = {open_ones[0]: 1}
-    hint = f"--option sizes={','.join(f'{name}=SIZE' for name in open_ones)}"
+    hint = msg("converters.option_sizes", f"--option sizes={','.join(f'{name}=SIZE' for name in open_ones)}")
     for name in open_ones:
         if name not in sizes:
-            raise TaskFailure("input_error", f"nothing gives the dimension '{name}' a size", hint)
+            raise TaskFailure(
+                "input_error",
+                msg("converters.nothing_gives_dimension_size", f"nothing gives the dimension '{name}' a size"),
+                hint,
+            )
     for name, size in sizes.items():
         if name not in open_ones:
-            raise TaskFailure("input_error", f"the model has no open dimension '{name}'", hint)
+            raise TaskFailure(
+                "input_error",
+                msg("converters.model_no_open_dimension", f"the model has no open dimension '{name}'"),
+                hint,
+            )
         tools.make_dim_param_fixed(graph.graph, name, size)
     tools.fix_output_shapes(graph)
     onnx.write(graph, target)
@@ -35,7 +44,11 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 def applies(path: Path) -> str:
     """Whether it has open dimensions that have names."""
-    return "" if _open(onnx.read(path, weights=False)) else "none of its inputs has an open dimension with a name"
+    return (
+        ""
+        if _open(onnx.read(path, weights=False))
+        else msg("converters.none_inputs_open_dimension", "none of its inputs has an open dimension with a name")
+    )
 
 
 def _open(graph: Any) -> list[str]:
@@ -46,13 +59,17 @@ def _open(graph: Any) -> list[str]:
 def _sizes(text: str) -> dict[str, int]:
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if odd := [f"{name}={size}" for name, _, size in pairs if not (size.isdecimal() and int(size))]:
-        raise TaskFailure("input_error", f"sizes: {odd[0]!r} gives no dimension a size", "sizes=batch=1,seq=64")
+        raise TaskFailure(
+            "input_error",
+            msg("converters.sizes_gives_no_dimension", f"sizes: {odd[0]!r} gives no dimension a size"),
+            "sizes=batch=1,seq=64",
+        )
     return {name.strip(): int(size) for name, _, size in pairs}
 
 
 CONVERTER = Converter(
     name="onnx_shapes",
-    title="ONNX with fixed shapes",
+    title=msg("converters.onnx_fixed_shapes", "ONNX with fixed shapes"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

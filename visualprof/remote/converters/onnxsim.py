@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 from visualprof.remote.protocol import TaskFailure
@@ -16,13 +17,19 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     tool: Any = importlib.import_module("onnxsim")
     simple, same = tool.simplify(onnx.read(model))
     if not same:
-        raise TaskFailure("model_error", "onnxsim says itself that the simplified model computes something else")
+        raise TaskFailure(
+            "model_error",
+            msg(
+                "converters.onnxsim_says_itself_simplified",
+                "onnxsim says itself that the simplified model computes something else",
+            ),
+        )
     onnx.write(simple, target)
 
 
 CONVERTER = Converter(
     name="onnxsim",
-    title="ONNX simplified by onnxsim",
+    title=msg("converters.onnx_simplified_onnxsim", "ONNX simplified by onnxsim"),
     takes="onnx",
     makes="onnx",
     needs={"onnxsim": "onnxsim", **onnx.NEEDS},

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -18,7 +19,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="onnxslim",
-    title="ONNX simplified by onnxslim",
+    title=msg("converters.onnx_simplified_onnxslim", "ONNX simplified by onnxslim"),
     takes="onnx",
     makes="onnx",
     needs={"onnxslim": "onnxslim", **onnx.NEEDS},

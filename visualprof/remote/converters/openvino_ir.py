@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import openvino
 
@@ -17,7 +18,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="openvino_ir",
-    title="OpenVINO IR",
+    title=msg("converters.openvino_ir", "OpenVINO IR"),
     takes="onnx",
     makes="openvino",
     needs={"openvino": "openvino"},

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 from visualprof.remote.protocol import TaskFailure
@@ -29,12 +30,16 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         onnx.optimized(model, target, level, disabled_optimizers=[fusion])
         if onnx.content(fused).digest == onnx.content(target).digest:
             target.unlink()
-            raise TaskFailure("model_error", f"ONNX Runtime does no {fusion} in this model", "try another fusion")
+            raise TaskFailure(
+                "model_error",
+                msg("converters.onnx_runtime_no_model", f"ONNX Runtime does no {fusion} in this model"),
+                msg("converters.try_another_fusion", "try another fusion"),
+            )
 
 
 CONVERTER = Converter(
     name="ort_fusion_off",
-    title="Graph optimised by ONNX Runtime without one fusion",
+    title=msg("converters.graph_optimised_onnx_runtime", "Graph optimised by ONNX Runtime without one fusion"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -21,7 +22,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_int4",
-    title="Weights in 4 bits for ONNX Runtime",
+    title=msg("converters.weights_4_bits_onnx", "Weights in 4 bits for ONNX Runtime"),
     takes="onnx",
     makes="onnx",
     needs={**onnx.NEEDS, "onnx_ir": "onnx-ir"},

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -29,7 +30,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_int8_dynamic",
-    title="Dynamic int8 for ONNX Runtime",
+    title=msg("converters.dynamic_int8_onnx_runtime", "Dynamic int8 for ONNX Runtime"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

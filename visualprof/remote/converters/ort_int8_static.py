@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Feeds, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -46,7 +47,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_int8_static",
-    title="Static int8 (QDQ)",
+    title=msg("converters.static_int8_qdq", "Static int8 (QDQ)"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

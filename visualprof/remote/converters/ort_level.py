@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -21,7 +22,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_level",
-    title="Graph optimised by ONNX Runtime",
+    title=msg("converters.graph_optimised_onnx_runtime_2", "Graph optimised by ONNX Runtime"),
     takes="onnx",
     makes="onnx",
     needs=onnx.NEEDS,

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 
@@ -19,7 +20,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="ort_transformer",
-    title="Transformer fused for ONNX Runtime",
+    title=msg("converters.transformer_fused_onnx_runtime", "Transformer fused for ONNX Runtime"),
     takes="onnx",
     makes="onnx",
     needs={**onnx.NEEDS, "sympy": "sympy"},

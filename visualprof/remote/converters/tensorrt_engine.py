@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends.tensorrt import build
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
@@ -20,12 +21,20 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     trt: Any = importlib.import_module("tensorrt")
     text = options["batch"] or SIZES
     if not re.fullmatch(r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}", text) or (sizes := _sizes(text)) != sorted(sizes):
-        raise TaskFailure("input_error", f"the option batch is '{text}'", f"least, usual and largest: {SIZES}")
+        raise TaskFailure(
+            "input_error",
+            msg("converters.option_batch", f"the option batch is '{text}'"),
+            msg("converters.least_usual_largest", f"least, usual and largest: {SIZES}"),
+        )
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for name, dims in onnx.shapes(model).items():
         if any(not isinstance(dim, int) for dim in dims[1:]):
-            hint = "fix its sizes first: onnx_shapes"
-            raise TaskFailure("input_error", f"input '{name}' has open dimensions behind the first", hint)
+            hint = msg("converters.fix_sizes_first_onnx", "fix its sizes first: onnx_shapes")
+            raise TaskFailure(
+                "input_error",
+                msg("converters.input_open_dimensions_behind", f"input '{name}' has open dimensions behind the first"),
+                hint,
+            )
         fixed = [dim for dim in dims[1:] if isinstance(dim, int)]
         first = dims[:1]
         shapes[name] = [(*(d if isinstance(d, int) else size for d in first), *fixed) for size in sizes]
@@ -38,7 +47,7 @@ def _sizes(text: str) -> list[int]:
 
 CONVERTER = Converter(
     name="tensorrt_engine",
-    title="TensorRT engine",
+    title=msg("converters.tensorrt_engine", "TensorRT engine"),
     takes="onnx",
     makes="tensorrt",
     needs={"tensorrt": "tensorrt", "onnx": "onnx"},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from visualprof.messages import msg
 from visualprof.remote.backends.tensorflow import saved_folder
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx, tensorflow
@@ -31,7 +32,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="tf2onnx",
-    title="SavedModel to ONNX",
+    title=msg("converters.savedmodel_onnx", "SavedModel to ONNX"),
     takes="tensorflow",
     makes="onnx",
     needs={"tf2onnx": "tf2onnx", "tensorflow": "tensorflow-cpu", "onnx": "onnx"},

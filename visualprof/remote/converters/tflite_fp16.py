@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import tensorflow, tflite
 
@@ -21,7 +22,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="tflite_fp16",
-    title="LiteRT, weights in f16",
+    title=msg("converters.litert_weights_f16", "LiteRT, weights in f16"),
     takes="tensorflow",
     makes="tflite",
     needs=tflite.NEEDS,

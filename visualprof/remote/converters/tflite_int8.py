@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import tensorflow, tflite
 
@@ -23,7 +24,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="tflite_int8",
-    title="LiteRT, static int8",
+    title=msg("converters.litert_static_int8", "LiteRT, static int8"),
     takes="tensorflow",
     makes="tflite",
     needs=tflite.NEEDS,

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx, torch_export
 
@@ -18,7 +19,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="torch_export_onnx",
-    title="torch.export as ONNX",
+    title=msg("converters.torch_export_onnx", "torch.export as ONNX"),
     takes="torch_export",
     makes="onnx",
     needs={"torch": "torch", "onnxscript": "onnxscript", "onnx": "onnx"},

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import torchscript
 from visualprof.remote.protocol import TaskFailure
@@ -48,7 +49,11 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     count = len(returned.elements()) if returned.kind() == "TupleType" else 0
     plain = all(str(each) == "Tensor" for each in (returned.elements() if count else [returned]))
     if len(names) < len(schema.arguments) - 1 or not plain:
-        raise TaskFailure("model_error", f"not only tensors go in and come out: {schema}", "save a wrapper of it")
+        raise TaskFailure(
+            "model_error",
+            msg("converters.not_only_tensors_go", f"not only tensors go in and come out: {schema}"),
+            msg("converters.save_wrapper", "save a wrapper of it"),
+        )
     source = CAST.format(
         dtype=dtype,
         parameters=", ".join(f"{name}: Tensor" for name in names),
@@ -67,7 +72,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="torchscript_bf16",
-    title="TorchScript in bf16",
+    title=msg("converters.torchscript_bf16", "TorchScript in bf16"),
     takes="torchscript",
     makes="torchscript",
     needs={"torch": "torch"},

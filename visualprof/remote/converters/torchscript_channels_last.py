@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import torchscript
 
@@ -18,7 +19,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
 
 CONVERTER = Converter(
     name="torchscript_channels_last",
-    title="TorchScript, channels last",
+    title=msg("converters.torchscript_channels_last", "TorchScript, channels last"),
     takes="torchscript",
     makes="torchscript",
     needs={"torch": "torch"},

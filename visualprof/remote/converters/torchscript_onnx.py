@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import torchscript
 from visualprof.remote.protocol import DTYPES, TaskFailure
@@ -40,16 +41,24 @@ def _inputs(text: str) -> list[tuple[str, str, list[str]]]:
     for one in filter(str.strip, text.split(";")):
         match = _INPUT.fullmatch(one)
         if not match or match[2] not in DTYPES:
-            raise TaskFailure("input_error", f"inputs: {one!r} is no input", f"--option '{EXAMPLE}'")
+            raise TaskFailure(
+                "input_error",
+                msg("converters.inputs_no_input", f"inputs: {one!r} is no input"),
+                f"--option '{EXAMPLE}'",
+            )
         found.append((match[1], match[2], [d.strip() for d in match[3].split(",") if d.strip()]))
     if not found:
-        raise TaskFailure("input_error", "TorchScript does not say what it takes", f"--option '{EXAMPLE}'")
+        raise TaskFailure(
+            "input_error",
+            msg("converters.torchscript_not_say_what", "TorchScript does not say what it takes"),
+            f"--option '{EXAMPLE}'",
+        )
     return found
 
 
 CONVERTER = Converter(
     name="torchscript_onnx",
-    title="TorchScript as ONNX",
+    title=msg("converters.torchscript_onnx", "TorchScript as ONNX"),
     takes="torchscript",
     makes="onnx",
     needs={"torch": "torch", "onnx": "onnx"},

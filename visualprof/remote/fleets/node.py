@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import remove
 from visualprof.remote.agent.command import say
 from visualprof.remote.agent.faults import AgentError, StopRequested
@@ -109,7 +110,7 @@ def _worked(
         if entry.lease.task != lease.task:  # else this attempt may go on with what it left
             remove(entry.folder)
     if isinstance(held[0], _Waiting) and held[0].why == "stale":
-        return "dropped: its lease is over"
+        return msg("fleets.dropped_lease_over", "dropped: its lease is over")
     journal.add(lease, order.server, work_folder(state, lease))
     task = LeasedTask(lease, AgentContext(settings, state, journal, registration, nvml, lambda: None, machine))
     held[:] = [task]
@@ -137,8 +138,10 @@ def _reach(registration: Registration, held: list[Task]) -> None:
     try:
         retried(lambda: registration.beat(held), threading.Event(), REACH_S)
     except (Unreachable, Answered) as error:
-        hint = "--fleet-option server=URL gives the nodes another address of it"
-        raise AgentError(f"the node cannot reach the dashboard: {error}", hint) from None
+        hint = msg("fleets.fleet_option_server_url", "--fleet-option server=URL gives the nodes another address of it")
+        raise AgentError(
+            msg("fleets.node_cannot_reach_dashboard", f"the node cannot reach the dashboard: {error}"), hint
+        ) from None
 
 
 class _Waiting:

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.agent.faults import CANCELLED, AgentError, Outcome, failed
 from visualprof.remote.agent.machine.probe import Say
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
@@ -37,7 +38,10 @@ class PlacedTask:
 
     def __str__(self) -> str:
         spec, where = self.lease.spec, self._slot.wanted.node or f"any {self._slot.wanted.kind}"
-        return f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device} of {where}"
+        return msg(
+            "fleets.task",
+            f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device} of {where}",
+        )
 
     def heartbeat(self) -> dict[str, Any]:
         """The task's part of a heartbeat, until its node has had time for its own."""
@@ -61,19 +65,26 @@ class PlacedTask:
         try:
             placed = self._fleet.place(self._order, self._slot.wanted)
         except AgentError as error:
-            return self._failed(f"the scheduler refused the task: {error.error}")
+            return self._failed(msg("fleets.scheduler_refused_task", f"the scheduler refused the task: {error.error}"))
         while (progress := placed.poll()).state in ("waiting", "running"):
             if progress.state == "running" and not self._runs:
                 self._runs = True
                 self._ours_until = time.monotonic() + self._context.registration.intervals.lease_s
             if self._stop.is_set() and self._runs and self._why == "abandoned":
-                return "left to its node, which reports it if the scheduler lets it go on"
+                return msg(
+                    "fleets.left_node_which_reports",
+                    "left to its node, which reports it if the scheduler lets it go on",
+                )
             if self._stop.is_set() and not self._runs:
                 placed.cancel()
-                return self._report(CANCELLED) if self._why == "cancelled" else f"taken back: {self._why}"
+                return (
+                    self._report(CANCELLED)
+                    if self._why == "cancelled"
+                    else msg("fleets.taken_back", f"taken back: {self._why}")
+                )
             if not self._runs and self._slot.wanted.node and not self._roster.has(self._slot.wanted.node):
                 placed.cancel()
-                return self._gone("its node is gone")
+                return self._gone(msg("fleets.node_gone", "its node is gone"))
             time.sleep(POLL_S)
         return self._over(progress, placed.logs())
 
@@ -88,11 +99,11 @@ class PlacedTask:
 
     def _gone(self, why: str) -> str:
         self._lost = True
-        return f"lost: {why}; the server gives it out again when its lease is over"
+        return msg("fleets.lost_server_gives_out", f"lost: {why}; the server gives it out again when its lease is over")
 
     def _failed(self, error: str) -> str:
         where = self._slot.wanted.node or self._slot.wanted.kind
-        return self._report(failed(TaskFailure("agent_error", f"node {where}: {error}")))
+        return self._report(failed(TaskFailure("agent_error", msg("fleets.node", f"node {where}: {error}"))))
 
     def _report(self, outcome: Outcome) -> str:
         """Reports the end of a task that no node reports."""

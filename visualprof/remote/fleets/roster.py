@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.fleets import Fleet, Placed, Wanted
@@ -122,12 +123,13 @@ class Roster:
         except (ValueError, KeyError, TypeError, AttributeError):  # by another version
             machine = None
         if machine is None:
-            known.note = f"it cannot be used: {progress.text[:MOST_NOTE]}"
-            self._say(f"node {known.node.name}: {known.note}")
+            known.note = msg("fleets.cannot_used", f"it cannot be used: {progress.text[:MOST_NOTE]}")
+            self._say(msg("fleets.node", f"node {known.node.name}: {known.note}"))
             return
         known.machine, known.fresh, known.note = machine, True, ""
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
-        self._say(f"nodes of kind {known.node.kind}: {names or 'no runtime'}")
+        runtimes = names or msg("fleets.no_runtime", "no runtime")
+        self._say(msg("fleets.nodes_kind", f"nodes of kind {known.node.kind}: {runtimes}"))
         told = [(one.node, one.machine) for one in self._kinds.values() if one.several]
         kept = [{"node": asdict(node), "machine": asdict(machine)} for node, machine in told if machine]
         self._file.write_text(json.dumps(kept), "utf-8")
@@ -226,8 +228,11 @@ class Roster:
             home, note = self._homes.get(lease.job, ""), ""
             wanted = next((one for one in fitting if home and one.node == home), fitting[0])
             if home and wanted.node != home and not lease.request.spread:
-                where = wanted.node or f"any node of {wanted.kind}"
-                note = f"measured on {where}, another spec of this job on {home}: they share no machine"
+                where = wanted.node or msg("fleets.any_node", f"any node of {wanted.kind}")
+                note = msg(
+                    "fleets.measured_another_spec_job",
+                    f"measured on {where}, another spec of this job on {home}: they share no machine",
+                )
             self._homes.setdefault(lease.job, wanted.node)
             while len(self._homes) > MOST_HOMES:
                 del self._homes[next(iter(self._homes))]

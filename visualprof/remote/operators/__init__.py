@@ -13,10 +13,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
 # Each has a file `FRAMEWORK_call.py`.
-TITLES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "megengine": "MegEngine", "paddle": "Paddle"}
+TITLES = {
+    "torch": "PyTorch",
+    "onnxruntime": msg("remote.onnx_runtime", "ONNX Runtime"),
+    "megengine": "MegEngine",
+    "paddle": "Paddle",
+}
 MAGIC = b"visualprof operator 1"  # no profile begins like that
 NAME = re.compile(r"([A-Za-z_][\w.]{0,99}::)?[A-Za-z_]\w{0,99}", re.ASCII)
 WORD = re.compile(r"[A-Za-z_][\w,.>-]{0,79}|", re.ASCII)  # SAME_UPPER, bij,bjk->bik
@@ -75,30 +81,37 @@ def decoded(data: bytes) -> Call:
     try:
         framework = next((name for name in TITLES if data.startswith(magic(name))), None)
         if framework is None or len(data) > MAX_BYTES:
-            raise ValueError(f"it does not begin with {MAGIC.decode()!r}, or has over {MAX_BYTES >> 10:,} KiB")
+            raise ValueError(
+                msg(
+                    "remote.not_begin_over_kib",
+                    f"it does not begin with {MAGIC.decode()!r}, or has over {MAX_BYTES >> 10:,} KiB",
+                )
+            )
         body = json.loads(data[len(magic(framework)) :])
         more = body.get("recorded", {}), framework, body.get("attributes", {}), body.get("form", {})
         return checked(Call(body["operator"], body["arguments"], *more))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskFailure(
-            "model_error", f"this is no call of an operator: {error}", "`visualprof replay` makes one"
+            "model_error",
+            msg("remote.no_call_operator", f"this is no call of an operator: {error}"),
+            msg("remote.visualprof_replay_makes_one", "`visualprof replay` makes one"),
         ) from None
 
 
 def checked(call: Call) -> Call:
     """The same call. Raises: ValueError, TypeError: it is not one that may become code."""
     if not NAME.fullmatch(call.operator):
-        raise ValueError(f"{call.operator[:100]!r} is no name of an operator")
+        raise ValueError(msg("remote.no_name_operator", f"{call.operator[:100]!r} is no name of an operator"))
     if len(call.arguments) > MOST_ARGUMENTS or not all(map(_is_argument, call.arguments)):
-        raise ValueError("an argument is neither a tensor nor a number")
+        raise ValueError(msg("remote.argument_neither_tensor_nor", "an argument is neither a tensor nor a number"))
     if call.framework not in TITLES or not (_are_named(call.attributes) and _are_named(call.form)):
-        raise ValueError("an attribute is neither a number nor a word")
+        raise ValueError(msg("remote.attribute_neither_number_nor", "an attribute is neither a number nor a word"))
     numbers = [call.recorded.get(name) for name in RECORDED]
     known = {*RECORDED, "device"}.issuperset(call.recorded)
     if not known or not all(number is None or _is_number(number) for number in numbers):
-        raise ValueError("what was recorded of it are no numbers")
+        raise ValueError(msg("remote.what_recorded_no_numbers", "what was recorded of it are no numbers"))
     if not DEVICE.fullmatch(call.recorded.get("device") or ""):
-        raise ValueError("the name of its device is none")
+        raise ValueError(msg("remote.name_device_none", "the name of its device is none"))
     return call
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators import MAX_BYTES, TITLES, Call, decoded
 from visualprof.remote.operators.clock import Refused, Runs, measure
 from visualprof.remote.protocol import Spec, TaskFailure
@@ -46,8 +47,14 @@ def opened(path: Path, spec: Spec) -> Any:
     """The operator of a file on its device, as `Runs`. Raises: TaskFailure: as `measured`."""
     others = sorted(spec.options.keys() - {REPEATS})
     if spec.precision or others:
-        error = f"spec '{spec.id}': an operator alone runs in the types of its inputs"
-        raise TaskFailure("input_error", error, f"leave out the option {others[0] if others else 'precision'}")
+        error = msg(
+            "remote.spec_operator_alone_runs", f"spec '{spec.id}': an operator alone runs in the types of its inputs"
+        )
+        raise TaskFailure(
+            "input_error",
+            error,
+            msg("remote.leave_out_option", f"leave out the option {others[0] if others else 'precision'}"),
+        )
     call = read_call(path)
     runner = importlib.import_module(f"visualprof.remote.operators.{call.framework}_call")
     try:
@@ -57,7 +64,10 @@ def opened(path: Path, spec: Spec) -> Any:
 
 
 def _failure(path: Path, refusal: Refused) -> TaskFailure:
-    hint = f"another device or version of {TITLES[read_call(path).framework]} may run it"
+    hint = msg(
+        "remote.another_device_version_may",
+        f"another device or version of {TITLES[read_call(path).framework]} may run it",
+    )
     return TaskFailure("model_error", str(refusal), hint)
 
 

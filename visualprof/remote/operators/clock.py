@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from visualprof.messages import msg
 from visualprof.remote.operators.comparison import compared
 
 WARM_UP_S, LEAST, MOST, FOR_S = 0.2, 10, 1000, 1.0  # runs before the clock, and with it
@@ -121,7 +122,12 @@ def median(times: Sequence[float]) -> float | None:
 def check_fits(needed: int, free: int) -> None:
     """Raises: Refused: inputs of so many bytes do not fit into the memory that is free."""
     if needed > free // 3:  # once more while they are made, and for what comes out
-        raise Refused(f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+        raise Refused(
+            msg(
+                "remote.inputs_take_gib_gib",
+                f"the inputs take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            )
+        )
 
 
 def free_bytes() -> int:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
 
 np: Any = importlib.import_module("numpy")
@@ -63,10 +64,17 @@ class Operator:
             shapes = [[*map(int, tuple(one.shape))] for one in self.prepared()()]
             self.wait()
         except Exception as error:  # MegEngine's are of many classes
-            raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_line(error)}")
+            ) from error
         wanted = self._form.get("outputs") or shapes
         if not any(shape in wanted or (shape or [1]) in wanted for shape in shapes):
-            raise Refused(f"{self._name} gives {shapes[0]}, not as in the run: the profile lacks a parameter")
+            raise Refused(
+                msg(
+                    "remote.gives_not_run_profile",
+                    f"{self._name} gives {shapes[0]}, not as in the run: the profile lacks a parameter",
+                )
+            )
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of waiting for nothing."""
@@ -99,14 +107,19 @@ class Operator:
         """Raises: Refused: MegEngine sees no such device."""
         kind, _, number = device.partition(":")
         if kind == "cuda" and int(number or 0) >= mge.get_device_count("gpu"):
-            raise Refused(f"this MegEngine sees no device {device}")
+            raise Refused(msg("remote.megengine_sees_no_device", f"this MegEngine sees no device {device}"))
         mge.set_default_device("cpu0" if kind == "cpu" else f"gpu{number or 0}")
 
     def _made(self) -> Any:
         """The operator with its parameters. Raises: Refused: there is none of that name."""
         made = getattr(builtin, self._name, None) if NAME.fullmatch(self._name) else None
         if not isinstance(made, type) or UNSAFE.search(self._name) or not issubclass(made, ops.OpDef):
-            raise Refused(f"MegEngine {mge.__version__} has no operator {self._name} that is run alone")
+            raise Refused(
+                msg(
+                    "remote.megengine_no_operator_run",
+                    f"MegEngine {mge.__version__} has no operator {self._name} that is run alone",
+                )
+            )
         try:
             default: Any = made()
             names = {name for name in dir(default) if name[0].islower() and name != "scope"}
@@ -117,7 +130,9 @@ class Operator:
             self._assume(names - given.keys(), default)
             return made(**given)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise Refused(f"{self._name} does not take its parameters: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.not_take_parameters", f"{self._name} does not take its parameters: {first_line(error)}")
+            ) from error
 
     def _told(self) -> dict[str, Any]:
         """Parameters that the profile has no words for, by the shapes of the run."""
@@ -151,13 +166,13 @@ class Operator:
             return np.asarray(self._index(place), "int32")
         if dtype is None:
             dtype = self._other_type()
-            self.assumed.append(f"input {place}: {dtype}")
+            self.assumed.append(msg("remote.input", f"input {place}: {dtype}"))
         if dtype == "bool":
             return np.asarray(self._random.random(shape) < 0.5)
         if dtype.startswith(("int", "uint")):
             return np.asarray(self._random.integers(1, 8, shape), dtype)
         if dtype == "bfloat16":
-            raise Refused("inputs of type bfloat16 cannot be made by numpy")
+            raise Refused(msg("remote.inputs_type_bfloat16_cannot", "inputs of type bfloat16 cannot be made by numpy"))
         return np.asarray(self._random.random(shape, np.float32), dtype)
 
     def _other_type(self) -> str:
@@ -177,7 +192,9 @@ class Operator:
             if on
         ]
         if place > len(pieces):
-            raise Refused(f"{self._name}: the profile does not say what input {place} is")
+            raise Refused(
+                msg("remote.profile_not_say_what", f"{self._name}: the profile does not say what input {place} is")
+            )
         axis, what = pieces[place - 1]
         if what == "idx":
             return self._random.integers(0, max(1, whole[axis]), shape)

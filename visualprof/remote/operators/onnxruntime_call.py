@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from visualprof.messages import msg
 from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median
 
 np: Any = importlib.import_module("numpy")
@@ -42,11 +43,13 @@ class Operator:
         self._arguments, self._attributes = call["arguments"], call.get("attributes", {})
         domain = self._form.get("domain", "")
         if domain not in DOMAINS:
-            raise Refused(f"{self._name} is of the domain {domain!r}, which is not run")
-        self.overload = f"{domain or 'ai.onnx'}::{self._name} of opset {self._form.get('opset')}"
+            raise Refused(
+                msg("remote.domain_which_not_run", f"{self._name} is of the domain {domain!r}, which is not run")
+            )
+        self.overload = msg("remote.opset", f"{domain or 'ai.onnx'}::{self._name} of opset {self._form.get('opset')}")
         self.assumed: list[str] = []
         self.runtime, self.threads, self.at_once = (
-            f"ONNX Runtime {ort.__version__}",
+            msg("remote.onnx_runtime_2", f"ONNX Runtime {ort.__version__}"),
             threads or os.cpu_count() or 1,
             sys.maxsize,
         )
@@ -54,7 +57,12 @@ class Operator:
         sizes = [_bytes(one) for one in self._arguments if one is not None]
         check_fits(sum(sizes), free_bytes())
         if sum(_bytes(one) for one in self._arguments if one is not None and one.get("constant")) >= LARGEST_MODEL:
-            raise Refused(f"the weights of {self._name} take over 2 GiB, which a model of one file cannot hold")
+            raise Refused(
+                msg(
+                    "remote.weights_take_over_2",
+                    f"the weights of {self._name} take over 2 GiB, which a model of one file cannot hold",
+                )
+            )
         self._random = np.random.default_rng(0)
         self._session, self._binding = self._open(self._options())
 
@@ -73,7 +81,9 @@ class Operator:
             self.prepared()()
             self.wait()
         except Exception as error:  # ONNX Runtime's errors have no other class in common
-            raise Refused(f"{self._name} refuses these inputs: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.refuses_inputs", f"{self._name} refuses these inputs: {first_line(error)}")
+            ) from error
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of a session that gives one number back."""
@@ -125,7 +135,10 @@ class Operator:
                 binding.bind_output(one.name, kind, int(number or 0))
         except Exception as error:  # ONNX Runtime's errors have no other class in common
             raise Refused(
-                f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_line(error)}"
+                msg(
+                    "remote.onnx_runtime_not_run",
+                    f"ONNX Runtime {ort.__version__} does not run {self.overload}: {first_line(error)}",
+                )
             ) from error
         return session, binding
 
@@ -152,7 +165,12 @@ class Operator:
                 self._name, names, taken, name="node", domain=self._form.get("domain", ""), **attributes
             )
         except (ValueError, TypeError) as error:
-            raise Refused(f"{self._name} has an attribute that ONNX does not take: {first_line(error)}") from error
+            raise Refused(
+                msg(
+                    "remote.attribute_onnx_not_take",
+                    f"{self._name} has an attribute that ONNX does not take: {first_line(error)}",
+                )
+            ) from error
         graph = helper.make_graph([node], "operator", inputs, outputs, weights)
         domains = {self._form.get("domain", ""): self._form.get("opset", 17)}
         opsets = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
@@ -171,7 +189,12 @@ class Operator:
             try:
                 return np.array(one["values"], np.float32 if dtype == "bfloat16" else dtype).reshape(shape)
             except (ValueError, OverflowError) as error:
-                raise Refused(f"values of input {place} of {self._name} are none of its type: {error}") from error
+                raise Refused(
+                    msg(
+                        "remote.values_input_none_type",
+                        f"values of input {place} of {self._name} are none of its type: {error}",
+                    )
+                ) from error
         if dtype == "bool":
             return np.asarray(self._random.random(shape) < 0.5)
         if dtype.startswith(("int", "uint")):
@@ -196,7 +219,12 @@ def _providers(device: str) -> tuple[str, list[Any]]:
         return "cpu", ["CPUExecutionProvider"]
     kind, _, number = device.partition(":")
     if kind != "cuda" or "CUDAExecutionProvider" not in ort.get_available_providers():
-        raise Refused(f"this ONNX Runtime has no provider for {device}: {', '.join(ort.get_available_providers())}")
+        raise Refused(
+            msg(
+                "remote.onnx_runtime_no_provider",
+                f"this ONNX Runtime has no provider for {device}: {', '.join(ort.get_available_providers())}",
+            )
+        )
     return f"cuda:{number or 0}", [("CUDAExecutionProvider", {"device_id": int(number or 0), "use_tf32": 0})]
 
 
@@ -209,7 +237,7 @@ def _kind(dtype: Any) -> int:
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
     found = getattr(onnx.TensorProto, names.get(str(dtype), str(dtype).upper()), None)
     if not isinstance(found, int):
-        raise Refused(f"ONNX has no type {dtype}")
+        raise Refused(msg("remote.onnx_no_type", f"ONNX has no type {dtype}"))
     return found
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators.clock import Refused, check_fits, first_line, free_bytes, host_times, median, nothing
 
 np: Any = importlib.import_module("numpy")
@@ -60,7 +61,9 @@ class Operator:
             self.prepared()()
             self.wait()
         except Exception as error:  # Paddle's are of many classes
-            raise Refused(f"{self.overload} refuses these inputs: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_line(error)}")
+            ) from error
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls, and of calls of nothing."""
@@ -89,14 +92,19 @@ class Operator:
         known = NAME.fullmatch(name) and not UNSAFE.search(name) and hasattr(paddle._C_ops, name)  # noqa: SLF001
         found = getattr(paddle, name, None) or getattr(paddle.nn.functional, name, None) if known else None
         if not inspect.isfunction(found):
-            raise Refused(f"Paddle {paddle.__version__} has no operator {self._name} that is run alone")
+            raise Refused(
+                msg(
+                    "remote.paddle_no_operator_run",
+                    f"Paddle {paddle.__version__} has no operator {self._name} that is run alone",
+                )
+            )
         self.overload = f"paddle.{name}" if hasattr(paddle, name) else f"paddle.nn.functional.{name}"
         takes = [one for one in inspect.signature(found).parameters.values() if one.name not in ("name", "out")]
         rest = takes[len(self._arguments) :]
         if missing := next(
             (one.name for one in rest if one.default is one.empty and one.kind < one.VAR_POSITIONAL), ""
         ):
-            raise Refused(f"{self._name}: the profile has no value of '{missing}'")
+            raise Refused(msg("remote.profile_no_value", f"{self._name}: the profile has no value of '{missing}'"))
         self.assumed += [f"{one.name}={one.default!r}" for one in rest if one.default is not one.empty]
         return found
 
@@ -105,7 +113,7 @@ class Operator:
             return [self._value(place, each) for each in one["tensors"]]
         shape, dtype = one["shape"], one["dtype"] or "float32"
         if one["dtype"] is None:
-            self.assumed.append(f"input {place}: {dtype}")
+            self.assumed.append(msg("remote.input", f"input {place}: {dtype}"))
         if dtype == "bool":
             return paddle.to_tensor(np.asarray(self._random.random(shape) < 0.5))
         if dtype.startswith(("int", "uint")):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+from visualprof.messages import msg
 from visualprof.remote.operators.clock import (
     INDEX,
     Refused,
@@ -83,9 +84,13 @@ class Operator:
             self.prepared()()
             self.wait()
         except NotImplementedError as error:
-            raise Refused(f"{self._name} does not run on {self.device.type}: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.not_run", f"{self._name} does not run on {self.device.type}: {first_line(error)}")
+            ) from error
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
-            raise Refused(f"{self.overload} refuses these inputs: {first_line(error)}") from error
+            raise Refused(
+                msg("remote.refuses_inputs", f"{self.overload} refuses these inputs: {first_line(error)}")
+            ) from error
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
         """Times in ns of calls and of calls of nothing: by events of CUDA, or by the host's clock."""
@@ -219,11 +224,14 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     Raises: Refused: there is none.
     """
     if not NAME.fullmatch(name) or name.partition("::")[2].strip("_").startswith(UNSAFE):
-        raise Refused(f"{name!r} is no operator that is run alone")
+        raise Refused(msg("remote.no_operator_run_alone", f"{name!r} is no operator that is run alone"))
     schemas: list[Any] = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001 - nothing public lists overloads
     if not schemas:
         raise Refused(
-            f"PyTorch {torch.__version__} has no operator {name}: a package that is not imported registers it"
+            msg(
+                "remote.pytorch_no_operator_package",
+                f"PyTorch {torch.__version__} has no operator {name}: a package that is not imported registers it",
+            )
         )
     schemas = sorted(schemas, key=lambda schema: len(schema.arguments) != len(arguments))
     for schema in schemas:
@@ -234,8 +242,18 @@ def overload_of(name: str, arguments: Sequence[Any]) -> Any:
     nearest = schemas[0]
     for value, one in zip(arguments, nearest.arguments, strict=False):
         if value is None and not _fits(None, one):
-            raise Refused(f"{name}: the profile has no value of '{one.name}', of type {one.type}")
-    raise Refused(f"{name}: no overload of PyTorch {torch.__version__} takes these {len(arguments)} arguments")
+            raise Refused(
+                msg(
+                    "remote.profile_no_value_type",
+                    f"{name}: the profile has no value of '{one.name}', of type {one.type}",
+                )
+            )
+    raise Refused(
+        msg(
+            "remote.no_overload_pytorch_takes",
+            f"{name}: no overload of PyTorch {torch.__version__} takes these {len(arguments)} arguments",
+        )
+    )
 
 
 def _fits(value: Any, argument: Any) -> bool:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from visualprof.messages import msg
+
 Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 Priority = Literal["low", "normal", "high"]
@@ -266,8 +268,8 @@ def cpu_numbers(text: str) -> list[int]:
     numbers = set[int]()
     for part in text.split(","):
         if not (match := re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)):
-            raise ValueError(f"{part[:40]!r} is no CPU and no range of them")
+            raise ValueError(msg("remote.no_cpu_no_range", f"{part[:40]!r} is no CPU and no range of them"))
         numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     if not numbers or max(numbers) > 4095:
-        raise ValueError(f"{text[:40]!r} are no CPUs")
+        raise ValueError(msg("remote.no_cpus", f"{text[:40]!r} are no CPUs"))
     return sorted(numbers)

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Literal
 
+from visualprof.messages import msg
+
 Platform = Literal["x86", "cuda", "arm"]
 
 
@@ -102,4 +104,8 @@ def version_order(version: str) -> tuple[tuple[int, str], ...]:
 
 def no_agent_here() -> str:
     """Why no agent runs on this system; nothing where one does."""
-    return "" if sys.platform.startswith("linux") else f"an agent needs Linux, this is {sys.platform}"
+    return (
+        ""
+        if sys.platform.startswith("linux")
+        else msg("remote.agent_needs_linux", f"an agent needs Linux, this is {sys.platform}")
+    )

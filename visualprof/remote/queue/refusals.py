@@ -24,6 +24,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from visualprof.errors import VisualprofError
+from visualprof.messages import msg
 
 
 class Conflict(VisualprofError):
@@ -38,7 +39,10 @@ class Stale(VisualprofError):
     status = 409
 
     def __init__(self, task: str) -> None:
-        super().__init__(f"the lease of task {task[:40]} is over", "end its child; another lease may run")
+        super().__init__(
+            msg("queue.lease_task_over", f"the lease of task {task[:40]} is over"),
+            msg("queue.end_child_another_lease", "end its child; another lease may run"),
+        )
 
 
 class Elsewhere(VisualprofError):
@@ -47,7 +51,9 @@ class Elsewhere(VisualprofError):
     status = 409
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"{size} bytes are here", "continue there")
+        super().__init__(
+            msg("queue.bytes_here", f"{size} bytes are here"), msg("queue.continue_there", "continue there")
+        )
         self.size = size
 
 
@@ -99,7 +105,7 @@ class StoreDown(VisualprofError):
     status = 503
 
     def __init__(self, error: str, *, refused: bool = False) -> None:
-        super().__init__(error, "try again in a moment; what was kept is not lost")
+        super().__init__(error, msg("queue.try_again_moment_what", "try again in a moment; what was kept is not lost"))
         self.refused = refused
 
 
@@ -122,11 +128,11 @@ class DiskFull(VisualprofError):
 
 
 _FULL = {
-    errno.ENOSPC: "is full",
-    errno.EDQUOT: "is over its quota",
-    errno.EROFS: "is read-only",
-    errno.EACCES: "may not be written",
-    errno.EPERM: "may not be written",
+    errno.ENOSPC: msg("queue.full", "is full"),
+    errno.EDQUOT: msg("queue.over_quota", "is over its quota"),
+    errno.EROFS: msg("queue.read_only", "is read-only"),
+    errno.EACCES: msg("queue.may_not_written", "may not be written"),
+    errno.EPERM: msg("queue.may_not_written", "may not be written"),
 }
 
 
@@ -141,6 +147,7 @@ def disk(where: str) -> Generator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise DiskFull(
-                f"{where} {_FULL[error.errno]}", "free some space there, or start with --data DIR"
+                f"{where} {_FULL[error.errno]}",
+                msg("queue.free_some_space_there", "free some space there, or start with --data DIR"),
             ) from error
         raise

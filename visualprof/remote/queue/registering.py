@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef, Part, Request
 from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.inspect import InspectedModel
@@ -128,14 +129,23 @@ def _content(queue: Queue, model: ModelRef) -> InspectedModel:
     content = counted(queue, model.blob, model.name)
     if content is None:
         known = queue.blobs.inspected(model.blob) is not None
-        error = f"{model.name} is no model" if known else f"the file {model.blob[:64]!r} is not here"
-        raise BadParameter(error) if known else NotFound(error, "upload it first")
+        error = (
+            msg("queue.no_model", f"{model.name} is no model")
+            if known
+            else msg("queue.file_not_here_2", f"the file {model.blob[:64]!r} is not here")
+        )
+        raise BadParameter(error) if known else NotFound(error, msg("queue.upload_first", "upload it first"))
     for part in model.parts:
         if queue.blobs.inspected(part.blob) is None:
-            raise NotFound(f"the file {part.blob[:64]!r} is not here", "upload it first")
+            raise NotFound(
+                msg("queue.file_not_here_2", f"the file {part.blob[:64]!r} is not here"),
+                msg("queue.upload_first", "upload it first"),
+            )
     given = {part.path for part in model.parts}
     lacking = [file.path for file in content.external if file.path not in given]
     if lacking:
-        hint = "upload it together with the model, or both in a zip"
-        raise BadParameter(f"{lacking[0]} is missing: weights of the model lie in it", hint)
+        hint = msg("queue.upload_together_model_both", "upload it together with the model, or both in a zip")
+        raise BadParameter(
+            msg("queue.missing_weights_model_lie", f"{lacking[0]} is missing: weights of the model lie in it"), hint
+        )
     return content

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.errors import Forbidden, NotFound, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.queue import Queue
@@ -86,14 +87,22 @@ class Remote:
     def problem(self) -> tuple[str, str] | None:
         """Why nothing can be submitted here, and what to do; None when it can."""
         if self.read_only:
-            return "this server is read-only", "start it without --read-only"
+            return msg("queue.server_read_only_2", "this server is read-only"), msg(
+                "queue.start_without_read_only", "start it without --read-only"
+            )
         if self.root.address:
-            return "the log directory is at an address", "name one of this machine, too, for the results: --logdir DIR"
+            return msg("queue.log_directory_address", "the log directory is at an address"), msg(
+                "queue.name_one_machine_too", "name one of this machine, too, for the results: --logdir DIR"
+            )
         if self.root.path.is_file():
-            return "the log directory is a single file", "start with --logdir DIR: results are folders in it"
+            return msg("queue.log_directory_single_file", "the log directory is a single file"), msg(
+                "queue.start_logdir_dir_results", "start with --logdir DIR: results are folders in it"
+            )
         for place in (self.root.path, self.folder):
             if not os.access(_existing(place), os.W_OK):
-                return f"{place} may not be written", "choose a folder of your own with --logdir, and --data DIR"
+                return msg("queue.may_not_written_2", f"{place} may not be written"), msg(
+                    "queue.choose_folder_your_own", "choose a folder of your own with --logdir, and --data DIR"
+                )
         if self._failure:
             return self._failure.error, self._failure.hint
         return None
@@ -163,7 +172,10 @@ class Remote:
         Raises: Forbidden: the server is read-only.
         """
         if self.read_only:
-            raise Forbidden("the server is read-only", "start it without --read-only")
+            raise Forbidden(
+                msg("queue.server_read_only", "the server is read-only"),
+                msg("queue.start_without_read_only", "start it without --read-only"),
+            )
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file; None when it was not inspected, or is not here."""
@@ -200,7 +212,7 @@ class Remote:
         """Ends threads, waiting agents and connections; it is not opened again."""
         self.wake()
         with self._opening:
-            self._failure = Unavailable("the server is closing")
+            self._failure = Unavailable(msg("queue.server_closing", "the server is closing"))
             self._leave()
 
     def _open(self) -> Queue:

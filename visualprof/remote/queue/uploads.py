@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from visualprof.errors import FormatError
+from visualprof.messages import msg
 from visualprof.reader.models import all_models
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
@@ -71,7 +72,10 @@ def take(
     """
     queue = remote.opened()
     if queue.store.direct:
-        raise Conflict("files do not come through this server", "announce them: POST /api/v1/uploads/direct")
+        raise Conflict(
+            msg("queue.files_not_come_through", "files do not come through this server"),
+            msg("queue.announce_them_post_api", "announce them: POST /api/v1/uploads/direct"),
+        )
     return _uploads_of(queue, *queue.keep(safe_name(name), read), name, part, known)
 
 
@@ -84,7 +88,10 @@ def announce(
     """
     queue, bucket = _direct(remote)
     if size > MAX_BLOB:
-        raise Oversize(f"the file is over {MAX_BLOB >> 20:,} MiB", "this server keeps no larger ones")
+        raise Oversize(
+            msg("queue.file_over_mib", f"the file is over {MAX_BLOB >> 20:,} MiB"),
+            msg("queue.server_keeps_no_larger", "this server keeps no larger ones"),
+        )
     arrival, new = queue.arrivals.announce(owner, safe_name(name), size, sha256, part)
     return arrival.id, bucket.announce(arrival.key, size, new)
 
@@ -132,7 +139,10 @@ def _end(queue: Queue, arrival: Arrival) -> None:
 def _direct(remote: Remote) -> tuple[Queue, Bucket]:
     queue = remote.opened()
     if not isinstance(queue.store, Bucket):
-        raise Conflict("files come through this server", "send them: POST /api/v1/uploads")
+        raise Conflict(
+            msg("queue.files_come_through_server", "files come through this server"),
+            msg("queue.send_them_post_api", "send them: POST /api/v1/uploads"),
+        )
     return queue, queue.store
 
 
@@ -200,7 +210,10 @@ def _packed(path: Path, name: str) -> list[str]:
         return names
     models = [member for member in names if member.lower().endswith((".onnx", "saved_model.pb"))]
     if len(models) > 1:
-        raise FormatError(f"{name}: {len(models)} models in the archive", "one model in a zip, with its weights")
+        raise FormatError(
+            msg("queue.models_archive", f"{name}: {len(models)} models in the archive"),
+            msg("queue.one_model_zip_weights", "one model in a zip, with its weights"),
+        )
     folder = models[0].rpartition("/")[0] if models else ""
     beside = [member for member in names if member not in models and member.startswith(folder)]
     return [*models, *beside] if models else []

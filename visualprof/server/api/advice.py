@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.advice import Advised
 from visualprof.reader.results.report import Report
@@ -142,7 +143,10 @@ class Advices(Resource):
             self._logdir.bring(str(folder / name))
             file = inside(folder, name) if advice else None
             if file is None:
-                raise NotFound(f"the result has no file {name[:100]!r}", "was it moved?")
+                raise NotFound(
+                    msg("server.result_no_file", f"the result has no file {name[:100]!r}"),
+                    msg("server.moved", "was it moved?"),
+                )
             found[PurePosixPath(name).name] = file
         return found
 
@@ -155,13 +159,22 @@ def chosen(report: Report, names: list[str]) -> list[Advised]:
     rows = {row.candidate: row for row in report.advice.rows if row.kind != "original"} if report.advice else {}
     wanted = names[:MOST] or [name for name, row in rows.items() if row.passes]
     if not wanted:
-        raise BadParameter("no candidate of this report passes", "name those that are to be applied")
+        raise BadParameter(
+            msg("server.no_candidate_report_passes", "no candidate of this report passes"),
+            msg("server.name_applied", "name those that are to be applied"),
+        )
     for name in wanted:
         if name not in rows:
-            raise BadParameter(f"the report has no candidate {name[:80]!r}", f"it has {', '.join(rows) or 'none'}")
+            raise BadParameter(
+                msg("server.report_no_candidate", f"the report has no candidate {name[:80]!r}"),
+                msg("server.it_has", f"it has {', '.join(rows) or 'none'}"),
+            )
         row = rows[name]
         if row.verdict in ("wrong", "failed", "no effect") or (row.steps and not row.files):
-            raise BadParameter(f"{name} cannot be applied: {row.why or row.verdict}", "its model was not kept")
+            raise BadParameter(
+                msg("server.cannot_applied", f"{name} cannot be applied: {row.why or row.verdict}"),
+                msg("server.model_not_kept", "its model was not kept"),
+            )
     return [rows[name] for name in dict.fromkeys(wanted)]
 
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from visualprof.accounts.records import Grant
 from visualprof.errors import BadParameter, Forbidden
+from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.records import Agent, Standing
@@ -141,9 +142,11 @@ class Agents(Resource):
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
-            raise BadParameter("name: 1 to 200 visible characters")
+            raise BadParameter(msg("server.name_1_200_visible", "name: 1 to 200 visible characters"))
         if body.public is not None and not who().may("admin"):
-            raise Forbidden("only administrators make a machine public or private")
+            raise Forbidden(
+                msg("server.only_administrators_make_machine", "only administrators make a machine public or private")
+            )
         queue, told = self._changing(), msgspec.json.encode(body).decode()
         queue.agents.change(agent, body.name, body.public, body.standing, self._allow(agent, told))
         return self._agents()
@@ -159,7 +162,13 @@ class Agents(Resource):
         """Make another registration token; machines that are registered stay."""
         self._remote.refuse_read_only()
         if self._accounts:
-            raise Conflict("people have accounts here: each machine joins by a code of its own", "POST /agents/codes")
+            raise Conflict(
+                msg(
+                    "server.people_accounts_here_each",
+                    "people have accounts here: each machine joins by a code of its own",
+                ),
+                "POST /agents/codes",
+            )
         self._remote.rotate_token()
         return self._agents()
 
@@ -212,7 +221,7 @@ class Agents(Resource):
 
     def _changing(self) -> Queue:
         self._remote.refuse_read_only()
-        return self._remote.needed("there is no such agent")
+        return self._remote.needed(msg("server.there_no_such_agent", "there is no such agent"))
 
     def _command(self, token: str) -> str:
         return f"visualprof agent --server {(self._base_url or request.host_url).rstrip('/')}{token}"

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.remote.cases import Vendor, all_vendors
 from visualprof.remote.cases.bundle import SUFFIX, pack, sent_case
 from visualprof.remote.cases.folder import Case, library, read_case, value_typed
@@ -95,11 +96,17 @@ class CaseSubmissions(Resource):
         """A case with its files, as long as it is looked at."""
         if sent is None:
             if name not in library():
-                raise NotFound(f"no case {name[:80]!r} ships", f"there is {', '.join(library())}")
+                raise NotFound(
+                    msg("server.no_case_ships", f"no case {name[:80]!r} ships"),
+                    msg("server.there", f"there is {', '.join(library())}"),
+                )
             yield read_case(library()[name])
             return
         if not self._visible.holds(sent.blob):
-            raise NotFound("this file is not here", "upload the zip first")
+            raise NotFound(
+                msg("server.file_not_here", "this file is not here"),
+                msg("server.upload_zip_first", "upload the zip first"),
+            )
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
             yield sent_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
 
@@ -126,7 +133,10 @@ def _failing() -> Generator[None]:
 def _vendor(body: CaseWish) -> Vendor:
     vendors = all_vendors()
     if body.vendor not in vendors:
-        raise BadParameter(f"there is no vendor {body.vendor[:80]!r}", f"there is {', '.join(vendors)}")
+        raise BadParameter(
+            msg("server.there_no_vendor", f"there is no vendor {body.vendor[:80]!r}"),
+            msg("server.there", f"there is {', '.join(vendors)}"),
+        )
     return vendors[body.vendor]
 
 
@@ -134,9 +144,15 @@ def _requests(body: CaseWish, case: Case, vendor: Vendor, blob: str) -> Generato
     """A job for each compiler on each machine."""
     framework = body.framework or case.framework
     if framework not in case.frameworks:
-        raise BadParameter(f"{case.name} has {', '.join(case.frameworks)}", "choose one of these frameworks")
+        raise BadParameter(
+            f"{case.name} has {', '.join(case.frameworks)}",
+            msg("server.choose_one_frameworks", "choose one of these frameworks"),
+        )
     if len(body.agents) * len(body.compilers) > JOBS_MAX:
-        raise BadParameter(f"these are more than {JOBS_MAX} jobs", "choose fewer compilers or machines")
+        raise BadParameter(
+            msg("server.more_than_jobs", f"these are more than {JOBS_MAX} jobs"),
+            msg("server.choose_fewer_compilers_machines", "choose fewer compilers or machines"),
+        )
     settings = {key: value_typed(text) for key, text in body.settings.items()}
     device = "cpu" if vendor.device == "cpu" else f"{vendor.device}:0"
     limits = {} if body.step_timeout_s is None else {"": body.step_timeout_s}

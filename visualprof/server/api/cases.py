@@ -13,6 +13,7 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.case import FILE, CaseResult, read_case
@@ -47,7 +48,7 @@ LOG, LOG_TAIL = "log.txt", 1 << 16
 class CasesQuery(Query):
     """Which results, and which figure is drawn."""
 
-    hint = "cases, vendors and machines are listed by /api/v1/cases"
+    hint = msg("server.cases_vendors_machines_listed", "cases, vendors and machines are listed by /api/v1/cases")
 
     metric: Annotated[str, Meta(description="a figure, e.g. core_per_s; the first that is known when absent")] = ""
     case: Annotated[str, Meta(description="only its results")] = ""
@@ -149,7 +150,10 @@ class Cases(Resource):
     def listing(self, query: CasesQuery) -> CasesAnswer | Response:
         """Cases that ship, and the results of cases."""
         if query.metric and query.metric not in FIGURES:
-            raise BadParameter(f"there is no figure {query.metric!r}", f"figures: {', '.join(FIGURES)}")
+            raise BadParameter(
+                msg("server.there_no_figure", f"there is no figure {query.metric!r}"),
+                msg("server.figures", f"figures: {', '.join(FIGURES)}"),
+            )
         every = self._results()
         rows = columns_of(leaders(every))
         chosen = {run: one for run, one in every.items() if _wanted(run, one, query)}
@@ -179,7 +183,10 @@ class Cases(Resource):
         """What stands behind a result of a case."""
         result = self._results().get(query.run)
         if result is None:
-            raise NotFound(f"there is no result of a case called {query.run[:200]!r}", query.hint)
+            raise NotFound(
+                msg("server.there_no_result_case", f"there is no result of a case called {query.run[:200]!r}"),
+                query.hint,
+            )
         report = next((one for one in self._reports.current()[1] if one.id == query.run), None)
         log, cut = self._log(query.run)
         return row(

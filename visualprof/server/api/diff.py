@@ -8,6 +8,7 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.errors import MissingData
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.spans import columns_of, summary_of
@@ -78,7 +79,10 @@ class Diffs(Resource):
         summary = summary_of(self._logdir, span)
         params = SIDE.parse({"view": query.view, "step": step, "group": query.group})
         if "overview" not in summary.views:
-            raise MissingData(f"{span.log_file.name} has nothing that could be compared", "compare another run")
+            raise MissingData(
+                msg("server.nothing_could_compared", f"{span.log_file.name} has nothing that could be compared"),
+                msg("server.compare_another_run", "compare another run"),
+            )
 
         def worked_out() -> Answer:
             place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))

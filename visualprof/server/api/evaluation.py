@@ -12,6 +12,7 @@ from flask import Response, request
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.scan import Version
@@ -57,7 +58,7 @@ _Versions = tuple[tuple[str, Version], ...]
 class OverlayQuery(Query):
     """Reports to lay over each other."""
 
-    hint = "ids are listed by /api/v1/evaluation"
+    hint = msg("server.ids_listed_api_v1", "ids are listed by /api/v1/evaluation")
 
     reports: Annotated[str, Meta(description="ids, comma-separated")] = ""
     slo_ns: (
@@ -192,7 +193,7 @@ class Reports:
             return f"overview?{urlencode({'run': run})}"
         if any(report.id == run for report in self.current()[1]):
             return f"evaluation?{urlencode({'reports': run})}"
-        raise NotFound(f"there is no run or report called {run[:200]!r}")
+        raise NotFound(msg("server.there_no_run_report", f"there is no run or report called {run[:200]!r}"))
 
     def find(self, name: str) -> Report:
         """A report by its id, also one that was written since the last look at the files.
@@ -204,7 +205,10 @@ class Reports:
                 return report
         if self._logdir.look_for(f"{name}/points.jsonl"):
             return self.find(name)
-        raise NotFound(f"there is no report {name[:200]!r}", "ids are listed by /api/v1/evaluation")
+        raise NotFound(
+            msg("server.there_no_report", f"there is no report {name[:200]!r}"),
+            msg("server.ids_listed_api_v1", "ids are listed by /api/v1/evaluation"),
+        )
 
     def chosen(self, names: Sequence[str]) -> list[Report]:
         """The reports of those ids; a text may hold several, separated by commas.
@@ -215,9 +219,14 @@ class Reports:
         wanted = [name for text in names for name in ([text] if text in known else text.split(",")) if name]
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
-            raise BadParameter("the parameter 'reports' is missing", OverlayQuery.hint)
+            raise BadParameter(
+                msg("server.parameter_reports_missing", "the parameter 'reports' is missing"), OverlayQuery.hint
+            )
         if len(wanted) > MOST_REPORTS:
-            raise BadParameter(f"{len(wanted)} reports at once", f"at most {MOST_REPORTS}")
+            raise BadParameter(
+                msg("server.reports_once", f"{len(wanted)} reports at once"),
+                msg("server.most", f"at most {MOST_REPORTS}"),
+            )
         return [known[name] if name in known else self.find(name) for name in wanted]
 
 
@@ -261,7 +270,10 @@ class Evaluation(Resource):
         point = report.point(query.batch)
         if point is None:
             some = ", ".join(str(p.batch) for p in report.points[:50])
-            raise NotFound(f"the report {report.id!r} has no point of batch {query.batch}", f"batches: {some}")
+            raise NotFound(
+                msg("server.report_no_point_batch", f"the report {report.id!r} has no point of batch {query.batch}"),
+                msg("server.batches", f"batches: {some}"),
+            )
         return _point(self._logdir, self._visible.listing(), report, point)
 
     def _rows(self, reports: Sequence[Report]) -> list[ReportRow]:

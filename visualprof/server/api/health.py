@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from visualprof import __version__
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.answers import row
 from visualprof.server.api.agents import LOST_AFTER
@@ -243,34 +244,72 @@ def _of_machine(found: HealthAnswer) -> Iterator[Warned]:
     for disk in found.disks:
         least = max(LEAST_SHARE * disk.total_bytes, min(LEAST_BYTES, disk.total_bytes / 2))
         if disk.free_bytes < least:
-            left = f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB"
-            hint = "free some space there, or remove jobs sooner (rules of retention)"
-            yield Warned(f"the disk of {disk.path} is nearly full: {left} are left", hint)
+            left = msg("server.gb", f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB")
+            hint = msg(
+                "server.free_some_space_there", "free some space there, or remove jobs sooner (rules of retention)"
+            )
+            yield Warned(
+                msg("server.disk_nearly_full_left", f"the disk of {disk.path} is nearly full: {left} are left"), hint
+            )
     load, cores = found.processes.load, found.processes.cores
     if load is not None and load > BUSY * cores:
-        hint = "end other programs there, or give the server a machine of its own"
-        yield Warned(f"the server's machine is busy: {load:.1f} processes want its {cores} processors", hint)
+        hint = msg(
+            "server.end_other_programs_there", "end other programs there, or give the server a machine of its own"
+        )
+        yield Warned(
+            msg(
+                "server.servers_machine_busy_processes",
+                f"the server's machine is busy: {load:.1f} processes want its {cores} processors",
+            ),
+            hint,
+        )
     database = found.database
     if database and database.schema != database.known:
-        hint = "start all servers of this database with the same version"
-        yield Warned(f"the database has schema {database.schema}, and this server knows {database.known}", hint)
+        hint = msg("server.start_all_servers_database", "start all servers of this database with the same version")
+        yield Warned(
+            msg(
+                "server.database_schema_server_knows",
+                f"the database has schema {database.schema}, and this server knows {database.known}",
+            ),
+            hint,
+        )
 
 
 def _of_team(found: HealthAnswer) -> Iterator[Warned]:
     """What is wrong with the machines that measure, and with what people get."""
     for machine in found.machines.skewed:
         ahead = f"{machine.ahead_ns / 1e9:+,.0f} s"
-        yield Warned(f"the clock of {machine.name} differs: {ahead}", "have it follow a time server (NTP)")
+        yield Warned(
+            msg("server.clock_differs", f"the clock of {machine.name} differs: {ahead}"),
+            msg("server.follow_time_server_ntp", "have it follow a time server (NTP)"),
+        )
     if found.machines.lost:
-        hint = "see the Machines page: start their agents again, or remove them there"
-        yield Warned(f"machines that are probably lost: {found.machines.lost}", hint)
+        hint = msg(
+            "server.see_machines_page_start", "see the Machines page: start their agents again, or remove them there"
+        )
+        yield Warned(
+            msg("server.machines_probably_lost", f"machines that are probably lost: {found.machines.lost}"), hint
+        )
     answers = found.answers
     if answers.p95_ns is not None and answers.p95_ns > SLOW_NS:
-        hint = "see how busy the machine, its disk and the database are"
-        yield Warned(f"answers are slow: one in twenty takes {answers.p95_ns / 1e9:.1f} s or more", hint)
+        hint = msg("server.see_how_busy_machine", "see how busy the machine, its disk and the database are")
+        yield Warned(
+            msg(
+                "server.answers_slow_one_twenty",
+                f"answers are slow: one in twenty takes {answers.p95_ns / 1e9:.1f} s or more",
+            ),
+            hint,
+        )
     if answers.failed:
         yield Warned(
-            f"answers that failed in {answers.window_s // 60} minutes: {answers.failed}", "see the server's log"
+            msg(
+                "server.answers_failed_minutes",
+                f"answers that failed in {answers.window_s // 60} minutes: {answers.failed}",
+            ),
+            msg("server.see_servers_log", "see the server's log"),
         )
     if found.backup_ns is not None and (days := (found.asked_ns - found.backup_ns) // _DAY_NS) >= OLD_BACKUP_DAYS:
-        yield Warned(f"the last backup that is known is {days} days old", "visualprof admin backup FILE, once a day")
+        yield Warned(
+            msg("server.last_backup_known_days", f"the last backup that is known is {days} days old"),
+            msg("server.visualprof_admin_backup_file", "visualprof admin backup FILE, once a day"),
+        )

@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple, cast
 import msgspec
 from msgspec import Meta
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task, Wait
@@ -191,7 +192,7 @@ class JobList:
 
         Raises: NotFound: nothing was ever submitted here.
         """
-        return self._remote.needed("no job was ever submitted here")
+        return self._remote.needed(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
 
     @contextmanager
     def refreshed(self, queue: Queue | None) -> Generator[None]:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from visualprof.accounts.principal import LONGEST_H
+from visualprof.messages import msg
 from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.session import existing
@@ -15,7 +16,10 @@ from visualprof.server.identity import actor
 from visualprof.server.routes import Resource, change, get
 from visualprof.server.visible import Visible
 
-NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run or report"}
+NO_RUN = {
+    403: msg("server.only_owner_administrators_share", "only its owner and administrators share a run"),
+    404: msg("server.there_no_such_run", "there is no such run or report"),
+}
 
 
 class LinkRow(msgspec.Struct):

@@ -20,6 +20,7 @@ from msgspec import Meta
 from visualprof.capture import live as files
 from visualprof.capture.options import CaptureBusy, CaptureError
 from visualprof.errors import Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Beside, Run
 from visualprof.reader.logdir.scan import is_own_folder
 from visualprof.reader.results.steps import By, StepTimes, read_steps
@@ -161,12 +162,20 @@ class Live(Resource):
     def record(self, body: NewRecording) -> LiveRecording:
         """Ask all processes of a run to record the same steps."""
         if self._read_only:
-            raise Forbidden("the server is read-only", "start it without --read-only")
+            raise Forbidden(
+                msg("server.server_read_only", "the server is read-only"),
+                msg("server.start_without_read_only", "start it without --read-only"),
+            )
         run = self._run(body.run)
         if not run.beside or not is_own_folder(run.beside.root, run.beside.live or "."):
-            raise NotFound("no process of this run listens", "call capture.listen(...) where you train")
+            raise NotFound(
+                msg("server.no_process_run_listens", "no process of this run listens"),
+                msg("server.call_capture_listen_where", "call capture.listen(...) where you train"),
+            )
         if not self._may_record(run.id):
-            raise Forbidden("only its owner and administrators record a run")
+            raise Forbidden(
+                msg("server.only_owner_administrators_record", "only its owner and administrators record a run")
+            )
         folder = Path(run.beside.live).parent
         try:
             asked = files.ask(folder, files.Wish(body.steps, body.memory, body.shapes, body.stacks), "page")
@@ -182,16 +191,19 @@ class Live(Resource):
         beside = self._run(query.run).beside
         paths = {os.path.basename(path).partition(".")[0]: path for path in (beside.series if beside else ())}
         if not paths:
-            raise NotFound("this run has no times of steps", "call capture.watch(...) where you train")
+            raise NotFound(
+                msg("server.run_no_times_steps", "this run has no times of steps"),
+                msg("server.call_capture_watch_where", "call capture.watch(...) where you train"),
+            )
         worker = query.worker or min(paths)
         if worker not in paths:
-            raise NotFound(f"there are no times of steps of {worker[:200]!r}")
+            raise NotFound(msg("server.there_no_times_steps", f"there are no times of steps of {worker[:200]!r}"))
         return _times(read_steps(paths[worker]), sorted(paths))
 
     def _run(self, wanted: str) -> Run:
         run = next((run for run in self._visible.listing().runs if run.id == wanted), None)
         if run is None:
-            raise NotFound(f"there is no run called {wanted[:200]!r}")
+            raise NotFound(msg("server.there_no_run_called", f"there is no run called {wanted[:200]!r}"))
         return run
 
     def _may_record(self, run: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from visualprof.errors import NotReady, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.trace import Trace
 from visualprof.server.api.models import Entry, Models
@@ -99,7 +100,10 @@ class Matches(Resource):
                 return self._known[key]
         graph = self._models.read(entry, 0)
         if time.monotonic() > until:
-            raise NotReady(f"{model.name} is not compared yet", "ask again")
+            raise NotReady(
+                msg("server.not_compared_yet", f"{model.name} is not compared yet"),
+                msg("server.ask_again", "ask again"),
+            )
         joined = join(graph, trace)
         timed = [event >= 0 for event, node in zip(joined.event, graph.nodes, strict=True) if node.kind == "operator"]
         matched = joined.matched_ns / joined.total_ns if joined.total_ns else None

@@ -18,6 +18,7 @@ from flask import request
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, Forbidden, NotFound, NotReady, SourceError, UnknownFormat, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.child import MODEL
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
@@ -73,7 +74,7 @@ class ModelQuery(Query):
     """A model."""
 
     model: Annotated[str, Meta(description="id of a model")]
-    hint = "ids are listed by /api/v1/models"
+    hint = msg("server.ids_listed_api_v1_models", "ids are listed by /api/v1/models")
 
 
 class NodeQuery(ModelQuery):
@@ -166,7 +167,10 @@ class Models:
         older = (entry for others, _ in self._others if name.startswith("upload:") for entry in others(name))
         found = next((entry for entry in chain(self.listing()[0], older) if entry[0].id == name), None)
         if found is None:
-            raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
+            raise NotFound(
+                msg("server.there_no_model", f"there is no model {name!r}"),
+                msg("server.ids_listed_api_v1_models", "ids are listed by /api/v1/models"),
+            )
         if found[0].uploaded and not found[1].is_file():
             for _, fetch in self._others:
                 fetch(found[1])
@@ -185,7 +189,10 @@ class Models:
         Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept. Busy.
         """
         if not self._uploading.acquire(blocking=False):
-            raise Busy(f"{UPLOADS} other models are being uploaded", "try again in a moment")
+            raise Busy(
+                msg("server.other_models_being_uploaded", f"{UPLOADS} other models are being uploaded"),
+                msg("server.try_again_moment", "try again in a moment"),
+            )
         try:
             return self._keep(name, read)
         finally:
@@ -209,7 +216,8 @@ class Models:
                     size += len(piece)
                     if size > MAX_UPLOAD:
                         raise TooLarge(
-                            f"{safe} is over {MAX_UPLOAD >> 30} GiB", "put it into the log directory instead"
+                            msg("server.over_gib", f"{safe} is over {MAX_UPLOAD >> 30} GiB"),
+                            msg("server.put_into_log_directory", "put it into the log directory instead"),
                         )
                     digest.update(piece)
                     file.write(piece)
@@ -245,7 +253,8 @@ class Models:
             heads[key] = chosen.name if chosen else ""
         if not heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
-                f"{file.name}: no model format recognises its content", "was it cut while being copied?"
+                msg("server.no_model_format_recognises", f"{file.name}: no model format recognises its content"),
+                msg("server.cut_while_being_copied", "was it cut while being copied?"),
             )
         return heads[key]
 
@@ -279,7 +288,10 @@ class Graphs(Resource):
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
         if self._read_only:
-            raise Forbidden("this server is read-only", "put the file into the log directory")
+            raise Forbidden(
+                msg("server.server_read_only_2", "this server is read-only"),
+                msg("server.put_file_into_log", "put the file into the log directory"),
+            )
         self._visible.refuse_bytes((request.content_length or 0) + self._models.kept_bytes(who().user))
         return self._models.keep(query.name, request.stream.read)
 

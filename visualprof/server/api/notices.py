@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from visualprof.accounts.notices.kinds import Kind, Language, Notice
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
 from visualprof.server.identity import actor, who
@@ -19,7 +20,7 @@ from visualprof.server.settings import Settings
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_ACCOUNTS = {404: "there are no accounts"}
+NO_ACCOUNTS = {404: msg("server.there_no_accounts", "there are no accounts")}
 
 
 class NoticesAnswer(msgspec.Struct):
@@ -95,9 +96,12 @@ class NoticesOf(Resource):
         """Choose how one is told."""
         contacts = existing(self._accounts).contacts
         if body.mail and not self._settings.smtp:
-            raise BadParameter("mail: this server sends no e-mail", "an administrator can name a mail server: --smtp")
+            raise BadParameter(
+                msg("server.mail_server_sends_no", "mail: this server sends no e-mail"),
+                msg("server.administrator_can_name_mail", "an administrator can name a mail server: --smtp"),
+            )
         if body.mail and "@" not in who().email:
-            raise BadParameter("mail: your account has no e-mail address")
+            raise BadParameter(msg("server.mail_your_account_no", "mail: your account has no e-mail address"))
         kinds = list(dict.fromkeys(body.kinds))
         secret = contacts.choose(actor(), kinds, body.language, body.mail, body.webhook.strip())
         return self._chosen(secret or None)

@@ -12,6 +12,7 @@ from msgspec import Meta
 from visualprof.accounts.principal import Role
 from visualprof.accounts.records import Deed, Token, User
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.server.answers import csv_file, row
 from visualprof.server.api.quotas import QuotaRow, UsedRow
 from visualprof.server.api.session import existing, with_passwords
@@ -23,7 +24,7 @@ from visualprof.views.answers.table import Table
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_USER = {404: "there is no such user"}
+NO_USER = {404: msg("server.there_no_such_user", "there is no such user")}
 MOST_DEEDS = 1000
 
 
@@ -176,7 +177,12 @@ class People(Resource):
     def invite(self, body: Invitation) -> UsersAnswer:
         """A code by which somebody registers."""
         if not body.email.strip() and (self._settings.user_header or self._settings.oidc):
-            raise BadParameter("email: people are invited here by their address alone, because others log them in")
+            raise BadParameter(
+                msg(
+                    "server.email_people_invited_here",
+                    "email: people are invited here by their address alone, because others log them in",
+                )
+            )
         return self._everybody(existing(self._accounts).users.invite(actor(), body.email, body.role))
 
     @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")

@@ -10,6 +10,7 @@ from flask import Response, send_file
 from msgspec import UNSET
 
 from visualprof.errors import BadParameter, NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef, Part
 from visualprof.remote.queue.draft.forms import Draft
 from visualprof.remote.queue.registering import asked_by, draft_of_version, register
@@ -38,9 +39,9 @@ from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 from visualprof.server.visible import Visible
 
-NO_MODEL = {404: "there is no such model or version"}
+NO_MODEL = {404: msg("server.there_no_such_model", "there is no such model or version")}
 CHANGED = {**READ_ONLY, **NO_MODEL, 403: "the server is read-only, or the model is another's"}
-_NOBODY = "no model was ever registered here"
+_NOBODY = msg("server.no_model_ever_registered", "no model was ever registered here")
 
 
 class Registry(Resource):
@@ -78,7 +79,10 @@ class Registry(Resource):
             configuration = configuration or asked_by(request)
         for blob in (ref.blob, *(part.blob for part in ref.parts)):
             if not self._visible.holds(blob):
-                raise NotFound(f"the file {blob[:64]!r} is not here", "upload it first")
+                raise NotFound(
+                    msg("server.file_not_here_2", f"the file {blob[:64]!r} is not here"),
+                    msg("server.upload_first", "upload it first"),
+                )
         if not ref.name:
             kept = queue.blobs.inspected(ref.blob) or {}
             ref = replace(ref, name=self._visible.own_name(ref.blob) or str(kept.get("name", "")))
@@ -103,7 +107,9 @@ class Registry(Resource):
         if body.visibility is UNSET:
             values.pop("project")
         elif (body.visibility == "project") != (body.project is not None):
-            raise BadParameter("project: to be named for this visibility, and for no other")
+            raise BadParameter(
+                msg("server.project_named_visibility_no", "project: to be named for this visibility, and for no other")
+            )
         else:
             self._refuse_project(body.project)
         return self._registered(self._changing().registry.change(model, asker(), **values))
@@ -161,7 +167,7 @@ class Registry(Resource):
         chosen = self._chosen(model, version)[1].files
         found = [file for file in chosen if file.path == query.path] if query.path else chosen[:1]
         if not found:
-            raise NotFound(f"the version has no file {query.path[:100]!r}")
+            raise NotFound(msg("server.version_no_file", f"the version has no file {query.path[:100]!r}"))
         path, name = self._queue().blobs.path(found[0].sha256), found[0].path.rpartition("/")[2]
         response = send_file(path, "application/octet-stream", as_attachment=True, download_name=name, conditional=True)
         response.headers["Cache-Control"] = "private, no-store"
@@ -179,13 +185,13 @@ class Registry(Resource):
         for one in found.versions:
             if one.number == number:
                 return found, one
-        raise NotFound(f"{found.name} has no version {number}")
+        raise NotFound(msg("server.no_version", f"{found.name} has no version {number}"))
 
     def _refuse_project(self, project: str | None) -> None:
         """Raises: NotFound: whoever asks is in no such project."""
         accounts = existing(self._visible.accounts)
         if project is not None and project not in {one.id for one in accounts.projects.of(who().viewer)}:
-            raise NotFound(f"there is no project {project[:40]!r}")
+            raise NotFound(msg("server.there_no_project", f"there is no project {project[:40]!r}"))
 
     def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
         shown = Shown(self._queue().registry.all(who().viewer), self._reports.current()[1])
@@ -211,5 +217,8 @@ class Registry(Resource):
 
 def _number(version: str) -> int:
     if not re.fullmatch(r"\d{1,9}", version):
-        raise NotFound(f"there is no version {version[:40]!r}", "versions have numbers from 1")
+        raise NotFound(
+            msg("server.there_no_version", f"there is no version {version[:40]!r}"),
+            msg("server.versions_numbers_1", "versions have numbers from 1"),
+        )
     return int(version)

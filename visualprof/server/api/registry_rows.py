@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from visualprof.messages import msg
 from visualprof.reader.results.report import Report
 from visualprof.remote.queue.store.model_records import (
     Asker,
@@ -31,7 +32,7 @@ Visibility = Literal["private", "project", "public"]
 class AddressQuery(Query):
     """A version by its address."""
 
-    hint = "ids are listed by /api/v1/registry"
+    hint = msg("server.ids_listed_api_v1_registry", "ids are listed by /api/v1/registry")
 
     address: Annotated[str, Meta(description="`NAME/3`, `NAME@production`, or `NAME`: its newest version")]
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from visualprof import __version__
 from visualprof.errors import BadParameter, NotReady
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import summary_of
@@ -56,11 +57,17 @@ class ReportFile(Resource):
         span = Place(query.run, query.worker, query.span)
         base = Place(query.base, query.base_worker, query.base_span) if query.base else None
         if base and base.run == span.run:
-            raise BadParameter("a report compares two runs", "name another one as base")
+            raise BadParameter(
+                msg("server.report_compares_two_runs", "a report compares two runs"),
+                msg("server.name_another_one_base", "name another one as base"),
+            )
         for place in filter(None, (span, base)):
             summary_of(self._logdir, self._visible.listing().find(*place))
         if not self._making.acquire(blocking=False):  # another would make both slower, and hold a second thread
-            raise NotReady("another report is being made", "ask again in a moment")
+            raise NotReady(
+                msg("server.another_report_being_made", "another report is being made"),
+                msg("server.ask_again_moment", "ask again in a moment"),
+            )
         try:
             page = report(self._ask, span, base, self._dist, __version__)
         finally:
@@ -77,7 +84,10 @@ class ReportFile(Resource):
         """
         gone = request.environ.get("waitress.client_disconnected")
         if gone and gone():
-            raise Gone("whoever asked for the report is gone", "ask again")
+            raise Gone(
+                msg("server.whoever_asked_report_gone", "whoever asked for the report is gone"),
+                msg("server.ask_again", "ask again"),
+            )
         head, _, name = route.partition("/")
         method, kind = self._methods[route if route in self._methods else f"{head}/<name>"]
         path: dict[str, object] = {} if route in self._methods else {"name": name}

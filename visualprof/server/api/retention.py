@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 from msgspec import Meta
 
+from visualprof.messages import msg
 from visualprof.remote.queue.store.records import Removable, Rule
 from visualprof.server.answers import row
 from visualprof.server.identity import actor
@@ -82,7 +83,7 @@ class Retention(Resource):
     @get("/retention/removes", refuses=CHANGED, needs="admin")
     def removes(self, query: RuleQuery) -> RemovedAnswer:
         """What a rule would remove now."""
-        queue = self._remote.needed("nothing was ever kept here")
+        queue = self._remote.needed(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
         return row(RemovedAnswer, queue.retention.removes(Rule(query.kind, query.project, query.days)))
 
     @change("PUT", "/retention", refuses={**READ_ONLY, **CHANGED}, needs="admin")
@@ -106,4 +107,4 @@ class Retention(Resource):
             return {}
         from visualprof.accounts.audit import note  # with the libraries of the database
 
-        return {"noted": partial(note, actor=actor(), action="change retention")}
+        return {"noted": partial(note, actor=actor(), action=msg("server.change_retention", "change retention"))}

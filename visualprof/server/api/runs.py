@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from visualprof import __version__
 from visualprof.errors import Forbidden
+from visualprof.messages import msg
 from visualprof.reader import native
 from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
@@ -181,7 +182,10 @@ class Runs(Resource):
     def reload(self) -> None:
         """Read the log directories again."""
         if self._read_only:
-            raise Forbidden("the server is read-only", "start it without --read-only")
+            raise Forbidden(
+                msg("server.server_read_only", "the server is read-only"),
+                msg("server.start_without_read_only", "start it without --read-only"),
+            )
         self._reader.forget_failures()
         self._logdir.retry()
         self._logdir.rescan()

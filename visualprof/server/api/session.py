@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from visualprof.accounts.notices.kinds import Language
 from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
 from visualprof.errors import Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.server.answers import answer, row
 from visualprof.server.identity import actor, cookie_name, sender, set_cookie, who
 from visualprof.server.routes import Resource, change, get, read
@@ -22,19 +23,21 @@ if TYPE_CHECKING:
     from visualprof.accounts.mail_links import ByMail
     from visualprof.accounts.service import Accounts
 
-NO_ISSUER = {404: "there is none, or there are no accounts"}
+NO_ISSUER = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
 COOKIE, COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
 ISSUED, LONGEST = "visualprof-issued", 3500  # keeps the ID token until the session ends, where a cookie has room for it
 FORM, LONGEST_FORM = "application/x-www-form-urlencoded", 64 << 10
 NO_LOG_OUT = {
-    **NO_ISSUER, 400: "the token is not the issuer's, of another time, or was used", 429: "too many attempts",
-    502: "the issuer does not answer",
-}  # fmt: skip
+    **NO_ISSUER,
+    400: msg("server.token_not_issuers_another", "the token is not the issuer's, of another time, or was used"),
+    429: msg("server.too_many_attempts", "too many attempts"),
+    502: msg("server.issuer_not_answer", "the issuer does not answer"),
+}
 REFUSED = {
-    403: "a proxy logs people in",
-    401: "the address or the password are wrong",
-    404: "there are no accounts",
-    429: "too many attempts",
+    403: msg("server.proxy_logs_people", "a proxy logs people in"),
+    401: msg("server.address_password_wrong", "the address or the password are wrong"),
+    404: msg("server.there_no_accounts", "there are no accounts"),
+    429: msg("server.too_many_attempts", "too many attempts"),
 }
 
 
@@ -179,7 +182,10 @@ class Session(Resource):
         accounts = with_passwords(self._accounts, self._settings)
         self._refuse_register()
         if self._by_mail and accounts.registration == "open" and not body.code:
-            raise Forbidden("the address is to be confirmed", "ask for a link to it")
+            raise Forbidden(
+                msg("server.address_confirmed", "the address is to be confirmed"),
+                msg("server.ask_link", "ask for a link to it"),
+            )
         user = accounts.users.register(
             Actor(NOBODY, sender()), body.email, body.name, body.password, accounts.registration, body.code
         )
@@ -192,7 +198,10 @@ class Session(Resource):
         if body.wish == "confirm":
             self._refuse_register()
         if self._by_mail is None or (body.wish == "confirm" and accounts.registration != "open"):
-            raise Forbidden("this server sends no such links", "ask an administrator for one")
+            raise Forbidden(
+                msg("server.server_sends_no_such", "this server sends no such links"),
+                msg("server.ask_administrator_one", "ask an administrator for one"),
+            )
         self._by_mail.ask(Actor(NOBODY, sender()), body.email, body.wish, body.language)
         return self._answer(who())
 
@@ -208,12 +217,18 @@ class Session(Resource):
 
     def _known_issuer(self) -> IssuedAccounts:
         if self._issued is None:
-            raise NotFound("people do not log in by an issuer here", "start the server with --oidc")
+            raise NotFound(
+                msg("server.people_not_log_issuer", "people do not log in by an issuer here"),
+                msg("server.start_server_oidc", "start the server with --oidc"),
+            )
         return self._issued
 
     def _refuse_register(self) -> None:
         if self._issued:  # whose users own their addresses: nobody may claim one before
-            raise Forbidden("people here log in by the issuer", "that makes the account")
+            raise Forbidden(
+                msg("server.people_here_log_issuer", "people here log in by the issuer"),
+                msg("server.makes_account", "that makes the account"),
+            )
 
     def _begin(self, accounts: Accounts, user: str, token: str = "", issued: str | None = None) -> Response:
         cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""), issued)
@@ -243,7 +258,10 @@ def existing(accounts: Accounts | None) -> Accounts:
     Raises: NotFound: the server has none.
     """
     if accounts is None:
-        raise NotFound("this server has no accounts", "start it with --accounts")
+        raise NotFound(
+            msg("server.server_no_accounts", "this server has no accounts"),
+            msg("server.start_accounts", "start it with --accounts"),
+        )
     return accounts
 
 
@@ -253,5 +271,8 @@ def with_passwords(accounts: Accounts | None, settings: Settings) -> Accounts:
     Raises: NotFound: the server has none. Forbidden: a proxy does it.
     """
     if settings.user_header:
-        raise Forbidden("the proxy in front of this server logs people in", "passwords are changed there")
+        raise Forbidden(
+            msg("server.proxy_front_server_logs", "the proxy in front of this server logs people in"),
+            msg("server.passwords_changed_there", "passwords are changed there"),
+        )
     return existing(accounts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visualprof.errors import BadParameter, NotReady, SourceError
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.summary import Summary
@@ -19,7 +20,10 @@ class Parsing(NotReady):
         if failure:
             super().__init__(failure.error, failure.hint)
         else:
-            super().__init__(f"{span.log_file.name} is being read", "ask again in a moment")
+            super().__init__(
+                msg("server.being_read", f"{span.log_file.name} is being read"),
+                msg("server.ask_again_moment", "ask again in a moment"),
+            )
         self.state = span.state
         self.progress = round(span.progress, 3)
 
@@ -86,5 +90,7 @@ def within(name: str, value: int, most: int, least: int = 0) -> int:
     Raises: BadParameter.
     """
     if not least <= value <= most:
-        raise BadParameter(f"{name}={value} is not a whole number from {least} to {most}")
+        raise BadParameter(
+            msg("server.not_whole_number", f"{name}={value} is not a whole number from {least} to {most}")
+        )
     return value

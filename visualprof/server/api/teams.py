@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from visualprof.accounts.principal import Visibility
 from visualprof.accounts.records import Project
+from visualprof.messages import msg
 from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.session import existing
@@ -19,8 +20,11 @@ from visualprof.server.visible import Visible
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-NO_PROJECT = {404: "there is no such project"}
-NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run or report"}
+NO_PROJECT = {404: msg("server.there_no_such_project", "there is no such project")}
+NO_RUN = {
+    403: msg("server.only_owner_administrators_share", "only its owner and administrators share a run"),
+    404: msg("server.there_no_such_run", "there is no such run or report"),
+}
 
 
 class ProjectsAnswer(msgspec.Struct):

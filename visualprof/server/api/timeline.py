@@ -11,6 +11,7 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound, SourceError
+from visualprof.messages import msg
 from visualprof.reader.chrome.raw import raw_events
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
@@ -220,7 +221,7 @@ class Timeline(Resource):
         trace = self._chosen(query)[1]
         counter = counter_tracks(trace).get(query.track)
         if counter is None:
-            raise BadParameter(f"track={query.track} is no counter of this trace")
+            raise BadParameter(msg("server.track_no_counter_trace", f"track={query.track} is no counter of this trace"))
         return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
     @get("/timeline/path", media=BINARY, refuses=SPAN, needs="link")
@@ -261,7 +262,10 @@ class Timeline(Resource):
         trace = self._chosen(query)[1]
         row = longest_of(trace, query.name, query.where == "device" if query.where else None)
         if row < 0:
-            raise NotFound(f"there is no event called {query.name!r} in this trace", "search for a part of its name")
+            raise NotFound(
+                msg("server.there_no_event_called", f"there is no event called {query.name!r} in this trace"),
+                msg("server.search_part_name", "search for a part of its name"),
+            )
         return place(trace, row)
 
     @get("/timeline/occurrence", refuses=SPAN, needs="link")
@@ -359,7 +363,10 @@ def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
     origin, until = trace.span_ns
     low, high = query.start_ns + origin, until if query.end_ns is None else query.end_ns + origin
     if high <= low:
-        raise BadParameter("the window ends before it starts", "start_ns must be below end_ns")
+        raise BadParameter(
+            msg("server.window_ends_before_starts", "the window ends before it starts"),
+            msg("server.start_ns_must_below", "start_ns must be below end_ns"),
+        )
     if not query.tracks:
         return low, high, on_timeline(trace)
     last = len(trace.tracks) - 1
@@ -371,7 +378,8 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
     rows = rows_in(trace, low, high, tracks)
     if len(rows) > MAX_EXPORT:
         raise BadParameter(
-            f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks"
+            msg("server.window_holds_events_over", f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}"),
+            msg("server.select_shorter_window_fewer", "select a shorter window or fewer tracks"),
         )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
     entries = (_chrome_event(trace, row, texts.pop(int(trace.events.row[row]), None)) for row in rows.tolist())

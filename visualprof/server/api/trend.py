@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Run, Span
 from visualprof.server.api.evaluation import Reports
@@ -36,7 +37,7 @@ from visualprof.views.trend.series import (
 class TrendQuery(Query):
     """Which figure, and which series is drawn."""
 
-    hint = "figures and series are listed by /api/v1/trend"
+    hint = msg("server.figures_series_listed_api", "figures and series are listed by /api/v1/trend")
 
     metric: Annotated[str, Meta(description="a figure, e.g. step.total; the first that is known when absent")] = ""
     series: Annotated[str, Meta(description="the one that is drawn; the first when absent")] = ""

@@ -11,6 +11,7 @@ from flask import request
 from msgspec import Meta
 
 from visualprof.errors import NotFound, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
@@ -38,9 +39,11 @@ from visualprof.server.visible import Visible
 _log = logging.getLogger(__name__)
 
 _DIRECT = {
-    **READ_ONLY, 404: "this upload is not awaited", 409: "files come through this server",
-    503: "the store does not answer",
-}  # fmt: skip
+    **READ_ONLY,
+    404: msg("server.upload_not_awaited", "this upload is not awaited"),
+    409: msg("server.files_come_through_server", "files come through this server"),
+    503: msg("server.store_not_answer", "the store does not answer"),
+}
 
 
 class UploadedModel(msgspec.Struct):
@@ -182,7 +185,9 @@ class Uploads(Resource):
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
-        found = self._visible.job(self._remote.needed("no job was ever submitted here"), job)
+        found = self._visible.job(
+            self._remote.needed(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
+        )
         submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
         return files_of(self._remote, submitted.model, others, found.owner)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
+from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.server.answers import csv_file, raw
@@ -223,7 +224,10 @@ class Views(Resource):
             spans = whole_run(self._logdir, self._visible.listing(), run, query.span)
             summaries = [summary_of(self._logdir, span) for _, span in spans]
             if not any(chosen.name in summary.views for summary in summaries):
-                raise MissingData(f"the run {run!r} has no data for the view {chosen.name!r}", chosen.lacks)
+                raise MissingData(
+                    msg("server.run_no_data_view", f"the run {run!r} has no data for the view {chosen.name!r}"),
+                    chosen.lacks,
+                )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
             version = tuple(versions)
             return version, lambda: self._merged(chosen, version, spans, asked)
@@ -231,8 +235,8 @@ class Views(Resource):
         summary = summary_of(self._logdir, span)
         if chosen.name not in summary.views:
             raise MissingData(
-                f"{span.log_file.name} has no data for the view {chosen.name!r}",
-                f"it has data for: {', '.join(summary.views)}",
+                msg("server.no_data_view", f"{span.log_file.name} has no data for the view {chosen.name!r}"),
+                msg("server.data", f"it has data for: {', '.join(summary.views)}"),
             )
         return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
 
@@ -312,14 +316,20 @@ def _bound(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise BadParameter(f"{name}: {text!r} is no number", "in the unit of the column's name") from error
+        raise BadParameter(
+            msg("server.no_number", f"{name}: {text!r} is no number"),
+            msg("server.unit_columns_name", "in the unit of the column's name"),
+        ) from error
 
 
 def _required(query: SubjectQuery, name: str) -> str:
     value: str = getattr(query, name)
     if not value:
         listed = {"model": "models", "reports": "evaluation"}.get(name, "runs")
-        raise BadParameter(f"the parameter {name!r} is missing", f"ids are listed by /api/v1/{listed}")
+        raise BadParameter(
+            msg("server.parameter_missing", f"the parameter {name!r} is missing"),
+            msg("server.ids_listed_api_v1_2", f"ids are listed by /api/v1/{listed}"),
+        )
     return value
 
 

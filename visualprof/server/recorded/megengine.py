@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators import Call, checked, is_list, is_word
 
 # How a profile calls the type of an element.
@@ -27,7 +28,9 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
     """
     name = row["name"]
     if name in HOLDS:
-        raise ValueError(f"{name} hands tensors over: run an operator that computes")
+        raise ValueError(
+            msg("server.hands_tensors_over_run", f"{name} hands tensors over: run an operator that computes")
+        )
     try:
         shapes, types, parameters, outputs = (
             json.loads(row[what] or "null") for what in ("input_shapes", "input_types", "input_values", "output_shapes")
@@ -42,15 +45,24 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
         if attributes.get("mode") == name:  # a timeline calls them by what they compute
             name = "Elemwise"
         if not all(map(_is_attribute, attributes.values())):
-            raise ValueError("a parameter is neither a number nor the name of a mode")
+            raise ValueError(
+                msg("server.parameter_neither_number_nor", "a parameter is neither a number nor the name of a mode")
+            )
         return checked(Call(name, arguments, dict(recorded), "megengine", attributes, form))
     except (TypeError, AttributeError, KeyError, RecursionError, ValueError) as error:
-        raise ValueError(f"the profile's inputs of {name[:100]} cannot be read: {error}") from None
+        raise ValueError(
+            msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {name[:100]} cannot be read: {error}")
+        ) from None
 
 
 def _tensor(name: str, shape: Any, kind: Any) -> dict[str, Any]:
     if kind is not None and kind not in TYPES:
-        raise ValueError(f"an input of {name} has the type {str(kind)[:40]}, which cannot be made")
+        raise ValueError(
+            msg(
+                "server.input_type_which_cannot",
+                f"an input of {name} has the type {str(kind)[:40]}, which cannot be made",
+            )
+        )
     return {"shape": shape, "strides": None, "dtype": TYPES[kind] if kind else None}
 
 

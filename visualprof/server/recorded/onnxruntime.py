@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.reader.models.onnx_nodes import Constant, OnnxNode
 from visualprof.remote.operators import MOST_VALUES, WORD, Call, checked, is_list, is_word
 
@@ -21,7 +22,10 @@ TENSOR = re.compile(r"(\w{1,30})\[([\d,]{0,600})\]", re.ASCII)
 OPSET = 17  # of an operator whose model is not known
 DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 BLOCKED = ("ReorderInput", "ReorderOutput")
-OPTIMISED = "put the optimised model beside the profile, which optimized_model_filepath writes"
+OPTIMISED = msg(
+    "server.put_optimised_model_beside",
+    "put the optimised model beside the profile, which optimized_model_filepath writes",
+)
 BODIES = ("If", "Loop", "Scan", "SequenceMap")
 # Inputs whose values say what is done, by place; what the outputs of the run tell of them, where they do.
 VALUES = {
@@ -43,9 +47,13 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
     """
     name = row["name"]
     if node is None and (name in BLOCKED or row["node"].endswith("_nchwc")):
-        raise ValueError(f"{name} runs in ONNX Runtime's own layout NCHWc: {OPTIMISED}")
+        raise ValueError(
+            msg("server.runs_onnx_runtimes_own", f"{name} runs in ONNX Runtime's own layout NCHWc: {OPTIMISED}")
+        )
     if name in BODIES or (node and None in [*node.attributes.values()]):
-        raise ValueError(f"{name} runs a body of the model: run an operator inside it")
+        raise ValueError(
+            msg("server.runs_body_model_run", f"{name} runs a body of the model: run an operator inside it")
+        )
     given, made = _tensors(row["input_shapes"]), _tensors(row["output_shapes"])
     form: dict[str, Any] = {"opset": node.opset if node else OPSET, "outputs": [one["dtype"] for one in made]}
     if node is None:
@@ -53,7 +61,12 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], node: Onn
         arguments: list[Any] = [*given]
     else:
         if node.domain not in DOMAINS:
-            raise ValueError(f"{name} is of the domain {node.domain[:60]!r}; those of ONNX and ONNX Runtime are run")
+            raise ValueError(
+                msg(
+                    "server.domain_onnx_onnx_runtime",
+                    f"{name} is of the domain {node.domain[:60]!r}; those of ONNX and ONNX Runtime are run",
+                )
+            )
         form["domain"] = node.domain
         arguments = _aligned(name, given, node)
         taken = [*node.outputs]
@@ -73,7 +86,12 @@ def _tensors(text: str) -> list[Tensor]:
     for part in text.split():
         match = TENSOR.fullmatch(part)
         if not match or match[1] not in TYPES:
-            raise ValueError(f"the profile has a value {part[:40]!r}, which is no tensor of numbers")
+            raise ValueError(
+                msg(
+                    "server.profile_value_which_no",
+                    f"the profile has a value {part[:40]!r}, which is no tensor of numbers",
+                )
+            )
         sides = [int(side) for side in match[2].split(",") if side]
         found.append({"shape": sides, "strides": None, "dtype": TYPES[match[1]][0]})
     return found
@@ -83,15 +101,25 @@ def _check_plain(name: str, given: int) -> None:
     """Raises: ValueError: what an operator without a model needs is not in the profile."""
     import onnx
 
-    beside = "put the ONNX model that ran beside the profile, or name it"
+    beside = msg("server.put_onnx_model_ran", "put the ONNX model that ran beside the profile, or name it")
     try:
         schema = onnx.defs.get_schema(name, OPSET)
     except (onnx.defs.SchemaError, TypeError):
-        raise ValueError(f"the profile has neither the domain nor the attributes of {name}: {beside}") from None
+        raise ValueError(
+            msg(
+                "server.profile_neither_domain_nor",
+                f"the profile has neither the domain nor the attributes of {name}: {beside}",
+            )
+        ) from None
     if schema.attributes:
-        raise ValueError(f"the profile has no attributes of {name}: {beside}")
+        raise ValueError(msg("server.profile_no_attributes", f"the profile has no attributes of {name}: {beside}"))
     if given < schema.min_input:
-        raise ValueError(f"the profile lacks an input of {name}, a weight that was packed: {beside}")
+        raise ValueError(
+            msg(
+                "server.profile_lacks_input_weight",
+                f"the profile lacks an input of {name}, a weight that was packed: {beside}",
+            )
+        )
 
 
 def _aligned(name: str, given: list[Tensor], node: OnnxNode) -> list[Any]:
@@ -116,7 +144,12 @@ def _aligned(name: str, given: list[Tensor], node: OnnxNode) -> list[Any]:
         extra = {key: constant[key] for key in ("values", "constant") if key in constant} if constant else {}
         arguments.append({**tensor, **(extra if constant and _alike(constant, tensor) else {})})
     if rest or left:
-        raise ValueError(f"the inputs of {name} are not those of the model's node: is it the model that ran?")
+        raise ValueError(
+            msg(
+                "server.inputs_not_models_node",
+                f"the inputs of {name} are not those of the model's node: is it the model that ran?",
+            )
+        )
     return arguments
 
 
@@ -141,7 +174,12 @@ def _told(name: str, place: int, tensor: Tensor, made: list[Tensor]) -> list[int
         return [(0, shape[0], 1)[place]]
     if math.prod(tensor["shape"]) == 0:
         return []
-    raise ValueError(f"the profile has no values of input {place} of {name}, and it is no constant of a model")
+    raise ValueError(
+        msg(
+            "server.profile_no_values_input",
+            f"the profile has no values of input {place} of {name}, and it is no constant of a model",
+        )
+    )
 
 
 def _attribute(name: str, key: str, value: Any) -> Any:
@@ -151,5 +189,10 @@ def _attribute(name: str, key: str, value: Any) -> Any:
         return {key: one for key, one in _constant(value).items() if key != "constant"} | {"values": [*value.values]}
     fitting = all(isinstance(one, (int, float)) or is_word(one) for one in (value if is_list(value) else [value]))
     if not WORD.fullmatch(key) or not fitting:
-        raise ValueError(f"{name} has an attribute {key[:60]!r} that is neither numbers nor the name of a mode")
+        raise ValueError(
+            msg(
+                "server.attribute_neither_numbers_nor",
+                f"{name} has an attribute {key[:60]!r} that is neither numbers nor the name of a mode",
+            )
+        )
     return value

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators import Call, checked, is_list
 
 NAME = re.compile(r"(?:pd_op\.)?([a-z][a-z0-9_]{0,99})(?: dygraph)?", re.ASCII)
@@ -21,13 +22,18 @@ def recorded_call(row: Mapping[str, str], recorded: Mapping[str, Any], _model: o
     match = NAME.fullmatch(row["name"])
     if not match or COMMUNICATES.match(match[1]):
         raise ValueError(
-            f"{row['name'][:100]!r} is a node of autograd or talks to others: run an operator that computes"
+            msg(
+                "server.node_autograd_talks_others",
+                f"{row['name'][:100]!r} is a node of autograd or talks to others: run an operator that computes",
+            )
         )
     try:
         shapes, types = json.loads(row["input_shapes"]), json.loads(row["input_types"] or "{}")
         arguments = [_argument(sides, types.get(name) or []) for name, sides in shapes.items() if sides]
     except (TypeError, AttributeError, RecursionError, ValueError) as error:
-        raise ValueError(f"the profile's inputs of {match[1]} cannot be read: {error}") from None
+        raise ValueError(
+            msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {match[1]} cannot be read: {error}")
+        ) from None
     return checked(Call(match[1], arguments, dict(recorded), "paddle"))
 
 

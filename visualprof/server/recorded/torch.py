@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.operators import NOT_FINITE, Argument, Call, checked, is_list
 
 NAME = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,99}", re.ASCII)
@@ -38,15 +39,27 @@ def kineto_call(
     Raises: ValueError: it cannot be run alone; the message says why.
     """
     if not NAME.fullmatch(operator):
-        raise ValueError(f"{operator[:100]!r} is a range, a node of autograd or a kernel: run an operator inside it")
+        raise ValueError(
+            msg(
+                "server.range_node_autograd_kernel",
+                f"{operator[:100]!r} is a range, a node of autograd or a kernel: run an operator inside it",
+            )
+        )
     if not shapes:
-        raise ValueError(f"the profile has no inputs of {operator}: record it with record_shapes=True")
+        raise ValueError(
+            msg(
+                "server.profile_no_inputs_record",
+                f"the profile has no inputs of {operator}: record it with record_shapes=True",
+            )
+        )
     try:
         dims, *others = (_list_of(text) for text in (shapes, strides, types, values))
         rows = zip(dims, *(_padded(other, len(dims)) for other in others), strict=True)
         arguments = [_argument(*row) for row in rows]
     except (TypeError, AttributeError, RecursionError, ValueError) as error:
-        raise ValueError(f"the profile's inputs of {operator} cannot be read: {error}") from None
+        raise ValueError(
+            msg("server.profiles_inputs_cannot_read", f"the profile's inputs of {operator} cannot be read: {error}")
+        ) from None
     return checked(Call(operator, arguments, dict(recorded or {})))
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import NO_ADDRESS, Ints, Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
 
@@ -179,8 +180,12 @@ def named_table(answer: Answer, name: str) -> Table[Any]:
     tables = answer.tables()
     if name in tables:
         return tables[name]
-    what = f"there is no table {name!r} in this view" if name else "this view has several tables"
-    raise BadParameter(what, f"tables: {', '.join(filter(None, tables))}")
+    what = (
+        msg("views.there_no_table_view", f"there is no table {name!r} in this view")
+        if name
+        else msg("views.view_several_tables", "this view has several tables")
+    )
+    raise BadParameter(what, msg("views.tables", f"tables: {', '.join(filter(None, tables))}"))
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -244,7 +249,10 @@ def page(table: TableT, query: Selection) -> TableT:
 def _column(table: Table[Any], name: str) -> Column:
     columns = table.named()
     if name not in columns:
-        raise BadParameter(f"there is no column {name!r}", f"columns: {', '.join(columns)}")
+        raise BadParameter(
+            msg("views.there_no_column", f"there is no column {name!r}"),
+            msg("views.columns", f"columns: {', '.join(columns)}"),
+        )
     return columns[name]
 
 
@@ -261,7 +269,10 @@ def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:
         values = at(column, rows)
         return np.asarray(list(values) if isinstance(values, Coded) else cast("Values", values), np.float64)
     except ValueError as error:
-        raise BadParameter(f"the column {name!r} is no number", "min. and max. take columns of numbers") from error
+        raise BadParameter(
+            msg("views.column_no_number", f"the column {name!r} is no number"),
+            msg("views.min_max_take_columns", "min. and max. take columns of numbers"),
+        ) from error
 
 
 def _order(column: Column, rows: Rows, descending: bool) -> Rows:

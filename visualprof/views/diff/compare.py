@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.errors import MissingData
+from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Table, at, from_rows
@@ -55,7 +56,10 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         base, new = (one._replace(side=only(one.side, phase)) for one in (base, new))
     memory = _memory(base.side, new.side)
     if memory is None and not len(base.side.pieces) + len(new.side.pieces):
-        raise MissingData(f"neither {base.path} nor {new.path} has data for the view {view!r}", "compare another view")
+        raise MissingData(
+            msg("views.neither_nor_data_view", f"neither {base.path} nor {new.path} has data for the view {view!r}"),
+            msg("views.compare_another_view", "compare another view"),
+        )
     parts = _parts(base.side, new.side)
     step = _step(base.side, new.side, parts)
     matched = (match_modules if view == "modules" else match)(base.side, new.side)
@@ -88,7 +92,8 @@ def _same_kind(base: Named, new: Named) -> None:
     for one, other in ((base, new), (new, base)):
         if other.side.facts.marked and not one.side.facts.marked:
             raise MissingData(
-                f"{one.path} has no steps, {other.path} has", "mark the steps of both, or compare recordings without"
+                msg("views.no_steps", f"{one.path} has no steps, {other.path} has"),
+                msg("views.mark_steps_both_compare", "mark the steps of both, or compare recordings without"),
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from visualprof.errors import MissingData
+from visualprof.messages import msg
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.answers.table import Table, from_rows
@@ -25,7 +26,8 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
     rows = [row for pair in pairs for row in _figures(*pair)]
     if not any(row[4] is not None and row[5] is not None for row in rows):
         raise MissingData(
-            f"{base_path} and {new_path} have no spec and batch in common", "measure both with the same --batch"
+            msg("views.no_spec_batch_common", f"{base_path} and {new_path} have no spec and batch in common"),
+            msg("views.measure_both_same_batch", "measure both with the same --batch"),
         )
     return DiffAnswer(
         view="evaluation",

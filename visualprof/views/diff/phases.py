@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
+from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers.table import Table, at, columns_of, from_rows
 from visualprof.views.diff.answer import DiffPhases
@@ -40,12 +41,16 @@ def choose(base: tuple[str, Side], new: tuple[str, Side], phase: str) -> str:
     both = [name for name in spent[0] if name in spent[1]]
     if phase and phase not in both:
         raise BadParameter(
-            f"not both have steps of the phase {phase!r}", f"phases of both: {', '.join(both) or 'none'}"
+            msg("views.not_both_steps_phase", f"not both have steps of the phase {phase!r}"),
+            msg("views.phases_both", f"phases of both: {', '.join(both) or 'none'}"),
         )
     if not both:
         raise MissingData(
-            f"{base[0]} has steps of {', '.join(spent[0])}, {new[0]} of {', '.join(spent[1])}: none alike",
-            "compare recordings, or steps, of one phase",
+            msg(
+                "views.steps_none_alike",
+                f"{base[0]} has steps of {', '.join(spent[0])}, {new[0]} of {', '.join(spent[1])}: none alike",
+            ),
+            msg("views.compare_recordings_steps_one", "compare recordings, or steps, of one phase"),
         )
     return phase or max(both, key=lambda name: spent[0][name] + spent[1][name])
 

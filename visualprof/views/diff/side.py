@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.errors import MissingData
+from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
@@ -148,7 +149,10 @@ def compute(trace: Trace, params: SideParams) -> Side:
         step_index(trace, params.step)
         windows = windows.only(params.step)
     if not len(windows):
-        raise MissingData("there is no complete step to compare", "record more steps, or compare another one")
+        raise MissingData(
+            msg("views.there_no_complete_step", "there is no complete step to compare"),
+            msg("views.record_more_steps_compare", "record more steps, or compare another one"),
+        )
     spans = exposed(busy(trace, np.ones(len(trace.events), bool)))
     parts = breakdown(spans, windows)
     spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_of_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
@@ -229,7 +230,10 @@ def inside_of(trace: Trace, module: str, rows: Ids) -> Mask:
     tree = places(trace)
     names = texts_of(tree, trace.strings)
     if module not in names:
-        raise BadParameter(f"there is no module {module!r}", "see `visualprof view modules`")
+        raise BadParameter(
+            msg("views.there_no_module", f"there is no module {module!r}"),
+            msg("views.see_visualprof_view_modules", "see `visualprof view modules`"),
+        )
     held = np.array([*(name == module or name.startswith(f"{module}/") for name in names), False])
     return held[belongs(trace, tree, rows).path]
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from visualprof.messages import msg
 from visualprof.reader.logdir.layout import RECORDINGS, recording_of
 from visualprof.reader.trace import Category, Trace
 
@@ -21,7 +22,9 @@ class Place(msgspec.Struct, frozen=True):
     takes_part: bool
 
 
-LACKS = "it needs communication between ranks"  # said of a run in which none takes part
+LACKS = msg(
+    "views.needs_communication_between_ranks", "it needs communication between ranks"
+)  # said of a run in which none takes part
 
 
 class _Placed(Protocol):

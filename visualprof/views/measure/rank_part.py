@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.process_group import ProcessGroup, ranks_of
 from visualprof.views.measure.alignment import Clock, clock_of
@@ -61,8 +62,10 @@ class RankPart(RankSteps, frozen=True):
         """
         if name not in self.steps:
             raise BadParameter(
-                f"there is no step {name!r}",
-                f"steps: {', '.join(self.steps[:20])}" if self.steps else "this trace has no steps",
+                msg("views.there_no_step", f"there is no step {name!r}"),
+                msg("views.steps", f"steps: {', '.join(self.steps[:20])}")
+                if self.steps
+                else msg("views.trace_no_steps", "this trace has no steps"),
             )
         return self.step == self.steps.index(name)
 

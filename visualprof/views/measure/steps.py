@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
@@ -212,7 +213,10 @@ def step_index(trace: Trace, name: str) -> int:
     names = [trace.strings[int(i)] for i in trace.steps.name]
     if name not in names:
         raise BadParameter(
-            f"there is no step {name!r}", f"steps: {', '.join(names[:20])}" if names else "this trace has no steps"
+            msg("views.there_no_step", f"there is no step {name!r}"),
+            msg("views.steps", f"steps: {', '.join(names[:20])}")
+            if names
+            else msg("views.trace_no_steps", "this trace has no steps"),
         )
     return names.index(name)
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Run, Span
 from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
@@ -147,7 +148,10 @@ def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
     known = {figure for members in several.values() for one in members for figure in one.figures}
     metrics = [figure for figure in FIGURES if figure in known]
     if metric and metric not in FIGURES:
-        raise BadParameter(f"there is no figure {metric!r}", f"figures: {', '.join(FIGURES)}")
+        raise BadParameter(
+            msg("views.there_no_figure", f"there is no figure {metric!r}"),
+            msg("views.figures", f"figures: {', '.join(FIGURES)}"),
+        )
     metric = metric or (metrics or ["step.total"])[0]
     found = [
         _followed(name, chosen, metric)

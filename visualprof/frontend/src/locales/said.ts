@@ -1,23 +1,28 @@
-// What the server says, in the language of the page (docs/adr/0040). It says it in English; its sentences as they stand
-// in its sources, with {} for what is put in, are the keys of said/*.json. {1} is the second of these, {} the next one.
+/**
+ * The server's messages in the language of the web UI (docs/adr/0040). The server writes English; `server/en.json` has
+ * the English text of each message by its id, with {0}, {1} as placeholders, `server/zh.json` its translation. A message
+ * is recognized by its English text, because it may come from a stored result, another process or an agent.
+ */
 import { shallowReactive } from "vue";
 import { locale } from "./i18n";
 import type { Language } from "./languages";
 
-type Table = Record<string, string>;
-type Sentence = { parts: readonly string[]; words: string };
+type Catalog = Record<string, string>;
+type Message = { parts: readonly string[]; words: string };
 
-const TABLES = import.meta.glob<Table>("./said/*.json", { import: "default" });
+const CATALOGS = import.meta.glob<Catalog>("./server/*.json", { import: "default" });
 const asked = new Map<Language, Promise<void>>();
-const learned = shallowReactive(new Map<Language, readonly Sentence[]>());
+const learned = shallowReactive(new Map<Language, readonly Message[]>());
 
-/** Those that say most by themselves first: "{} has no column {}" before "{} has no {}". */
-function read(table: Table): Sentence[] {
-  const plain = ({ parts }: Sentence) => parts.join("").length;
-  return Object.entries(table).map(([key, words]) => ({ parts: key.split("{}"), words })).sort((a, b) => plain(b) - plain(a));
+/** Pair the texts of two catalogs by id. Longer texts come first: "{0} has no column {1}" before "{0} has no {1}". */
+function paired(english: Catalog, words: Catalog): Message[] {
+  const length = ({ parts }: Message) => parts.join("").length;
+  return Object.entries(words)
+    .map(([id, text]) => ({ parts: (english[id] ?? "").split(/\{\d+\}/), words: text }))
+    .sort((a, b) => length(b) - length(a));
 }
 
-/** What was put in, or null where the text is another sentence. Looks at each character once, however long a log is. */
+/** Return the placeholders' values, or null if `text` is another message. Reads each character once, however long a log is. */
 function put_in(text: string, [first = "", ...others]: readonly string[]): string[] | null {
   const last = others.pop();
   if (last === undefined) return text === first ? [] : null;
@@ -34,30 +39,29 @@ function put_in(text: string, [first = "", ...others]: readonly string[]): strin
 }
 
 async function learn(language: Language): Promise<void> {
-  const table = await TABLES[`./said/${language}.json`]?.();
-  if (table) learned.set(language, read(table));
+  const [english, words] = [CATALOGS["./server/en.json"], CATALOGS[`./server/${language}.json`]];
+  if (language !== "en" && english && words) learned.set(language, paired(...(await Promise.all([english(), words()]))));
 }
 
-/** Fetches the sentences of the language once, when the server says something for the first time. English has none. */
+/** Fetch the catalogs of a language once, when the first message arrives. English needs none. */
 export function learn_said(language: Language): Promise<void> {
   const learning = asked.get(language) ?? learn(language);
   asked.set(language, learning);
   return learning;
 }
 
-/** A sentence of the server's, or pieces of them after one another; what no table knows stays as it is. */
+/** Translate a message of the server, or several that follow one another. An unknown text stays as it is. */
 export function said(text: string): string {
   void learn_said(locale.value);
   return translated(text, learned.get(locale.value) ?? []);
 }
 
-function translated(text: string, sentences: readonly Sentence[]): string {
-  for (const { parts, words } of sentences) {
+function translated(text: string, messages: readonly Message[]): string {
+  for (const { parts, words } of messages) {
     const values = put_in(text, parts);
-    let next = 0;
-    if (values) return words.replace(/\{(\d*)\}/g, (_slot, place: string) => translated(values[place ? Number(place) : next++] ?? "", sentences));
+    if (values) return words.replace(/\{(\d+)\}/g, (_slot, place: string) => translated(values[Number(place)] ?? "", messages));
   }
   const [, head = "", mark = "", rest = ""] = /^(.+?)([:;] )(.+)$/s.exec(text) ?? [];
-  const pieces = mark && sentences.length > 0 ? [translated(head, sentences), translated(rest, sentences)] : [];
+  const pieces = mark && messages.length > 0 ? [translated(head, messages), translated(rest, messages)] : [];
   return pieces[0] === head && pieces[1] === rest ? text : pieces.join(mark === ": " ? "：" : "；") || text;
 }

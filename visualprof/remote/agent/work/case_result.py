@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import psutil
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import clear, is_plain
 from visualprof.remote.agent.faults import Outcome
 from visualprof.remote.agent.machine.best import best_peak
@@ -48,7 +49,10 @@ def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env:
     if any((_gpu(sample) or {}).get("others") for sample in samples_of(monitor)):
         told = cast("object", case.get("warnings"))
         before = cast("list[str]", told) if isinstance(told, list) else []
-        case["warnings"] = [*before, "other processes computed on the GPU meanwhile"]
+        case["warnings"] = [
+            *before,
+            msg("agent.other_processes_computed_gpu", "other processes computed on the GPU meanwhile"),
+        ]
     case["steps"] = [_interrupted(row, outcome) for row in _objects(case.get("steps"))]
     clear(out / FILE)
     (out / FILE).write_text(json.dumps(case, indent=1), "utf-8")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, Outcome, StopRequested, failed
 from visualprof.remote.agent.machine.monitor import Monitor
@@ -69,7 +70,9 @@ def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
     root.mkdir(parents=True)
     description = unpack(bundle, root)
     if description["name"] != case.name or case.framework not in description["frameworks"]:
-        raise TaskFailure("input_error", f"the bundle has no case {case.name!r} for {case.framework!r}")
+        raise TaskFailure(
+            "input_error", msg("agent.bundle_no_case", f"the bundle has no case {case.name!r} for {case.framework!r}")
+        )
     data, command = root / "data", {key: json.loads(value) for key, value in case.settings.items()}
     more = {"command": command, "description": description}
     where = str(data) if data.is_dir() else ""
@@ -104,7 +107,9 @@ def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> N
         reason: Reason = "no_runtime" if told["reason"] == "no_runtime" else "input_error"
         failures.append(TaskFailure(reason, told["missing"], told["hint"]))
     if not failures:
-        raise TaskFailure("no_runtime", "there is no interpreter that the case could run in")
+        raise TaskFailure(
+            "no_runtime", msg("agent.there_no_interpreter_case", "there is no interpreter that the case could run in")
+        )
     raise min(failures, key=lambda failure: failure.error.count("; "))  # of as many, that of the first
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import inside, link, listed, remove
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
@@ -20,7 +21,7 @@ from visualprof.remote.converters import Conversion, Converted, all_converters
 from visualprof.remote.protocol import TaskFailure, build
 
 INTERVAL_S = 0.5  # of the monitor
-HINT = "the converter is broken, or the model is hostile"
+HINT = msg("agent.converter_broken_model_hostile", "the converter is broken, or the model is hostile")
 
 
 @dataclass(frozen=True)
@@ -149,10 +150,16 @@ def _validated(folder: Path, told: Mapping[str, Any]) -> Made:
         texts += [converted.file, converted.converter, converted.format, *converted.settings.values()]
         sound = all(isinstance(count, int) for count in counts) and all(isinstance(text, str) for text in texts)
     except (TypeError, KeyError, AttributeError) as error:
-        raise TaskFailure("rejected", f"the child did not tell what it made: {error}", HINT) from None
+        raise TaskFailure(
+            "rejected", msg("agent.child_did_not_tell", f"the child did not tell what it made: {error}"), HINT
+        ) from None
     names = [path.relative_to(folder).as_posix() for path in listed(folder)]
     plain = {name: file.stat().st_size for name in names if (file := inside(folder, name))}
     there = any(name == converted.file or name.startswith(f"{converted.file}/") for name in plain)
     if not sound or len(plain) < len(names) or not there:
-        raise TaskFailure("rejected", "the child made links, or not the model that it told of", HINT)
+        raise TaskFailure(
+            "rejected",
+            msg("agent.child_made_links_not", "the child made links, or not the model that it told of"),
+            HINT,
+        )
     return Made(converted, folder, plain)

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.agent.faults import CANCELLED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.client import Answered, Client, retried
@@ -46,15 +47,24 @@ class Delivery:
                 return self._finish(outcome, names)
             except Answered as error:
                 if error.status == 507:
-                    raise TaskFailure("disk_full", f"the server's disk is full: {error.error}") from None
+                    raise TaskFailure(
+                        "disk_full", msg("agent.servers_disk_full", f"the server's disk is full: {error.error}")
+                    ) from None
                 # 422: something did not arrive as it left; `uploads` says what.
-        raise TaskFailure("upload_failed", "the result did not arrive whole, though it was sent twice")
+        raise TaskFailure(
+            "upload_failed",
+            msg("agent.result_did_not_arrive", "the result did not arrive whole, though it was sent twice"),
+        )
 
     def _upload(self, outcome: Outcome) -> list[str]:
         files, left_out = transfer.result_files(self.result)
         if left_out:
             names = ", ".join(left_out[:10])
-            self.warnings.append(f"left out of the result, because they are no plain files: {names}")
+            self.warnings.append(
+                msg(
+                    "agent.left_out_result_because", f"left out of the result, because they are no plain files: {names}"
+                )
+            )
         stop = self.leave if outcome == CANCELLED else self.stop
         transfer.send(self.client, self.lease, files, stop)
         return [file.name for file in files]

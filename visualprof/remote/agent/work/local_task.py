@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, failed
 from visualprof.remote.agent.machine.cpus import pinned
@@ -63,7 +64,9 @@ def work_alone(
     runtime = machine.runtime(spec)
     if runtime is None:
         hint = f"visualprof agent install-runtime {spec.backend}"
-        raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}", hint)
+        raise TaskFailure(
+            "no_runtime", msg("agent.machine_no", f"this machine has no {spec.backend} for {spec.device}"), hint
+        )
     refuse_code(request.model.name, machine.capabilities.sandbox)
     lease = Lease("local", "local", folder.name, 1, "", spec, request, [])
     _lay_out(work, lease, files, machine, memory_bytes, code)

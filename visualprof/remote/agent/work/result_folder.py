@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
 from visualprof.remote.agent.link import transfer
@@ -91,7 +92,10 @@ def beside(folder: Path, path: str) -> Path:
     Raises: TaskFailure: it leads out of it.
     """
     if not transfer.is_shown(path):
-        raise TaskFailure("agent_error", f"the server names {path[:100]!r} as a file beside the model")
+        raise TaskFailure(
+            "agent_error",
+            msg("agent.server_names_file_beside", f"the server names {path[:100]!r} as a file beside the model"),
+        )
     target = folder / path
     target.parent.mkdir(exist_ok=True)
     return target
@@ -183,7 +187,12 @@ def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[s
         try:
             add_counters(trace, work.monitor)
         except ValueError as error:
-            warnings.append(f"a profile is shown without the monitor's counters: {error}")
+            warnings.append(
+                msg(
+                    "agent.profile_shown_without_monitors",
+                    f"a profile is shown without the monitor's counters: {error}",
+                )
+            )
 
 
 def _write(folder: Path, name: str, body: object) -> None:

@@ -17,6 +17,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import clear, is_plain
 from visualprof.remote.agent.work.child_events import is_object
 
@@ -199,7 +200,7 @@ def _append(file: Path, events: bytes) -> None:
         tail = out.read()
         body = tail.rstrip()
         if not body.endswith(b"]"):
-            raise ValueError(f"{file.name} does not end as a list; is it complete?")
+            raise ValueError(msg("agent.not_end_list_complete", f"{file.name} does not end as a list; is it complete?"))
         body = body[:-1].rstrip()
         comma = b"" if body.endswith((b"[", b",")) else b","
         try:
@@ -225,7 +226,7 @@ def _insert(file: Path, events: bytes) -> None:
             with mmap(old.fileno(), 0, access=ACCESS_READ) as content:
                 match = _EVENTS.search(content)
                 if not match:
-                    raise ValueError(f"{file.name} has no traceEvents")
+                    raise ValueError(msg("agent.no_traceevents", f"{file.name} has no traceEvents"))
                 at = match.end()
                 comma = b"" if content[at : at + 1] == b"]" else b",\n"
             _copy(old, new, at)

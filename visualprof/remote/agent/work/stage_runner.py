@@ -11,6 +11,7 @@ from typing import cast, get_args
 
 import psutil
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import free_bytes
 from visualprof.remote.agent.faults import StopRequested, failure_of
 from visualprof.remote.agent.machine.monitor import PROFILE_INTERVAL_S, Monitor
@@ -34,7 +35,7 @@ SPARE_MEMORY = 256 << 20
 SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
 SPARE_BYTES = 1 << 20
 OOM_KILLS = Path("/proc/vmstat")
-NO_MEMORY = ("std::bad_alloc", "MemoryError", "out of memory")
+NO_MEMORY = ("std::bad_alloc", "MemoryError", msg("agent.out_memory", "out of memory"))
 BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
 NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 
@@ -49,12 +50,19 @@ def refuse_code(name: str, level: int, case: str = "") -> None:
     if level >= BUBBLEWRAP:
         return
     if case:
-        error = "a case may run any code, and there is no sandbox here"
-        raise TaskFailure("model_error", error, "install bubblewrap on that machine")
-    if any(one.runs_code and suffix in one.suffixes for one in all_formats().values()):
-        error = f"a {suffix} may run any code, and there is no sandbox here"
+        error = msg("agent.case_may_run_any", "a case may run any code, and there is no sandbox here")
         raise TaskFailure(
-            "model_error", error, "install bubblewrap on that machine, or save the model in another format"
+            "model_error", error, msg("agent.install_bubblewrap_machine", "install bubblewrap on that machine")
+        )
+    if any(one.runs_code and suffix in one.suffixes for one in all_formats().values()):
+        error = msg("agent.may_run_any_code", f"a {suffix} may run any code, and there is no sandbox here")
+        raise TaskFailure(
+            "model_error",
+            error,
+            msg(
+                "agent.install_bubblewrap_machine_save",
+                "install bubblewrap on that machine, or save the model in another format",
+            ),
         )
 
 
@@ -112,7 +120,9 @@ class StageRunner:
         try:
             child = Child(command, env, work.box, self.log, work.mark)
         except OSError as error:
-            raise TaskFailure("no_runtime", f"{self.python} could not be started: {error.strerror}") from None
+            raise TaskFailure(
+                "no_runtime", msg("agent.could_not_started", f"{self.python} could not be started: {error.strerror}")
+            ) from None
         self._pid, self._began_ns = child.pid, time.time_ns()
         if stage.startswith("profile:"):
             self.progress.phase = monitor.phase = "profiling"
@@ -141,34 +151,70 @@ class StageRunner:
     def _check_limits(self, child: Child, deadline: float) -> None:
         now, step = time.monotonic(), self.progress.step
         if now > deadline:
-            raise TaskFailure("timeout", f"not done after {self.timeout_s:g} s ({self._doing()})", self._last_lines())
+            raise TaskFailure(
+                "timeout",
+                msg("agent.not_done_after_s", f"not done after {self.timeout_s:g} s ({self._doing()})"),
+                self._last_lines(),
+            )
         limit_s = self.step_timeouts.get(step, self.step_timeouts.get("", math.inf))
         if step and now - self.progress.step_since > limit_s:
-            raise TaskFailure("timeout", f"the step {step} was not done after {limit_s:g} s", self._last_lines())
+            raise TaskFailure(
+                "timeout",
+                msg("agent.step_not_done_after", f"the step {step} was not done after {limit_s:g} s"),
+                self._last_lines(),
+            )
         if self.monitor.error:
             raise failure_of(self.monitor.error)
         if self.log.full_disk:
-            raise TaskFailure("disk_full", "the agent's disk is full: the log could not be written")
+            raise TaskFailure(
+                "disk_full", msg("agent.agents_disk_full_log", "the agent's disk is full: the log could not be written")
+            )
         self._check_machine(child)
         used, allowed = child.tree.rss_bytes(), self.memory_bytes
         used += scratch_bytes(child.tree) if self.level == BUBBLEWRAP else 0
         if used > allowed:
-            error = f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})"
-            hint = "a smaller size of the swept dimension, or a larger --memory of the agent"
+            error = msg(
+                "agent.gib_memory_use_allowed",
+                f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})",
+            )
+            hint = msg(
+                "agent.smaller_size_swept_dimension_larger",
+                "a smaller size of the swept dimension, or a larger --memory of the agent",
+            )
             raise TaskFailure("out_of_memory", error, hint)
 
     def _check_machine(self, child: Child) -> None:
         """Limits that the kernel does not keep for one process: their number, the machine's memory and disk."""
         count = len(child.tree.processes())
         if count > TREE_MAX:
-            raise TaskFailure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
+            raise TaskFailure(
+                "crashed",
+                msg(
+                    "agent.processes_started_allowed",
+                    f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})",
+                ),
+            )
         if free_bytes(self.work.box) < SPARE_DISK:
-            hint = f"free space for {self.work.folder}"
-            raise TaskFailure("disk_full", f"the agent's disk is nearly full ({self._doing()})", hint)
+            hint = msg("agent.free_space", f"free space for {self.work.folder}")
+            raise TaskFailure(
+                "disk_full",
+                msg("agent.agents_disk_nearly_full", f"the agent's disk is nearly full ({self._doing()})"),
+                hint,
+            )
         memory = psutil.virtual_memory()
         if memory.available < min(SPARE_MEMORY, memory.total // 50):
-            error = f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})"
-            raise TaskFailure("out_of_memory", error, "a smaller size of the swept dimension, or a less busy machine")
+            error = msg(
+                "agent.only_mib_machines_memory",
+                f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})",
+            )
+            raise TaskFailure(
+                "out_of_memory",
+                error,
+                msg(
+                    "agent.smaller_size_swept_dimension",
+                    "a smaller size of the swept dimension, or a less busy machine",
+                ),
+            )
 
     def _doing(self) -> str:
         phase, batch = self.progress.phase, self.progress.batch
@@ -178,24 +224,40 @@ class StageRunner:
 
     def _last_lines(self) -> str:
         tail = self.log.tail()
-        return f"the log ends with:\n{tail}" if tail else "the log is empty"
+        return (
+            msg("agent.log_ends", f"the log ends with:\n{tail}") if tail else msg("agent.log_empty", "the log is empty")
+        )
 
     def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
         """Judges a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
-        how = f"ended by {signal_name}" if signal_name else f"ended with status {status}"
+        how = (
+            msg("agent.ended", f"ended by {signal_name}")
+            if signal_name
+            else msg("agent.ended_status", f"ended with status {status}")
+        )
         if self._done and self._failed is None:
             if status:
-                self.progress.warnings.append(f"the child {how} after its work was done")
+                self.progress.warnings.append(
+                    msg("agent.child_after_work_done", f"the child {how} after its work was done")
+                )
             return
         tail = self.log.tail()
         failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
         if free_bytes(self.work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
-            raise TaskFailure("disk_full", f"no space was left on the agent's disk: {failure.error}", failure.hint)
+            raise TaskFailure(
+                "disk_full",
+                msg("agent.no_space_left_agents", f"no space was left on the agent's disk: {failure.error}"),
+                failure.hint,
+            )
         raise failure
 
     def _crash(self, how: str, tail: str, killed: bool) -> TaskFailure:
         reason: Reason = "out_of_memory" if killed or any(word in tail for word in NO_MEMORY) else "crashed"
-        return TaskFailure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
+        return TaskFailure(
+            reason,
+            msg("agent.child_without_result", f"the child {how} and without a result ({self._doing()})"),
+            self._last_lines(),
+        )
 
     def _take_events(self) -> None:
         for event in self._events.read():
@@ -234,7 +296,7 @@ class StageRunner:
 
 def _failure(event: Event) -> TaskFailure:
     reason = cast("Reason", event.get("reason") if event.get("reason") in REASONS else "model_error")
-    error = text(event, "error") or "the child failed and did not say why"
+    error = text(event, "error") or msg("agent.child_failed_did_not", "the child failed and did not say why")
     return TaskFailure(reason, error, text(event, "hint"))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from visualprof.messages import msg
 from visualprof.remote.agent.child_files import free_bytes, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
@@ -106,7 +107,9 @@ class LeasedTask:
 
     def __str__(self) -> str:
         spec = self.lease.spec
-        return f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device}"
+        return msg(
+            "agent.task", f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device}"
+        )
 
     def heartbeat(self) -> dict[str, Any]:
         """The task's part of a heartbeat."""
@@ -150,12 +153,15 @@ class LeasedTask:
                 earlier.keep(self._context.state, lease)
         except LeaseLost as lost:
             earlier.keep(self._context.state, lease)
-            ending = f"dropped: {lost}"
+            ending = msg("agent.dropped", f"dropped: {lost}")
         except StopRequested:
             if self._why == "abandoned":
-                return "left; the next start goes on with it, unless the server gives it to another agent"
+                return msg(
+                    "agent.left_next_start_goes",
+                    "left; the next start goes on with it, unless the server gives it to another agent",
+                )
             earlier.keep(self._context.state, lease)
-            ending = "dropped: its lease is over"
+            ending = msg("agent.dropped_lease_over", "dropped: its lease is over")
         journal.remove(lease)
         remove(self._work.folder)
         return ending
@@ -206,8 +212,17 @@ class LeasedTask:
         runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
-            error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
-            raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
+            error = msg(
+                "agent.agent_no_device", f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
+            )
+            raise TaskFailure(
+                "no_runtime",
+                error,
+                msg(
+                    "agent.machine_visualprof_agent_install",
+                    f"on that machine: visualprof agent install-runtime {wanted}",
+                ),
+            )
         case = lease.request.case
         refuse_code(lease.request.model.name, self._machine.capabilities.sandbox, case.name)
         earlier.keep(self._context.state, lease)
@@ -215,8 +230,8 @@ class LeasedTask:
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
         if free_bytes(work.folder) < needed:
-            error = f"less than {needed >> 20:,} MiB are free on the agent's disk"
-            raise TaskFailure("disk_full", error, f"free space for {self._context.state.path}")
+            error = msg("agent.less_than_mib_free", f"less than {needed >> 20:,} MiB are free on the agent's disk")
+            raise TaskFailure("disk_full", error, msg("agent.free_space", f"free space for {self._context.state.path}"))
         model, inputs, data = self._fetch()
         work.code.write_bytes(self._context.settings.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
@@ -251,7 +266,9 @@ class LeasedTask:
             link(blob, target)
         state.trim()
         if not model.exists():
-            raise TaskFailure("agent_error", "the server gave out the task without a model")
+            raise TaskFailure(
+                "agent_error", msg("agent.server_gave_out_task", "the server gave out the task without a model")
+            )
         return model, inputs, data
 
     def _run_stages(self, runtime: Runtime, runner: Runner) -> None:
@@ -306,8 +323,12 @@ class LeasedTask:
                 except TaskFailure as failure:
                     if measures:
                         raise
-                    none = f"no advice: {failure.error}" if kind == "advise" else f"no search: {failure.error}"
-                    told = f"profile pass {name}: {failure.error}" if name else none
+                    none = (
+                        msg("agent.no_advice", f"no advice: {failure.error}")
+                        if kind == "advise"
+                        else msg("agent.no_search", f"no search: {failure.error}")
+                    )
+                    told = msg("agent.profile_pass", f"profile pass {name}: {failure.error}") if name else none
                     progress.warnings.append(told)
                     if name:
                         progress.profiles.append({"pass": name, "error": failure.error})
@@ -338,17 +359,23 @@ class LeasedTask:
         self._context.changed()
         took_s, busy = wait_for_quiet(left_s, host_use(), self._check)
         self._settled_s += took_s
-        told = f"waited {took_s:.0f} s for a quiet host"
+        told = msg("agent.waited_s_quiet_host", f"waited {took_s:.0f} s for a quiet host")
         if busy:
-            told = f"{told}, which it never was ({busy}); measured all the same"
+            told = msg("agent.which_never_measured_all", f"{told}, which it never was ({busy}); measured all the same")
             self._progress.warnings.append(told)
         log.write(f"[agent] {told}\n".encode())
 
     def _tell_waits(self) -> None:
         """Warns of what is not the spec's own and in its numbers, or in the time that they took."""
         if self._waited_s > WORTH_SAYING_S:
-            told = f"waited {self._waited_s:.0f} s for another agent of this host, which measured on"
+            told = msg(
+                "agent.waited_s_another_agent",
+                f"waited {self._waited_s:.0f} s for another agent of this host, which measured on",
+            )
             self._progress.warnings.append(f"{told} {self.lease.spec.device}")
         if self._throttled:
-            told = f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods"
-            self._progress.warnings.append(f"{told}: latencies have waits in them")
+            told = msg(
+                "agent.control_group_agent_used",
+                f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods",
+            )
+            self._progress.warnings.append(msg("agent.latencies_waits_them", f"{told}: latencies have waits in them"))

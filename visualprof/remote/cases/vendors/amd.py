@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.cuda import DEVICE, device_name, peak, synchronize
 from visualprof.remote.cases.engines import of_torch
 
 VENDOR = Vendor(
     name="amd",
-    title="AMD GPU",
+    title=msg("cases.amd_gpu", "AMD GPU"),
     device="cuda",
     engines={"torch": of_torch(DEVICE, compiled=False), "inductor": of_torch(DEVICE, compiled=True)},
     synchronize=synchronize,

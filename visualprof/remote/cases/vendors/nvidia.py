@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.cuda import DEVICE, device_name, peak, synchronize
 from visualprof.remote.cases.engines import of_backend, of_torch
 
 VENDOR = Vendor(
     name="nvidia",
-    title="NVIDIA GPU",
+    title=msg("cases.nvidia_gpu", "NVIDIA GPU"),
     device="cuda",
     engines={
         "tensorrt": of_backend("tensorrt", DEVICE, ("tensorrt>=10", "cuda-python", "onnx"), compiles=True),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.child.advice.candidates import Step
 from visualprof.remote.child.advice.process import Bounds, Process, failure
 from visualprof.remote.converters import converter
@@ -33,5 +34,11 @@ def converted(
     failed = next((one for one in told if one["event"] == "failed"), None)
     made = next((one["converted"] for one in told if one["event"] == "converted"), None)
     if failed or made is None:
-        raise failure(failed or {"reason": "crashed", "error": f"its process ended by status {status}"})
+        raise failure(
+            failed
+            or {
+                "reason": "crashed",
+                "error": msg("child.process_ended_status", f"its process ended by status {status}"),
+            }
+        )
     return made

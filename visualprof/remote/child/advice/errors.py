@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.child.advice.rules import wilson
 
 
@@ -84,7 +85,7 @@ class Comparison:
     def error(self) -> OutputError:
         """The worst output of all that was added; its number counts from 0."""
         if self._broken or not self._sums:
-            return OutputError(self._broken or "there was nothing to compare")
+            return OutputError(self._broken or msg("child.there_nothing_compare", "there was nothing to compare"))
         found = [_of(i, sums) for i, sums in enumerate(self._sums)]
         worst = max(found, key=lambda error: error.relative or 0.0)
         top1 = _top1(self._sums[0]) if self._classifies else None
@@ -94,17 +95,25 @@ class Comparison:
 def _incomparable(original: Sequence[Any], candidate: Sequence[Any]) -> str:
     """Why some outputs cannot be compared number by number, "" where they can."""
     if len(original) != len(candidate):
-        return f"{len(candidate)} outputs in place of {len(original)}"
+        return msg("child.outputs_place", f"{len(candidate)} outputs in place of {len(original)}")
     for i, (ours, theirs) in enumerate(zip(original, candidate, strict=True)):
         if ours.shape != theirs.shape:
-            return f"output {i} has the shape {list(theirs.shape)} in place of {list(ours.shape)}"
+            return msg(
+                "child.output_shape_place",
+                f"output {i} has the shape {list(theirs.shape)} in place of {list(ours.shape)}",
+            )
         if ours.dtype != theirs.dtype:
-            return f"output {i} is {theirs.dtype} in place of {ours.dtype}"
+            return msg("child.output_place", f"output {i} is {theirs.dtype} in place of {ours.dtype}")
         if ours.dtype.kind not in "fiub":
-            return f"output {i} holds {ours.dtype}, which no difference is defined for"
+            return msg(
+                "child.output_holds_which_no", f"output {i} holds {ours.dtype}, which no difference is defined for"
+            )
         wrong = _unlike(np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
         if wrong:
-            return f"output {i} has {wrong:,} NaN or Inf of {ours.size:,} numbers that the original has not"
+            return msg(
+                "child.output_nan_inf_numbers",
+                f"output {i} has {wrong:,} NaN or Inf of {ours.size:,} numbers that the original has not",
+            )
     return ""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
 Json = dict[str, Any]
@@ -61,7 +62,9 @@ class Process:
                 command, cwd=start, stdin=pipe, stdout=pipe if asked else None, start_new_session=True
             )
         except OSError as error:
-            raise TaskFailure("no_runtime", f"{python} could not be started: {error.strerror}") from None
+            raise TaskFailure(
+                "no_runtime", msg("child.could_not_started", f"{python} could not be started: {error.strerror}")
+            ) from None
         self._rest = b""
 
     def ask(self, do: str, timeout_s: float, **fields: Any) -> Any:
@@ -108,7 +111,7 @@ class Process:
                 if not data:
                     raise self._failure()
             if len(self._rest) > ANSWER_MAX:
-                raise TaskFailure("crashed", f"it answered {do} with over 1 MiB")
+                raise TaskFailure("crashed", msg("child.answered_over_1_mib", f"it answered {do} with over 1 MiB"))
             return b"\n" in self._rest
 
         self._until(arrived, do, timeout_s)
@@ -116,7 +119,9 @@ class Process:
         try:
             answer = json.loads(line)
         except ValueError:
-            raise TaskFailure("crashed", f"it answered {do} with what is no JSON") from None
+            raise TaskFailure(
+                "crashed", msg("child.answered_what_no_json", f"it answered {do} with what is no JSON")
+            ) from None
         return answer if isinstance(answer, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
     def _until(self, done: Callable[[], bool], do: str, timeout_s: float) -> None:
@@ -124,7 +129,7 @@ class Process:
         while not done():
             now = time.monotonic()
             if now > end:
-                raise TaskFailure("timeout", f"not done after {timeout_s:g} s ({do})")
+                raise TaskFailure("timeout", msg("child.not_done_after_s", f"not done after {timeout_s:g} s ({do})"))
             if now - looked > TICK_S:
                 looked = now
                 self._check(do)
@@ -135,21 +140,35 @@ class Process:
         """What no limit of the kernel keeps for one candidate."""
         most = self._bounds.memory_bytes
         if most and (used := rss_bytes(self._process.pid)) > most:
-            raise TaskFailure("out_of_memory", f"{used >> 20:,} MiB of memory, {most >> 20:,} are allowed ({do})")
+            raise TaskFailure(
+                "out_of_memory",
+                msg("child.mib_memory_allowed", f"{used >> 20:,} MiB of memory, {most >> 20:,} are allowed ({do})"),
+            )
         if (size := folder_bytes(self._folder)) > self._bounds.disk_bytes:
-            error = f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} are allowed ({do})"
+            error = msg(
+                "child.mib_written_allowed",
+                f"{size >> 20:,} MiB were written, {self._bounds.disk_bytes >> 20:,} are allowed ({do})",
+            )
             raise TaskFailure("disk_full", error)
 
     def _failure(self) -> TaskFailure:
         status = self._process.wait()
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
-        return TaskFailure("crashed", f"its process ended by {how}", "the log says more")
+        return TaskFailure(
+            "crashed",
+            msg("child.process_ended", f"its process ended by {how}"),
+            msg("child.log_says_more", "the log says more"),
+        )
 
 
 def failure(told: Json) -> TaskFailure:
     """A failure as a process told it, which may be anything."""
     texts = {key: str(told.get(key) or "")[:500] for key in ("reason", "error", "hint")}
-    return TaskFailure(texts["reason"] or "model_error", texts["error"] or "it did not say why", texts["hint"])  # type: ignore[arg-type]
+    return TaskFailure(
+        texts["reason"] or "model_error",
+        texts["error"] or msg("child.did_not_say_why", "it did not say why"),
+        texts["hint"],
+    )  # type: ignore[arg-type]
 
 
 def rss_bytes(pid: int) -> int:

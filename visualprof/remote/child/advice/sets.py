@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Feeds
 from visualprof.remote.child.inputs import point_feeds, sweep_points
 from visualprof.remote.child.task import TaskFile
@@ -61,8 +62,13 @@ def make_sets(task: TaskFile, folder: Path) -> Sets:
         for i, feeds in enumerate(_typed(request, _bounded(judging.feeds(_shapes(request)))))
     ]
     if not own:
-        hint = "rows that fill no batch are left out, and every second row is kept for calibration"
-        raise TaskFailure("input_error", f"the data have {rows.count} rows, too few for one run", hint)
+        hint = msg(
+            "child.rows_fill_no_batch",
+            "rows that fill no batch are left out, and every second row is kept for calibration",
+        )
+        raise TaskFailure(
+            "input_error", msg("child.data_rows_too_few", f"the data have {rows.count} rows, too few for one run"), hint
+        )
     data = folder / "rows.npz"
     np.savez(data, **rows.arrays)
     return Sets([*sets, *own], data, min(judging.count, MOST_ROWS), rows.count > 1)
@@ -72,7 +78,11 @@ def _rows(task: TaskFile) -> Rows:
     try:
         return Rows({name: np.load(path, allow_pickle=False) for name, path in task.data.items()})
     except (ValueError, OSError, EOFError) as broken:
-        raise TaskFailure("input_error", f"the data cannot be read: {broken}", "an .npy for each input") from broken
+        raise TaskFailure(
+            "input_error",
+            msg("child.data_cannot_read", f"the data cannot be read: {broken}"),
+            msg("child.npy_each_input", "an .npy for each input"),
+        ) from broken
 
 
 def _shapes(request: Request) -> dict[str, list[int | str | None]]:
@@ -97,8 +107,14 @@ def _typed(request: Request, feeds: Iterator[Feeds]) -> Iterator[Feeds]:
         typed: Feeds = {}
         for name, values in one.items():
             if not np.can_cast(values.dtype, dtypes[name], "safe"):
-                error = f"the data of '{name}' are {values.dtype}, the model wants {dtypes[name]}"
-                raise TaskFailure("input_error", error, f"convert them with numpy: a.astype('{dtypes[name]}')")
+                error = msg(
+                    "child.data_model_wants", f"the data of '{name}' are {values.dtype}, the model wants {dtypes[name]}"
+                )
+                raise TaskFailure(
+                    "input_error",
+                    error,
+                    msg("child.convert_them_numpy_astype", f"convert them with numpy: a.astype('{dtypes[name]}')"),
+                )
             typed[name] = np.ascontiguousarray(values, dtypes[name])
         yield typed
 

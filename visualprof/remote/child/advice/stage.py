@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import all_backends
 from visualprof.remote.child.advice.candidates import (
     Candidate,
@@ -103,7 +104,10 @@ class Advice:
             row = Row(candidate.name, candidate.kind, [asdict(s) for s in candidate.steps], as_json(candidate.spec))
             self.rows.append(row)
             if time.monotonic() > self.end:
-                row.verdict, row.why = "failed", f"not tried: the {self.asked.budget_s:g} s were used up"
+                row.verdict, row.why = (
+                    "failed",
+                    msg("child.not_tried_s_used", f"not tried: the {self.asked.budget_s:g} s were used up"),
+                )
                 continue
             _log(candidate.name)
             try:
@@ -122,7 +126,10 @@ class Advice:
         try:
             model, changed = self._converted(candidate, row, folder)
             if changed is False:
-                row.verdict, row.why = "no effect", "the conversion changed no operator, weight or type"
+                row.verdict, row.why = (
+                    msg("child.no_effect", "no effect"),
+                    msg("child.conversion_changed_no_operator", "the conversion changed no operator, weight or type"),
+                )
                 return
             running = self._load(candidate.name, model, candidate.spec)
             try:
@@ -162,7 +169,9 @@ class Advice:
         """A process with the model loaded, and its outputs for every set of inputs."""
         runtime = runtime_of(spec, self.task.runtimes)
         if runtime is None:
-            raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}")
+            raise TaskFailure(
+                "no_runtime", msg("child.machine_no", f"this machine has no {spec.backend} for {spec.device}")
+            )
         folder = self.folder / "run" / name
         process = Process(runtime.python, self.task.work, "worker", folder, self.bounds, asked=True)
         try:
@@ -225,8 +234,11 @@ class Advice:
         if broken:
             row.verdict, row.why = "wrong", broken
         elif judging.relative is not None and not judging.relative <= self.asked.max_error:
-            on = "your data" if row.data else "random inputs"
-            row.why = f"an error of {judging.relative:.2g} on {on}, allowed are {self.asked.max_error:g}"
+            on = msg("child.your_data", "your data") if row.data else msg("child.random_inputs", "random inputs")
+            row.why = msg(
+                "child.error_allowed",
+                f"an error of {judging.relative:.2g} on {on}, allowed are {self.asked.max_error:g}",
+            )
             row.verdict = "wrong"
         if self.asked.metric and not broken:
             row.metric = self._metric(running)
@@ -256,7 +268,9 @@ class Advice:
                 for who in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
                     times[who].append(float(pair[who].ask("turn", limit_s, least_s=TURN_S)))
             if len(times[0]) < FEWEST:
-                raise TaskFailure("timeout", f"not measured after {limit_s:g} s at {point.batch}")
+                raise TaskFailure(
+                    "timeout", msg("child.not_measured_after_s", f"not measured after {limit_s:g} s at {point.batch}")
+                )
             if len(times[0]) < rounds or judge(ratio_of(times[1], times[0]), margin) != "undecided":
                 break
         ratio, latency = ratio_of(times[1], times[0]), latency_of(times[1])
@@ -341,7 +355,7 @@ class Advice:
         files = sorted(model.parent.iterdir(), key=lambda file: file != model)
         kept = sum(len(other.files) for other in self.rows)
         if kept + len(files) > KEPT_MAX or not all(file.is_file() and not file.is_symlink() for file in files):
-            row.why = "its model is not kept: it is no file, or the result has too many"
+            row.why = msg("child.model_not_kept_no", "its model is not kept: it is no file, or the result has too many")
             return []
         folder = self.task.out / f"candidate-{row.name}"
         folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Feeds, Session, backend
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
@@ -126,7 +127,7 @@ class Worker:
 
     def _loaded(self) -> Session:
         if self.session is None:
-            raise TaskFailure("agent_error", "nothing is loaded")
+            raise TaskFailure("agent_error", msg("child.nothing_loaded", "nothing is loaded"))
         return self.session
 
 
@@ -135,11 +136,15 @@ def measured_by(source: str, original: list[str], candidate: list[str]) -> float
     space: dict[str, Any] = {"__name__": "metric"}
     exec(compile(source, "metric.py", "exec"), space)  # the user's own, in the sandbox of the task
     if not callable(metric := space.get("metric")):
-        raise TaskFailure("input_error", "the metric's file has no function `metric`", "metric(original, candidate)")
+        raise TaskFailure(
+            "input_error",
+            msg("child.metrics_file_no_function", "the metric's file has no function `metric`"),
+            msg("child.metric_original_candidate", "metric(original, candidate)"),
+        )
     value: Any = metric(_arrays(original), _arrays(candidate))
     number = float(value)
     if not np.isfinite(number):
-        raise TaskFailure("input_error", f"the metric returned {number}")
+        raise TaskFailure("input_error", msg("child.metric_returned", f"the metric returned {number}"))
     return number
 
 

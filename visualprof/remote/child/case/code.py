@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.cases import Engine, InferModel, Vendor
 from visualprof.remote.cases.folder import FUNCTIONS
 from visualprof.remote.cases.requirements import requires_of
@@ -48,8 +49,8 @@ class Code:
             if (function := next(filter(callable, named), None)) is not None:
                 self.functions[name] = function
         if lacking := [name for name in FOUR if name not in self.functions]:
-            hint = f"{framework}/__init__.py exports {', '.join(FOUR)}"
-            raise TaskFailure("input_error", f"the case has no {', '.join(lacking)}", hint)
+            hint = msg("child.init_py_exports", f"{framework}/__init__.py exports {', '.join(FOUR)}")
+            raise TaskFailure("input_error", msg("child.case_no", f"the case has no {', '.join(lacking)}"), hint)
 
 
 def engine_of(root: Path, vendor: Vendor, compiler: str) -> Engine:
@@ -64,8 +65,11 @@ def engine_of(root: Path, vendor: Vendor, compiler: str) -> Engine:
     if compiler in vendor.engines:
         return vendor.engines[compiler]
     names = ", ".join(sorted(vendor.engines)) or "none"
-    hint = f"it has {names}; or add inference_engine/{vendor.name}/{compiler}.py with a class InferModel"
-    raise TaskFailure("input_error", f"{vendor.title} has no compiler {compiler!r}", hint)
+    hint = msg(
+        "child.add_inference_engine_py",
+        f"it has {names}; or add inference_engine/{vendor.name}/{compiler}.py with a class InferModel",
+    )
+    raise TaskFailure("input_error", msg("child.no_compiler", f"{vendor.title} has no compiler {compiler!r}"), hint)
 
 
 def _own_engine(root: Path, vendor: str, compiler: str, config: Any, onnx_path: str, model: Any) -> InferModel:

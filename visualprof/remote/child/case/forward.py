@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.child.host import LoadMeter
 from visualprof.remote.child.measure import distribution, warm_up
 from visualprof.remote.protocol import Measure
@@ -131,7 +132,7 @@ def forward(
     """
     first = next(iter(loader), None)
     if first is None:
-        raise ValueError("build_dataloader gave no batch")
+        raise ValueError(msg("child.build_dataloader_gave_no", "build_dataloader gave no batch"))
     clocks.warm(lambda inputs: clocks.timed(call, inputs), split(first)[0])
     for _ in range(repeat):
         total, count = 0.0, 0

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
+from visualprof.messages import msg
 from visualprof.remote.cases import CASE_SCHEMA, STEPS, Engine, Vendor, all_vendors
 from visualprof.remote.cases.layers import Merged, merge, shown, skipped
 from visualprof.remote.child.case import summary
@@ -88,8 +89,8 @@ class CaseSteps:
     def _vendor(self) -> Vendor:
         vendors = all_vendors()
         if self.task.vendor not in vendors:
-            error = f"there is no vendor {self.task.vendor!r}"
-            raise TaskFailure("input_error", error, f"there is {', '.join(vendors)}")
+            error = msg("child.there_no_vendor", f"there is no vendor {self.task.vendor!r}")
+            raise TaskFailure("input_error", error, msg("child.there", f"there is {', '.join(vendors)}"))
         return vendors[self.task.vendor]
 
     def run(self) -> None:
@@ -214,18 +215,28 @@ class CaseSteps:
                 merged.settings[key] = replace(merged.settings[key], value=str(folder / wanted))
                 return
         raise TaskFailure(
-            "input_error", f"{key}: {wanted} is not there", "a path in the case, in its data, or absolute"
+            "input_error",
+            msg("child.not_there", f"{key}: {wanted} is not there"),
+            msg("child.path_case_data_absolute", "a path in the case, in its data, or absolute"),
         )
 
     def _chosen(self, merged: Merged) -> Engine:
         compiler: str = merged["compiler"]
         engine = engine_of(Path(self.task.root), self.vendor, compiler)
         if merged["fp16"] and not engine.fp16:
-            raise TaskFailure("input_error", f"{compiler} does not compute in fp16 here", "set fp16 to false")
+            raise TaskFailure(
+                "input_error",
+                msg("child.not_compute_fp16_here", f"{compiler} does not compute in fp16 here"),
+                msg("child.set_fp16_false", "set fp16 to false"),
+            )
         if merged["exist_compiler_path"] and not engine.keeps:
-            raise TaskFailure("input_error", f"{compiler} loads no compiled models", "leave exist_compiler_path null")
+            raise TaskFailure(
+                "input_error",
+                msg("child.loads_no_compiled_models", f"{compiler} loads no compiled models"),
+                msg("child.leave_exist_compiler_path", "leave exist_compiler_path null"),
+            )
         if not engine.onnx:
-            self._left_out.setdefault("export", f"{compiler} takes the model itself")
+            self._left_out.setdefault("export", msg("child.takes_model_itself", f"{compiler} takes the model itself"))
         return engine
 
     def require(self) -> None:
@@ -276,7 +287,11 @@ class CaseSteps:
         path = str(self._code.functions["export_model"](self._model, self._config))
         file, out = (self.out / path).resolve(), self.out.resolve()
         if not file.is_file():
-            raise TaskFailure("model_error", f"export_model gave {path[:100]!r}, which is no file", "give its path")
+            raise TaskFailure(
+                "model_error",
+                msg("child.export_model_gave_which", f"export_model gave {path[:100]!r}, which is no file"),
+                msg("child.give_path", "give its path"),
+            )
         return {"onnx": file.relative_to(out).as_posix() if file.is_relative_to(out) else str(file)}
 
     def _compile(self) -> dict[str, Any]:
@@ -294,8 +309,10 @@ class CaseSteps:
         own = self._code.functions.get("engine_forward")
         passed = self._forward("inference", own, self._infer, self._infer)
         if passed["foo_ns"]:
-            told = (
-                f"{passed['foo_ns'] / 1e9:.3f} s of the engine's calls are no inference, as it says, and are subtracted"
+            told = msg(
+                "child.s_engines_calls_no",
+                f"{passed['foo_ns'] / 1e9:.3f} s of the engine's calls are no inference, as it says, "
+                "and are subtracted",
             )
             self.result["warnings"].append(told)
         return {"inference": passed}

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.arithmetic import value_of
 from visualprof.remote.cases.layers import Merged
@@ -118,7 +119,7 @@ def say(result: dict[str, Any]) -> None:
         "*p_inference_core(qps)": inference.get("core_per_s"), "val_average_acc": validation.get("accuracy"),
         "infer_average_acc": inference.get("accuracy"),
     }  # fmt: skip
-    print("Finish Info", "|", info, flush=True)  # noqa: T201 - the log of the run
+    print(msg("child.finish_info", "Finish Info"), "|", info, flush=True)  # noqa: T201 - the log of the run
 
 
 def _versions() -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.cases import Vendor
 from visualprof.remote.cases.folder import needed
 from visualprof.remote.cases.requirements import TRTEXEC, imports_of, missing, name_of
@@ -54,12 +55,21 @@ def require(task: CaseTask, vendor: Vendor, engine: Sequence[str]) -> None:
     folder = Path(task.root, "benchmarks", task.name)
     packages += [one for one in imports_of(folder, task.framework) if one.lower() not in named]
     lacking = list(missing(dict.fromkeys(packages)))
-    data_dir, where = Path(task.data_dir or "/nowhere"), task.data_dir or "any folder: name one by --data"
+    data_dir, where = (
+        Path(task.data_dir or "/nowhere"),
+        task.data_dir or msg("child.any_folder_name_one", "any folder: name one by --data"),
+    )
     absent = [one for one in task.description.get("data", ()) if not (data_dir / one).exists()]
-    problems = [f"package: {one}" for one in lacking] + [f"data: {one} is not in {where}" for one in absent]
+    problems = [msg("child.package", f"package: {one}") for one in lacking] + [
+        msg("child.data_not", f"data: {one} is not in {where}") for one in absent
+    ]
     if not lacking and task.framework == "pytorch" and vendor.device != "cpu" and not vendor.device_name():
-        problems.append(f"device: PyTorch in {sys.executable} sees no {vendor.title}")
+        problems.append(
+            msg("child.device_pytorch_sees_no", f"device: PyTorch in {sys.executable} sees no {vendor.title}")
+        )
     if problems:
         packages = [repr(one.partition(" (")[0]) for one in lacking if one != TRTEXEC]
-        hint = f"{sys.executable} -m pip install {' '.join(packages)}" if packages else ""
-        raise TaskFailure("no_runtime" if lacking else "input_error", f"missing: {'; '.join(problems)}", hint)
+        hint = msg("child.m_pip_install", f"{sys.executable} -m pip install {' '.join(packages)}") if packages else ""
+        raise TaskFailure(
+            "no_runtime" if lacking else "input_error", msg("child.missing", f"missing: {'; '.join(problems)}"), hint
+        )

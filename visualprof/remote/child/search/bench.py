@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.backends import backend
 from visualprof.remote.child.advice.candidates import Step, runtime_of
 from visualprof.remote.child.advice.conversion import converted
@@ -69,7 +70,9 @@ class Bench:
         spec = spec_of(self._spec, setting, list(self._backend.options), settings)
         runtime = runtime_of(spec, self.task.runtimes)
         if runtime is None:
-            raise TaskFailure("no_runtime", f"this machine has no {spec.backend} for {spec.device}")
+            raise TaskFailure(
+                "no_runtime", msg("child.machine_no", f"this machine has no {spec.backend} for {spec.device}")
+            )
         folder, limit_s = self.folder / "run" / name, self.asked.step_s
         process = Process(runtime.python, self.task.work, "searcher", folder, self._bounds, asked=True)
         try:
@@ -106,7 +109,13 @@ class Bench:
             comparison.add(*(read_outputs(each.outputs / name) for each in (beside, running)))
         error = comparison.error()
         if error.broken:
-            raise TaskFailure("model_error", f"its outputs are not those of the default setting: {error.broken}")
+            raise TaskFailure(
+                "model_error",
+                msg(
+                    "child.outputs_not_default_setting",
+                    f"its outputs are not those of the default setting: {error.broken}",
+                ),
+            )
         return {"load_ns": running.load["load_ns"], "size_bytes": self._size(setting), "error": error.relative}
 
     def rounds(self, running: Running, beside: Running, setting: Setting, most: int) -> tuple[Json, Figures]:
@@ -137,8 +146,14 @@ class Bench:
         """What a turn says of the objective, the smaller the better."""
         cost = turn["latency" if self.asked.objective == "size" else self.asked.objective]
         if cost is None:
-            hint = "on many systems root alone may read the counters of the processors"
-            raise TaskFailure("agent_error", "this machine does not tell how much energy it uses", hint)
+            hint = msg(
+                "child.many_systems_root_alone", "on many systems root alone may read the counters of the processors"
+            )
+            raise TaskFailure(
+                "agent_error",
+                msg("child.machine_not_tell_how", "this machine does not tell how much energy it uses"),
+                hint,
+            )
         return max(float(cost), 1e-12)
 
     def _percentiles(self, running: Running) -> None:
@@ -153,7 +168,10 @@ class Bench:
         if name not in self._models:
             pythons = self.task.converters.get(name)
             if not pythons:
-                raise TaskFailure("no_runtime", f"no interpreter of this machine has what {name} needs")
+                raise TaskFailure(
+                    "no_runtime",
+                    msg("child.no_interpreter_machine_what", f"no interpreter of this machine has what {name} needs"),
+                )
             folder, step, data = self.folder / "made" / name, Step(name), self.sets.data
             shutil.rmtree(folder, ignore_errors=True)
             made = converted(pythons[0], step, self.task.model, data, folder, self._bounds, self.asked.step_s)

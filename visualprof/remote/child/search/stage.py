@@ -13,6 +13,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from visualprof.messages import msg
 from visualprof.remote.child.advice.rules import Interval, margin_of
 from visualprof.remote.child.failures import explain
 from visualprof.remote.child.inputs import SweepPoint
@@ -110,7 +111,10 @@ class SearchStage:
             return
         for trial in self.trials:
             if trial.state == "running" and trial.starts >= STARTS:
-                trial.state, trial.why = "failed", "the agent or the machine ended twice while it ran"
+                trial.state, trial.why = (
+                    "failed",
+                    msg("child.agent_machine_ended_twice", "the agent or the machine ended twice while it ran"),
+                )
         if self.trials:
             _log(f"goes on after {len(self.trials)} trials")
 

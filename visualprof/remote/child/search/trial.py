@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from visualprof.messages import msg
 from visualprof.remote.child.advice.rules import Interval
 from visualprof.remote.constraints import Constraint
 
@@ -43,9 +44,9 @@ def missed(constraints: Iterable[Constraint], figures: Figures) -> Iterable[str]
     for one in constraints:
         kept = one.kept(figures)
         if kept is None:
-            yield f"{one.text}: not known"
+            yield msg("child.not_known", f"{one.text}: not known")
         elif not kept:
-            yield f"{one.text}: not kept"
+            yield msg("child.not_kept", f"{one.text}: not kept")
 
 
 def ranked(trials: Iterable[Trial]) -> list[Trial]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
@@ -110,7 +111,11 @@ def having(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
         if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in found):
             return ""
         wanted = " or ".join(kinds)
-        return f"it has no {wanted} with a weight" if weighted else f"it has no {wanted}"
+        return (
+            msg("converters.no_weight", f"it has no {wanted} with a weight")
+            if weighted
+            else msg("converters.no", f"it has no {wanted}")
+        )
 
     return applies
 

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import backend
 from visualprof.remote.backends.tensorflow import SAVED, saved_folder, signature_of
 from visualprof.remote.converters import formats
@@ -17,7 +18,11 @@ from visualprof.remote.protocol import Spec
 
 def applies(path: Path) -> str:
     """An `applies`: converters take SavedModels alone."""
-    return "" if path.read_bytes()[:1] == SAVED else "it is a frozen graph, not a SavedModel"
+    return (
+        ""
+        if path.read_bytes()[:1] == SAVED
+        else msg("converters.frozen_graph_not_savedmodel", "it is a frozen graph, not a SavedModel")
+    )
 
 
 def signature(path: Path) -> tuple[str, dict[str, list[int | None]]]:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from visualprof.messages import msg
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
@@ -18,7 +19,7 @@ def read(path: Path) -> Any:
     trt: Any = importlib.import_module("tensorrt")
     engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(path.read_bytes())
     if engine is None:
-        raise ValueError("this TensorRT does not load the engine")
+        raise ValueError(msg("converters.tensorrt_not_load_engine", "this TensorRT does not load the engine"))
     return engine
 
 

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
@@ -26,7 +27,11 @@ def check(path: Path) -> None:
 
 def weighted(path: Path) -> str:
     """An `applies`: whether its weights are those of the module, not constants of the graph."""
-    return "" if next(read(path).parameters(), None) is not None else "its weights are in its graph: it is frozen"
+    return (
+        ""
+        if next(read(path).parameters(), None) is not None
+        else msg("converters.weights_graph_frozen", "its weights are in its graph: it is frozen")
+    )
 
 
 def content(path: Path) -> Content:

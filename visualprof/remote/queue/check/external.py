@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.errors import FormatError
+from visualprof.messages import msg
 from visualprof.reader.protobuf import Message
 from visualprof.remote.queue.check.names import check_name
 from visualprof.remote.queue.refusals import Unfit
 
 MAX_FILES = 64
-_HINT = "save it anew: onnx.save(onnx.load(path), other_path, save_as_external_data=True, location='weights.data')"
+_HINT = msg(
+    "queue.save_anew_onnx_save",
+    "save it anew: onnx.save(onnx.load(path), other_path, save_as_external_data=True, location='weights.data')",
+)
 VARIABLES = ("variables/variables.index", "variables/variables.data-00000-of-00001")
 
 
@@ -41,7 +45,13 @@ def _of_onnx(path: Path, name: str) -> list[External]:
         _refuse_elsewhere(file, name)
         sizes[file] = max(sizes.get(file, 0), _end(place, name))
     if len(sizes) > MAX_FILES:
-        raise FormatError(f"{name}: its weights lie in {len(sizes):,} files, at most {MAX_FILES} are taken", _HINT)
+        raise FormatError(
+            msg(
+                "queue.weights_lie_files_most",
+                f"{name}: its weights lie in {len(sizes):,} files, at most {MAX_FILES} are taken",
+            ),
+            _HINT,
+        )
     return [External(file, size) for file, size in sizes.items()]
 
 
@@ -52,9 +62,14 @@ def _of_tensorflow(path: Path, name: str) -> list[External]:
     variables = VARIABLES if 3 in meta or 7 in meta else ()  # saver_def, object_graph_def
     assets = [f"assets/{asset.text(2)}" for asset in meta.messages(6)]
     for file in assets:
-        _refuse_elsewhere(file, name, "save it again with tf.saved_model.save")
+        _refuse_elsewhere(file, name, msg("queue.save_again_tf_saved", "save it again with tf.saved_model.save"))
     if len(assets) + len(variables) > MAX_FILES:
-        raise FormatError(f"{name}: {len(assets):,} assets, at most {MAX_FILES} files are taken", "is it a model?")
+        raise FormatError(
+            msg(
+                "queue.assets_most_files_taken", f"{name}: {len(assets):,} assets, at most {MAX_FILES} files are taken"
+            ),
+            msg("queue.model", "is it a model?"),
+        )
     return [External(file, 1) for file in dict.fromkeys((*variables, *assets))]
 
 
@@ -62,7 +77,13 @@ def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
     try:
         check_name(file)
     except Unfit:
-        raise FormatError(f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it", hint) from None
+        raise FormatError(
+            msg(
+                "queue.weights_model_lie_which",
+                f"{name}: weights of the model lie in {file[:100]!r}, which is not beside it",
+            ),
+            hint,
+        ) from None
 
 
 def _end(place: dict[str, str], name: str) -> int:
@@ -72,7 +93,10 @@ def _end(place: dict[str, str], name: str) -> int:
     except ValueError:
         numbers = [-1]
     if min(numbers) < 0:
-        raise FormatError(f"{name}: a tensor lies at no place of its file", "export the model again")
+        raise FormatError(
+            msg("queue.tensor_lies_no_place", f"{name}: a tensor lies at no place of its file"),
+            msg("queue.export_model_again", "export the model again"),
+        )
     return sum(numbers)
 
 

@@ -11,13 +11,20 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.source import UNDECODABLE
 from visualprof.remote.protocol import Request, build
 
 MAX_BYTES = 1 << 20
 MAX_ERRORS = 200
 MAX_ITEMS = 2000
-NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
+NAMES = {
+    int: msg("queue.whole_number", "a whole number"),
+    float: "a number",
+    str: "a text",
+    bool: msg("queue.true_false", "true or false"),
+    type(None): "null",
+}
 
 
 @dataclass(frozen=True)
@@ -44,12 +51,20 @@ def parse_request(body: bytes) -> Request:
     Raises: Invalid: it is no JSON, has unknown or missing fields, or values of other types.
     """
     if len(body) > MAX_BYTES:
-        error = f"the job is over {MAX_BYTES >> 20} MiB of JSON"
-        raise Invalid([FieldError("", error, "arrays are uploaded as files")])
+        error = msg("queue.job_over_mib_json", f"the job is over {MAX_BYTES >> 20} MiB of JSON")
+        raise Invalid([FieldError("", error, msg("queue.arrays_uploaded_files", "arrays are uploaded as files"))])
     try:
         value: object = msgspec.json.decode(body)
     except UNDECODABLE as error:
-        raise Invalid([FieldError("", f"this is no JSON: {error}", "docs/http-api.md describes a job")]) from error
+        raise Invalid(
+            [
+                FieldError(
+                    "",
+                    msg("queue.no_json", f"this is no JSON: {error}"),
+                    msg("queue.docs_http_api_md", "docs/http-api.md describes a job"),
+                )
+            ]
+        ) from error
     errors: list[FieldError] = []
     _walk(Request, value, "", errors)
     if errors:
@@ -66,8 +81,8 @@ def nearest(name: str, known: list[str]) -> str:
     """A hint for a name that is not among the known ones."""
     close = difflib.get_close_matches(name[:200], known, 1)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(map(repr, known[:12]))}" if known else ""
+        return msg("queue.did_you_mean", f"did you mean {close[0]!r}?")
+    return msg("queue.known", f"known: {', '.join(map(repr, known[:12]))}") if known else ""
 
 
 def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
@@ -76,7 +91,7 @@ def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
         return
     if is_dataclass(kind) or origin is dict:
         if not isinstance(value, dict):
-            errors.append(_wanted(path, "an object", value))
+            errors.append(_wanted(path, msg("queue.object", "an object"), value))
             return
         items: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
         kinds = _fields(kind, items, path, errors) if origin is None else dict.fromkeys(items, arguments[1])
@@ -97,10 +112,13 @@ def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldEr
     """The types of the fields that are there; notes those that are unknown or missing."""
     hints, known = _hints(kind), {f.name: f for f in fields(kind)}
     unknown = [name for name in items if name not in known][:MAX_ERRORS]
-    errors += [FieldError(_join(path, n), "there is no such field", nearest(n, list(known))) for n in unknown]
+    errors += [
+        FieldError(_join(path, n), msg("queue.there_no_such_field", "there is no such field"), nearest(n, list(known)))
+        for n in unknown
+    ]
     for name, field in known.items():
         if name not in items and field.default is MISSING and field.default_factory is MISSING:
-            errors.append(FieldError(_join(path, name), "is missing"))
+            errors.append(FieldError(_join(path, name), msg("queue.missing", "is missing")))
     return {name: hints[name] for name in known if name in items}
 
 
@@ -110,7 +128,11 @@ def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
         return
     items: list[object] = value  # pyright: ignore[reportUnknownVariableType]
     if len(items) > MAX_ITEMS:
-        errors.append(FieldError(path, f"has {len(items):,} entries", f"at most {MAX_ITEMS:,}"))
+        errors.append(
+            FieldError(
+                path, msg("queue.entries", f"has {len(items):,} entries"), msg("queue.most", f"at most {MAX_ITEMS:,}")
+            )
+        )
         return
     for i, item in enumerate(items):
         _walk(kind, item, f"{path}[{i}]", errors)
@@ -125,7 +147,9 @@ def _plain(kind: type, value: object) -> bool:
 
 def _wanted(path: str, what: str, value: object) -> FieldError:
     shown = msgspec.json.encode(value).decode()
-    return FieldError(path, f"must be {what}, not {shown if len(shown) <= 40 else shown[:40] + '...'}")
+    return FieldError(
+        path, msg("queue.must_not", f"must be {what}, not {shown if len(shown) <= 40 else shown[:40] + '...'}")
+    )
 
 
 def _join(path: str, name: str) -> str:

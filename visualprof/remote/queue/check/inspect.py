@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader import child
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import recognise_model, refusal
@@ -112,9 +113,14 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     with path.open("rb") as file:
         head = file.read(8)
     if not head:
-        raise FormatError(f"{name}: the file is empty", "was the upload cut?")
+        raise FormatError(
+            msg("queue.file_empty", f"{name}: the file is empty"), msg("queue.upload_cut", "was the upload cut?")
+        )
     if head.startswith(GZIP_MAGIC):
-        raise FormatError(f"{name}: packed with gzip", "unpack it first: gunzip")
+        raise FormatError(
+            msg("queue.packed_gzip", f"{name}: packed with gzip"),
+            msg("queue.unpack_first_gunzip", "unpack it first: gunzip"),
+        )
     if head.startswith(zips.MAGIC):
         zips.check(path, name)
     try:
@@ -125,7 +131,9 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
         error.error = error.error.replace(path.name, name)
         raise
     except RecursionError as error:
-        raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
+        raise FormatError(
+            msg("queue.model_nests_too_deep", f"{name}: the model nests too deep to be read"), supported()
+        ) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     if not format.own_inputs:
         _refuse_unusable(inputs, name, format.typed_inputs)
@@ -154,7 +162,11 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
         if format.sniff and format.inputs and format.sniff(head):
             return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], [], {}
     refused = refusal(name, head)
-    error = refused.error if refused else f"{name}: neither a model nor an array by its content"
+    error = (
+        refused.error
+        if refused
+        else msg("queue.neither_model_nor_array", f"{name}: neither a model nor an array by its content")
+    )
     near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
     raise FormatError(error, near.get(Path(name).suffix.lower()) or supported())
 
@@ -162,7 +174,9 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
 def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
     format = all_formats().get(graph.format)
     if format is None:
-        raise FormatError(f"{name}: a model that can be looked at here, but not run", supported())
+        raise FormatError(
+            msg("queue.model_can_looked_here", f"{name}: a model that can be looked at here, but not run"), supported()
+        )
     nodes = [n for n in graph.nodes if not n.scope]
     inputs = [_tensor(graph, n, format) for n in nodes if n.kind == "input"]
     return format, inputs, [_tensor(graph, n) for n in nodes if n.kind == "output"]
@@ -178,7 +192,10 @@ def _counts(graph: ModelGraph) -> dict[str, Any]:
 def supported() -> str:
     """What can be uploaded, as a hint."""
     *titles, last = [format.title for format in all_formats().values()]
-    return f"visualprof runs {', '.join(titles)} and {last}; inputs are .npy or .npz files"
+    return msg(
+        "queue.visualprof_runs_inputs_npy",
+        f"visualprof runs {', '.join(titles)} and {last}; inputs are .npy or .npz files",
+    )
 
 
 def safe_name(name: str) -> str:
@@ -275,23 +292,41 @@ def _sizes(inputs: list[Tensor]) -> dict[str, int]:
 def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
     """Raises: FormatError: there is nothing to feed, or something that no array can be."""
     if not inputs:
-        raise FormatError(f"{name}: the model has no inputs, so there is nothing to measure it with", supported())
+        raise FormatError(
+            msg("queue.model_no_inputs_so", f"{name}: the model has no inputs, so there is nothing to measure it with"),
+            supported(),
+        )
     if len(inputs) > MAX_INPUTS:
-        raise FormatError(f"{name}: the model has {len(inputs):,} inputs", f"at most {MAX_INPUTS} can be fed")
+        raise FormatError(
+            msg("queue.model_inputs", f"{name}: the model has {len(inputs):,} inputs"),
+            msg("queue.most_can_fed", f"at most {MAX_INPUTS} can be fed"),
+        )
     names = [t.name for t in inputs]
     if len(set(names)) < len(names) or not all(0 < len(n) <= INPUT_NAME_MAX for n in names):
         raise FormatError(
-            f"{name}: two inputs have one name, or a name is empty or over {INPUT_NAME_MAX} characters",
-            "name the inputs when exporting (input_names=...)",
+            msg(
+                "queue.two_inputs_one_name",
+                f"{name}: two inputs have one name, or a name is empty or over {INPUT_NAME_MAX} characters",
+            ),
+            msg("queue.name_inputs_when_exporting", "name the inputs when exporting (input_names=...)"),
         )
     for tensor in inputs:
-        what = f"{name}: its input {tensor.name!r}"
+        what = msg("queue.input", f"{name}: its input {tensor.name!r}")
         if declared and not tensor.dtype:
-            raise FormatError(f"{what} is no tensor", "export the model with tensors only as inputs")
+            raise FormatError(
+                msg("queue.no_tensor", f"{what} is no tensor"),
+                msg("queue.export_model_tensors_only", "export the model with tensors only as inputs"),
+            )
         if declared and tensor.dtype not in DTYPES:
-            raise FormatError(f"{what} is of type {tensor.dtype}", f"what can be fed: {', '.join(DTYPES)}")
+            raise FormatError(
+                msg("queue.type", f"{what} is of type {tensor.dtype}"),
+                msg("queue.what_can_fed", f"what can be fed: {', '.join(DTYPES)}"),
+            )
         if len(tensor.dims or []) > MAX_RANK:
-            raise FormatError(f"{what} has {len(tensor.dims or [])} dimensions", f"an array has at most {MAX_RANK}")
+            raise FormatError(
+                msg("queue.dimensions", f"{what} has {len(tensor.dims or [])} dimensions"),
+                msg("queue.array_most", f"an array has at most {MAX_RANK}"),
+            )
 
 
 def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
@@ -299,9 +334,23 @@ def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
     if format.own_inputs:
         return []
     if any(t.dims is None for t in inputs):
-        return ["the file does not say types and shapes of its inputs: fill them in, as dtype and dims"]
+        return [
+            msg(
+                "queue.file_not_say_types",
+                "the file does not say types and shapes of its inputs: fill them in, as dtype and dims",
+            )
+        ]
     if not any(isinstance(d, str) for t in inputs for d in t.dims or []):
-        return [f"every dimension is fixed, so the batch cannot be swept; {format.sweep_hint}"]
+        return [
+            msg(
+                "queue.every_dimension_fixed_so",
+                f"every dimension is fixed, so the batch cannot be swept; {format.sweep_hint}",
+            )
+        ]
     guessed = sorted({d for t in inputs for d in (t.dims or [])[1:] if isinstance(d, str)})
     first = {t.dims[0] for t in inputs if t.dims}
-    return [f"the file has no size for {d}: {OTHER_SIZE} is a guess" for d in guessed if d not in first]
+    return [
+        msg("queue.file_no_size_guess", f"the file has no size for {d}: {OTHER_SIZE} is a guess")
+        for d in guessed
+        if d not in first
+    ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Intervals, ModelRef, Request
 from visualprof.remote.queue.check import machines, shapes
 from visualprof.remote.queue.check.form import FieldError, Invalid, parse_request
@@ -46,7 +47,13 @@ def check_request(request: Request, known: Known) -> Findings:
     """Errors, which refuse a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
     if request.priority == "high" and not known.urgent:
-        errors.append(FieldError("priority", "is high, which administrators alone may ask for", "normal or low"))
+        errors.append(
+            FieldError(
+                "priority",
+                msg("queue.high_which_administrators_alone", "is high, which administrators alone may ask for"),
+                msg("queue.normal_low", "normal or low"),
+            )
+        )
     wrong = {re.split(r"[.\[]", error.field)[0] for error in errors}
     model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
     errors += problems
@@ -88,13 +95,24 @@ def _inputs(request: Request, model: InspectedModel, known: Known) -> Findings:
 def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[FieldError]]:
     kept = known.inspected(request.model.blob)
     if kept is None:
-        return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
+        return None, [
+            FieldError(
+                "model.blob",
+                msg("queue.file_not_here", "this file is not here"),
+                msg("queue.upload_model_first", "upload the model first"),
+            )
+        ]
     content = from_json(kept)
     if request.case.name:
         return None, []  # a bundle: the agent looks into it
     if not isinstance(content, InspectedModel):
-        what = "an array" if isinstance(content, InspectedArray) else "a file of weights"
-        return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is {what}, not a model")]
+        what = (
+            msg("queue.array", "an array")
+            if isinstance(content, InspectedArray)
+            else msg("queue.file_weights", "a file of weights")
+        )
+        name = kept.get("name", msg("queue.file", "the file"))
+        return None, [FieldError("model.blob", msg("queue.not_model", f"{name} is {what}, not a model"))]
     return content, list(_part_errors(request.model, content, known))
 
 
@@ -103,14 +121,27 @@ def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iter
     given = {part.path: part.blob for part in model.parts}
     for i, part in enumerate(model.parts):
         if known.inspected(part.blob) is None:
-            yield FieldError(f"model.parts[{i}].blob", "this file is not here", "upload it first")
+            yield FieldError(
+                f"model.parts[{i}].blob",
+                msg("queue.file_not_here", "this file is not here"),
+                msg("queue.upload_first", "upload it first"),
+            )
     for file in content.external:
         if file.path not in given:
-            error = f"{file.path} is missing: weights of the model lie in it"
-            yield FieldError("model.parts", error, "upload it together with the model, or both in a zip")
+            error = msg("queue.missing_weights_model_lie", f"{file.path} is missing: weights of the model lie in it")
+            yield FieldError(
+                "model.parts",
+                error,
+                msg("queue.upload_together_model_both", "upload it together with the model, or both in a zip"),
+            )
         elif (kept := known.inspected(given[file.path])) and (size := kept["size_bytes"]) < file.size_bytes:
-            error = f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}"
-            yield FieldError("model.parts", error, "is it the one that was saved with this model?")
+            error = msg(
+                "queue.bytes_model_looks",
+                f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}",
+            )
+            yield FieldError(
+                "model.parts", error, msg("queue.one_saved_model", "is it the one that was saved with this model?")
+            )
 
 
 def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:
@@ -119,11 +150,20 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
     for i, blob in ((i, row.blob) for i, row in enumerate(request.inputs) if row.fill == "file"):
         kept = known.inspected(blob)
         if kept is None:
-            errors.append(FieldError(f"inputs[{i}].blob", "this file is not here", "upload the .npy first"))
+            errors.append(
+                FieldError(
+                    f"inputs[{i}].blob",
+                    msg("queue.file_not_here", "this file is not here"),
+                    msg("queue.upload_npy_first", "upload the .npy first"),
+                )
+            )
         elif array := array_of(kept):
             arrays[i] = array
         else:
-            errors.append(FieldError(f"inputs[{i}].blob", f"{kept.get('name', 'the file')} is a model, not an array"))
+            name = kept.get("name", msg("queue.file", "the file"))
+            errors.append(
+                FieldError(f"inputs[{i}].blob", msg("queue.model_not_array", f"{name} is a model, not an array"))
+            )
     return arrays, errors
 
 
@@ -131,7 +171,11 @@ def _data(request: Request, known: Known) -> Iterator[FieldError]:
     """Rows of the user's own that are no arrays, or do not fit the model."""
     arrays = {name: array_of(known.inspected(blob)) for name, blob in request.advise.data.items()}
     for name in (name for name, array in arrays.items() if array is None):
-        yield FieldError(f"advise.data.{name}", "this array is not here", "upload the .npy first")
+        yield FieldError(
+            f"advise.data.{name}",
+            msg("queue.array_not_here", "this array is not here"),
+            msg("queue.upload_npy_first", "upload the .npy first"),
+        )
     there = {name: array for name, array in arrays.items() if array}
     if there and len(there) == len(arrays):
         named = {dim for one in request.inputs for dim in one.dims if isinstance(dim, str)}
@@ -144,7 +188,7 @@ def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
     content = from_json(kept) if kept else None
     if not kept or not isinstance(content, InspectedArray):
         return None
-    return shapes.Array(str(kept.get("name") or "the file"), content.dtype, content.shape)
+    return shapes.Array(str(kept.get("name") or msg("queue.file", "the file")), content.dtype, content.shape)
 
 
 def _time(request: Request) -> list[FieldError]:
@@ -153,5 +197,7 @@ def _time(request: Request) -> list[FieldError]:
     needed = steps * request.measure.min_s
     if not needed > request.timeout_s:
         return []
-    error = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
-    return [FieldError("timeout_s", error, "raise it, or measure.min_s down")]
+    error = msg(
+        "queue.s_but_points_spec", f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
+    )
+    return [FieldError("timeout_s", error, msg("queue.raise_measure_min_s", "raise it, or measure.min_s down"))]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
+from visualprof.messages import msg
 from visualprof.remote.cases import STEPS, all_vendors
 from visualprof.remote.protocol import (
     DTYPES,
@@ -77,7 +78,11 @@ def limit_errors(request: Request) -> list[FieldError]:
 
 def _texts(request: Request) -> Iterator[FieldError]:
     if not KEY.fullmatch(request.key):
-        yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
+        yield FieldError(
+            "key",
+            msg("queue.must_1_200_visible", "must have 1 to 200 visible ASCII characters"),
+            msg("queue.any_no_other_job", "any that no other job has"),
+        )
     yield from _check_name("name", request.name, empty=True)
     yield from model_errors(request.model)
 
@@ -88,17 +93,25 @@ def _case(case: CaseRef) -> Iterator[FieldError]:
         return
     for field, name in (("case.name", case.name), ("case.framework", case.framework)):
         if not CASE.fullmatch(name):
-            yield FieldError(field, "must have 1 to 100 letters, digits, - and _")
+            yield FieldError(field, msg("queue.must_1_100_letters", "must have 1 to 100 letters, digits, - and _"))
     if case.vendor not in all_vendors():
         yield FieldError(
-            "case.vendor", f"there is no vendor {case.vendor[:80]!r}", nearest(case.vendor, [*all_vendors()])
+            "case.vendor",
+            msg("queue.there_no_vendor", f"there is no vendor {case.vendor[:80]!r}"),
+            nearest(case.vendor, [*all_vendors()]),
         )
     for key, value in case.settings.items():
         if not _is_json(value):
-            yield FieldError(f"case.settings.{key[:100]}", "is no JSON", 'a text has quotes: "openvino"')
+            yield FieldError(
+                f"case.settings.{key[:100]}",
+                msg("queue.no_json_2", "is no JSON"),
+                msg("queue.text_quotes_openvino", 'a text has quotes: "openvino"'),
+            )
     for step, limit_s in case.step_timeouts.items():
         if step and step not in STEPS:
-            yield FieldError(f"case.step_timeouts.{step[:40]}", "is no step of a case", ", ".join(STEPS))
+            yield FieldError(
+                f"case.step_timeouts.{step[:40]}", msg("queue.no_step_case", "is no step of a case"), ", ".join(STEPS)
+            )
         yield from _within(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
 
 
@@ -114,16 +127,28 @@ def model_errors(model: ModelRef) -> Iterator[FieldError]:
     """What no files of a model may be called, and what is no file."""
     yield from _check_name("model.name", model.name)
     if model.name.strip(" .") == "" or re.search(r"[/\\]", model.name):
-        yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
+        yield FieldError(
+            "model.name",
+            msg("queue.must_files_name_without", "must be a file's name without folders"),
+            msg("queue.uploads_answer", "as the upload's answer has it"),
+        )
     yield from _parts(model)
     if not SHA256.fullmatch(model.blob):
-        yield FieldError("model.blob", "is no sha256 of a file", "upload the model first")
+        yield FieldError(
+            "model.blob",
+            msg("queue.no_sha256_file", "is no sha256 of a file"),
+            msg("queue.upload_model_first", "upload the model first"),
+        )
 
 
 def _parts(model: ModelRef) -> Iterator[FieldError]:
     """Files beside the model become files beside it again, on the agent and in the result."""
     if len(model.parts) > MAX_PARTS:
-        yield FieldError("model.parts", f"has {len(model.parts)} files", f"at most {MAX_PARTS}")
+        yield FieldError(
+            "model.parts",
+            msg("queue.files", f"has {len(model.parts)} files"),
+            msg("queue.most", f"at most {MAX_PARTS}"),
+        )
     names = [model.name, *(part.path for part in model.parts)]
     try:
         check_distinct(names)
@@ -133,7 +158,11 @@ def _parts(model: ModelRef) -> Iterator[FieldError]:
         yield FieldError("model.parts", refused.error, refused.hint or None)
     for i, part in enumerate(model.parts):
         if not SHA256.fullmatch(part.blob):
-            yield FieldError(f"model.parts[{i}].blob", "is no sha256 of a file", "upload it first")
+            yield FieldError(
+                f"model.parts[{i}].blob",
+                msg("queue.no_sha256_file", "is no sha256 of a file"),
+                msg("queue.upload_first", "upload it first"),
+            )
 
 
 def _numbers(request: Request) -> Iterator[FieldError]:
@@ -141,13 +170,22 @@ def _numbers(request: Request) -> Iterator[FieldError]:
         yield from _within(field, attrgetter(field)(request), low, high)
     measure, at = request.measure, request.profile.at
     if measure.min_s > measure.max_s:
-        yield FieldError("measure.max_s", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s")
+        yield FieldError(
+            "measure.max_s",
+            msg("queue.s_less_than_min", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s"),
+        )
     if request.price_per_hour is not None:
         yield from _within("price_per_hour", request.price_per_hour, 0, 1e9)
     if at and at not in request.sweep.values:
-        yield FieldError("profile.at", f"{at} is not among the swept sizes", "0 takes the first")
+        yield FieldError(
+            "profile.at",
+            msg("queue.not_among_swept_sizes", f"{at} is not among the swept sizes"),
+            msg("queue.0_takes_first", "0 takes the first"),
+        )
     if len(request.dims) > MAX_INPUTS:
-        yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
+        yield FieldError(
+            "dims", msg("queue.names", f"has {len(request.dims):,} names"), msg("queue.most", f"at most {MAX_INPUTS}")
+        )
     for name, size in request.dims.items():
         yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
 
@@ -155,14 +193,30 @@ def _numbers(request: Request) -> Iterator[FieldError]:
 def _advise(request: Request) -> Iterator[FieldError]:
     advise, names = request.advise, [row.name for row in request.inputs]
     if len(advise.only) > MAX_ONLY or any(not 0 < len(name) <= MAX_NAME for name in advise.only):
-        yield FieldError("advise.only", "has too many names, or one that is empty or too long", f"at most {MAX_ONLY}")
+        yield FieldError(
+            "advise.only",
+            msg("queue.too_many_names_one", "has too many names, or one that is empty or too long"),
+            msg("queue.most", f"at most {MAX_ONLY}"),
+        )
     if len(advise.metric) > MAX_METRIC:
-        yield FieldError("advise.metric", f"has {len(advise.metric):,} characters", f"at most {MAX_METRIC:,}")
+        yield FieldError(
+            "advise.metric",
+            msg("queue.characters", f"has {len(advise.metric):,} characters"),
+            msg("queue.most", f"at most {MAX_METRIC:,}"),
+        )
     for name, blob in advise.data.items():
         if name not in names:
-            yield FieldError(f"advise.data.{name[:MAX_NAME]}", "the model has no such input", nearest(name, names))
+            yield FieldError(
+                f"advise.data.{name[:MAX_NAME]}",
+                msg("queue.model_no_such_input", "the model has no such input"),
+                nearest(name, names),
+            )
         elif not SHA256.fullmatch(blob):
-            yield FieldError(f"advise.data.{name}", "is no sha256 of a file", "upload the .npy first")
+            yield FieldError(
+                f"advise.data.{name}",
+                msg("queue.no_sha256_file", "is no sha256 of a file"),
+                msg("queue.upload_npy_first", "upload the .npy first"),
+            )
 
 
 def _pin(request: Request) -> Iterator[FieldError]:
@@ -171,7 +225,7 @@ def _pin(request: Request) -> Iterator[FieldError]:
     try:
         cpu_numbers(request.pin)
     except ValueError as error:
-        yield FieldError("pin", str(error), "0-3,8 or auto")
+        yield FieldError("pin", str(error), msg("queue.0_3_8_auto", "0-3,8 or auto"))
 
 
 def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
@@ -181,38 +235,66 @@ def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
         ("rates", load.rates, 0.001, MAX_RATE),
     ):
         if len(values) > MAX_STEPS:
-            yield FieldError(f"{path}.{name}", f"has {len(values)} values", f"at most {MAX_STEPS}")
+            yield FieldError(
+                f"{path}.{name}",
+                msg("queue.values", f"has {len(values)} values"),
+                msg("queue.most", f"at most {MAX_STEPS}"),
+            )
         for i, value in enumerate(values[:MAX_STEPS]):
             yield from _within(f"{path}.{name}[{i}]", value, low, high)
             if value in values[:i]:
-                yield FieldError(f"{path}.{name}[{i}]", f"{value:g} is there twice")
+                yield FieldError(f"{path}.{name}[{i}]", msg("queue.there_twice", f"{value:g} is there twice"))
     if load.percentile:
         yield from _within(f"{path}.percentile", load.percentile, 50, 99.9)
     yield from _within(f"{path}.limit_ms", load.limit_ms, 0, 3_600_000)
     if load.mlperf == "Server" and not load.limit_ms:
-        yield FieldError(f"{path}.limit_ms", "Server has a limit of its latency", "for example: p99<=50ms")
+        yield FieldError(
+            f"{path}.limit_ms",
+            msg("queue.server_limit_latency", "Server has a limit of its latency"),
+            msg("queue.example_p99_50ms", "for example: p99<=50ms"),
+        )
     if load.mlperf not in ("", "Server") and load.rates:
-        yield FieldError(f"{path}.rates", f"{load.mlperf} has no rate", "Server has one")
+        yield FieldError(
+            f"{path}.rates",
+            msg("queue.no_rate", f"{load.mlperf} has no rate"),
+            msg("queue.server_one", "Server has one"),
+        )
     if load.mlperf in ("SingleStream", "MultiStream") and load.concurrency not in ([], [1]):
-        yield FieldError(f"{path}.concurrency", f"{load.mlperf} has one query after another", "leave it out")
+        yield FieldError(
+            f"{path}.concurrency",
+            msg("queue.one_query_after_another", f"{load.mlperf} has one query after another"),
+            msg("queue.leave_out", "leave it out"),
+        )
     if load.mlperf == "Offline" and load.limit_ms:
-        yield FieldError(f"{path}.limit_ms", "Offline has no limit of its latency", "leave it out")
+        yield FieldError(
+            f"{path}.limit_ms",
+            msg("queue.offline_no_limit_latency", "Offline has no limit of its latency"),
+            msg("queue.leave_out", "leave it out"),
+        )
 
 
 def _sweep(request: Request) -> Iterator[FieldError]:
     values = request.sweep.values
     yield from _check_name("sweep.dim", request.sweep.dim, empty=True)
     if not 1 <= len(values) <= MAX_VALUES:
-        yield FieldError("sweep.values", f"has {len(values)} sizes", f"allowed: 1 to {MAX_VALUES}")
+        yield FieldError(
+            "sweep.values",
+            msg("queue.sizes", f"has {len(values)} sizes"),
+            msg("queue.allowed_1", f"allowed: 1 to {MAX_VALUES}"),
+        )
     for i, value in enumerate(values):
         yield from _within(f"sweep.values[{i}]", value, 1, MAX_BATCH)
         if value in values[:i]:
-            yield FieldError(f"sweep.values[{i}]", f"{value} is there twice")
+            yield FieldError(f"sweep.values[{i}]", msg("queue.there_twice", f"{value} is there twice"))
 
 
 def _all_inputs(request: Request) -> Iterator[FieldError]:
     if len(request.inputs) > MAX_INPUTS:
-        yield FieldError("inputs", f"has {len(request.inputs):,} inputs", f"at most {MAX_INPUTS}")
+        yield FieldError(
+            "inputs",
+            msg("queue.inputs", f"has {len(request.inputs):,} inputs"),
+            msg("queue.most", f"at most {MAX_INPUTS}"),
+        )
     yield from _twice("inputs", "name", [i.name for i in request.inputs])
     for i, row in enumerate(request.inputs):
         yield from _input(f"inputs[{i}]", row)
@@ -220,26 +302,42 @@ def _all_inputs(request: Request) -> Iterator[FieldError]:
 
 def _input(path: str, row: Input) -> Iterator[FieldError]:
     if not 0 < len(row.name) <= INPUT_NAME_MAX:
-        yield FieldError(f"{path}.name", f"must have 1 to {INPUT_NAME_MAX} characters")
+        yield FieldError(f"{path}.name", msg("queue.must_1_characters", f"must have 1 to {INPUT_NAME_MAX} characters"))
     if row.dtype not in DTYPES:
-        error = f"{row.dtype[:40]!r} is no type of values"
+        error = msg("queue.no_type_values", f"{row.dtype[:40]!r} is no type of values")
         yield FieldError(f"{path}.dtype", error, nearest(row.dtype, list(DTYPES)))
     if len(row.dims) > MAX_RANK:
-        yield FieldError(f"{path}.dims", f"has {len(row.dims)} dimensions", f"at most {MAX_RANK}")
+        yield FieldError(
+            f"{path}.dims",
+            msg("queue.dimensions_2", f"has {len(row.dims)} dimensions"),
+            msg("queue.most", f"at most {MAX_RANK}"),
+        )
     for i, dim in enumerate(row.dims[:MAX_RANK]):
         if isinstance(dim, int):
             yield from _within(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
         else:
             yield from _check_name(f"{path}.dims[{i}]", dim)
     if row.fill == "file" and not SHA256.fullmatch(row.blob):
-        yield FieldError(f"{path}.blob", "is no sha256 of a file", "upload the .npy first")
+        yield FieldError(
+            f"{path}.blob",
+            msg("queue.no_sha256_file", "is no sha256 of a file"),
+            msg("queue.upload_npy_first", "upload the .npy first"),
+        )
     if row.fill != "file" and row.blob:
-        yield FieldError(f"{path}.blob", f"is given, but fill is {row.fill!r}", "set fill to 'file'")
+        yield FieldError(
+            f"{path}.blob",
+            msg("queue.given_but_fill", f"is given, but fill is {row.fill!r}"),
+            msg("queue.set_fill_file", "set fill to 'file'"),
+        )
 
 
 def _all_specs(specs: Sequence[Spec]) -> Iterator[FieldError]:
     if not 1 <= len(specs) <= MAX_SPECS:
-        yield FieldError("specs", f"has {len(specs)} entries", f"allowed: 1 to {MAX_SPECS}")
+        yield FieldError(
+            "specs",
+            msg("queue.entries", f"has {len(specs)} entries"),
+            msg("queue.allowed_1", f"allowed: 1 to {MAX_SPECS}"),
+        )
     yield from _twice("specs", "id", [s.id.casefold() for s in specs])  # folders of some systems know no case
     for i, spec in enumerate(specs):
         yield from _spec(f"specs[{i}]", spec)
@@ -247,38 +345,58 @@ def _all_specs(specs: Sequence[Spec]) -> Iterator[FieldError]:
 
 def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
     if not SPEC_ID.fullmatch(spec.id):
-        yield FieldError(f"{path}.id", f"{spec.id[:60]!r} is no name of a folder", "letters, digits, . _ -; at most 48")
+        yield FieldError(
+            f"{path}.id",
+            msg("queue.no_name_folder", f"{spec.id[:60]!r} is no name of a folder"),
+            msg("queue.letters_digits_most_48", "letters, digits, . _ -; at most 48"),
+        )
     platforms = list(get_args(Platform))
     if spec.platform and spec.platform not in platforms:
-        yield FieldError(f"{path}.platform", f"there is no {spec.platform[:40]!r}", nearest(spec.platform, platforms))
+        yield FieldError(
+            f"{path}.platform",
+            msg("queue.there_no", f"there is no {spec.platform[:40]!r}"),
+            nearest(spec.platform, platforms),
+        )
     if not DEVICE.fullmatch(spec.device):
-        yield FieldError(f"{path}.device", f"{spec.device[:40]!r} is no device", "cpu, cuda:0, ...")
+        yield FieldError(
+            f"{path}.device",
+            msg("queue.no_device", f"{spec.device[:40]!r} is no device"),
+            msg("queue.cpu_cuda_0", "cpu, cuda:0, ..."),
+        )
     if not VERSION.fullmatch(spec.version):
-        error = f"{spec.version[:80]!r} is no version"
-        yield FieldError(f"{path}.version", error, "as an agent has it, or empty for any")
+        error = msg("queue.no_version", f"{spec.version[:80]!r} is no version")
+        yield FieldError(f"{path}.version", error, msg("queue.agent_empty_any", "as an agent has it, or empty for any"))
     if len(spec.agent) > MAX_NAME:
-        yield FieldError(f"{path}.agent", "is no id of an agent")
+        yield FieldError(f"{path}.agent", msg("queue.no_id_agent", "is no id of an agent"))
     yield from _within(f"{path}.threads", spec.threads, 0, 1024)
     if len(spec.options) > 64 or any(len(k) > MAX_NAME or len(v) > 1000 for k, v in spec.options.items()):
-        yield FieldError(f"{path}.options", "are too many or too long")
+        yield FieldError(f"{path}.options", msg("queue.too_many_too_long", "are too many or too long"))
 
 
 def _within(field: str, value: float, low: float, high: float) -> Iterator[FieldError]:
     if not low <= value <= high:  # also a NaN
         shown = f"{value:g}" if isinstance(value, float) else str(value)[:20]
-        yield FieldError(field, f"is {shown}", f"allowed: {low:,} to {high:,}")
+        yield FieldError(field, f"is {shown}", msg("queue.allowed", f"allowed: {low:,} to {high:,}"))
 
 
 def _check_name(field: str, text: str, empty: bool = False) -> Iterator[FieldError]:
     if not text and not empty:
-        yield FieldError(field, "is empty")
+        yield FieldError(field, msg("queue.empty", "is empty"))
     elif len(text) > MAX_NAME or not all(c.isprintable() for c in text):
-        yield FieldError(field, f"must have at most {MAX_NAME} characters, and none that cannot be shown")
+        yield FieldError(
+            field,
+            msg(
+                "queue.must_most_characters_none",
+                f"must have at most {MAX_NAME} characters, and none that cannot be shown",
+            ),
+        )
 
 
 def _twice(path: str, what: str, names: Sequence[str]) -> Iterator[FieldError]:
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         if name in seen:
-            yield FieldError(f"{path}[{i}].{what}", f"{name[:MAX_NAME]!r} is also that of {path}[{seen[name]}]")
+            yield FieldError(
+                f"{path}[{i}].{what}", msg("queue.also", f"{name[:MAX_NAME]!r} is also that of {path}[{seen[name]}]")
+            )
         seen.setdefault(name, i)

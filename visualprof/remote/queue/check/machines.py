@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.protocol import Spec
 from visualprof.remote.queue.check.form import FieldError, nearest
@@ -12,7 +13,7 @@ from visualprof.remote.queue.check.inspect import InspectedModel
 from visualprof.remote.queue.check.matching import lacks, takers
 from visualprof.remote.queue.store.records import Agent
 
-START = "start one: visualprof agent"
+START = msg("queue.start_one_visualprof_agent", "start one: visualprof agent")
 
 
 def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Iterator[FieldError]:
@@ -21,16 +22,20 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
     for i, spec in enumerate(specs):
         backend = known.get(spec.backend)
         if backend is None:
-            error = f"there is no backend {spec.backend[:80]!r}"
+            error = msg("queue.there_no_backend", f"there is no backend {spec.backend[:80]!r}")
             yield FieldError(f"specs[{i}].backend", error, nearest(spec.backend, list(known)))
             continue
         if model and model.format not in backend.formats:
-            error = f"{spec.backend} does not load {model.format} models"
-            yield FieldError(f"specs[{i}].backend", error, f"what does: {', '.join(model.backends)}")
+            error = msg("queue.not_load_models", f"{spec.backend} does not load {model.format} models")
+            yield FieldError(f"specs[{i}].backend", error, msg("queue.what", f"what does: {', '.join(model.backends)}"))
         if spec.precision and spec.precision not in backend.precisions:
-            error = f"{spec.backend} cannot be told to run in {spec.precision}"
+            error = msg("queue.cannot_told_run", f"{spec.backend} cannot be told to run in {spec.precision}")
             able = ", ".join(backend.precisions)
-            hint = f"leave it out, or {able}" if able else "leave it out: the model's own is used"
+            hint = (
+                msg("queue.leave_out_2", f"leave it out, or {able}")
+                if able
+                else msg("queue.leave_out_models_own", "leave it out: the model's own is used")
+            )
             yield FieldError(f"specs[{i}].precision", error, hint)
         yield from _options(f"specs[{i}].options", spec, backend)
 
@@ -40,18 +45,25 @@ def lane_errors(specs: Sequence[Spec], most: int) -> Iterator[FieldError]:
     alone = {b.name for b in all_backends() if not b.lanes}
     for i, spec in enumerate(specs):
         if most > 1 and spec.backend in alone:
-            error = f"{spec.backend} runs a model once at a time, {most} at once are asked for"
-            yield FieldError(f"specs[{i}].backend", error, "leave the concurrency out, or the backend")
+            error = msg(
+                "queue.runs_model_once_time",
+                f"{spec.backend} runs a model once at a time, {most} at once are asked for",
+            )
+            yield FieldError(
+                f"specs[{i}].backend",
+                error,
+                msg("queue.leave_concurrency_out_backend", "leave the concurrency out, or the backend"),
+            )
 
 
 def _options(path: str, spec: Spec, backend: Backend) -> Iterator[FieldError]:
     for name, value in spec.options.items():
         values = backend.options.get(name)
         if values is None:
-            hint = nearest(name, list(backend.options)) or f"{spec.backend} has no options"
-            yield FieldError(f"{path}.{name}", f"{spec.backend} has no such option", hint)
+            hint = nearest(name, list(backend.options)) or msg("queue.no_options", f"{spec.backend} has no options")
+            yield FieldError(f"{path}.{name}", msg("queue.no_such_option", f"{spec.backend} has no such option"), hint)
         elif values and value not in values:
-            yield FieldError(f"{path}.{name}", f"is {value[:80]!r}", f"one of {', '.join(values)}")
+            yield FieldError(f"{path}.{name}", f"is {value[:80]!r}", msg("queue.one", f"one of {', '.join(values)}"))
 
 
 def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[FieldError]:
@@ -67,8 +79,12 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
 def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError:
     """A machine that is named and not there."""
     names = ", ".join(f"{a.name} ({a.id})" for a in agents[:12])
-    hint = f"there is {names}" if names else f"none is registered; {START}"
-    return FieldError(field, f"there is no agent {agent[:80]!r}", hint)
+    hint = (
+        msg("queue.there", f"there is {names}")
+        if names
+        else msg("queue.none_registered", f"none is registered; {START}")
+    )
+    return FieldError(field, msg("queue.there_no_agent", f"there is no agent {agent[:80]!r}"), hint)
 
 
 def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Sequence[Agent]) -> Iterator[FieldError]:
@@ -79,21 +95,35 @@ def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Seque
         if spec.backend not in backends:  # an error already
             continue
         if agent is not None and agent.standing != "works":
-            yield FieldError(f"specs[{i}].agent", f"{agent.name} is given no task now: this waits until it is again")
+            yield FieldError(
+                f"specs[{i}].agent",
+                msg("queue.given_no_task_now", f"{agent.name} is given no task now: this waits until it is again"),
+            )
         elif agent is not None and agent not in online:
-            yield FieldError(f"specs[{i}].agent", f"{agent.name} is not there now: this waits until it is back")
+            yield FieldError(
+                f"specs[{i}].agent",
+                msg("queue.not_there_now_waits", f"{agent.name} is not there now: this waits until it is back"),
+            )
         elif not spec.agent and not takers(spec, online):
             field = f"specs[{i}].{'platform' if spec.platform else 'version' if spec.version else 'backend'}"
             platform = f" on {spec.platform}" if spec.platform else ""
             what = f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{platform}"
             if takers(spec, agents):
-                yield FieldError(field, f"no agent with {what} is there now: this waits")
+                yield FieldError(
+                    field, msg("queue.no_agent_there_now", f"no agent with {what} is there now: this waits")
+                )
             else:
-                yield FieldError(field, f"no registered agent has {what}", _offers(agents))
+                yield FieldError(
+                    field, msg("queue.no_registered_agent", f"no registered agent has {what}"), _offers(agents)
+                )
 
 
 def _offers(agents: Sequence[Agent]) -> str:
     """What machines have instead."""
     offers = {f"{r.backend} {r.version} on {a.capabilities.platform}" for a in agents for r in a.capabilities.runtimes}
-    there = f"there is {', '.join(sorted(offers)[:12])}" if offers else f"no runtime is registered; {START}"
-    return f"this waits until one is registered; {there}"
+    there = (
+        msg("queue.there", f"there is {', '.join(sorted(offers)[:12])}")
+        if offers
+        else msg("queue.no_runtime_registered", f"no runtime is registered; {START}")
+    )
+    return msg("queue.waits_until_one_registered", f"this waits until one is registered; {there}")

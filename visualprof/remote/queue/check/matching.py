@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Offer, Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
@@ -26,16 +27,30 @@ def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
     versions = serving(has.runtimes, spec.backend, "")
     fitting = serving(has.runtimes, spec.backend, spec.version)
     if spec.platform not in ("", *has.platforms):
-        yield FieldError("platform", f"{agent.name} is {' and '.join(has.platforms)}, not {spec.platform}")
+        yield FieldError(
+            "platform", msg("queue.not", f"{agent.name} is {' and '.join(has.platforms)}, not {spec.platform}")
+        )
     if not versions:
         there = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
-        yield FieldError("backend", f"{agent.name} has no {spec.backend}", f"its runtimes: {there}")
+        yield FieldError(
+            "backend",
+            msg("queue.no_3", f"{agent.name} has no {spec.backend}"),
+            msg("queue.runtimes", f"its runtimes: {there}"),
+        )
     elif not fitting:
         there = ", ".join(sorted({r.version for r in versions}))
-        yield FieldError("version", f"{agent.name} has no {spec.backend} {spec.version}", f"it has {there}")
+        yield FieldError(
+            "version",
+            msg("queue.no_2", f"{agent.name} has no {spec.backend} {spec.version}"),
+            msg("queue.it_has", f"it has {there}"),
+        )
     elif not any(spec.device in device_names(r.devices) for r in fitting):
         there = ", ".join(sorted({d for r in fitting for d in r.devices}))
-        yield FieldError("device", f"{spec.backend} of {agent.name} has no {spec.device}", f"it has {there}")
+        yield FieldError(
+            "device",
+            msg("queue.no", f"{spec.backend} of {agent.name} has no {spec.device}"),
+            msg("queue.it_has", f"it has {there}"),
+        )
 
 
 def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Oversize, Unfit
 from visualprof.remote.queue.store.files import shown
 
@@ -24,8 +25,11 @@ def check_name(name: str) -> None:
     parts = name.split("/")
     if len(parts) > MAX_DEPTH or not all(_plain(part) for part in parts):
         raise Unfit(
-            f"{name[:100]!r} cannot be the name of a result's file",
-            "a name, or a folder and a name; not hidden, not absolute, without control characters and backslashes",
+            msg("queue.cannot_name_results_file", f"{name[:100]!r} cannot be the name of a result's file"),
+            msg(
+                "queue.name_folder_name_not",
+                "a name, or a folder and a name; not hidden, not absolute, without control characters and backslashes",
+            ),
         )
 
 
@@ -38,11 +42,16 @@ def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
         check_name(name)
     check_distinct(names)
     if len(names) > MAX_FILES:
-        raise Oversize(f"{len(names)} files; a result has at most {MAX_FILES}")
+        raise Oversize(msg("queue.files_result_most", f"{len(names)} files; a result has at most {MAX_FILES}"))
     if any(size < 0 for size in sizes):
-        raise Unfit("a file has a negative size")
+        raise Unfit(msg("queue.file_negative_size", "a file has a negative size"))
     if max(sizes, default=0) > MAX_FILE or sum(sizes) > MAX_ALL:
-        raise Oversize(f"a result has at most {MAX_ALL >> 30} GiB, and {MAX_FILE >> 30} GiB in a file")
+        raise Oversize(
+            msg(
+                "queue.result_most_gib_gib",
+                f"a result has at most {MAX_ALL >> 30} GiB, and {MAX_FILE >> 30} GiB in a file",
+            )
+        )
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -52,7 +61,7 @@ def check_distinct(names: Sequence[str]) -> None:
     """
     folded = [name.casefold() for name in names]
     if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
-        raise Unfit("two files of the result have the same name")
+        raise Unfit(msg("queue.two_files_result_same", "two files of the result have the same name"))
 
 
 def model_name(name: str, taken: Sequence[str]) -> str:

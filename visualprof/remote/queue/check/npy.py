@@ -11,12 +11,13 @@ import numpy as np
 from numpy.lib import format
 
 from visualprof.errors import FormatError
+from visualprof.messages import msg
 from visualprof.remote.protocol import DTYPES
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000  # as numpy's own; but numpy would read a longer one before it refuses it
 MAX_RANK = 32
-HINT = "save it with numpy.save(path, array), one array a file"
+HINT = msg("queue.save_numpy_save_path", "save it with numpy.save(path, array), one array a file")
 
 
 def header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, ...]]:
@@ -30,18 +31,24 @@ def header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, ...]]:
         read = format.read_array_header_1_0 if version == 1 else format.read_array_header_2_0
         shape, _, dtype = read(file, MAX_HEADER)
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
-        raise FormatError(f"{name}: the head of this .npy file is damaged", HINT) from None
+        raise FormatError(
+            msg("queue.head_npy_file_damaged", f"{name}: the head of this .npy file is damaged"), HINT
+        ) from None
     _refuse_other(dtype, name)
     if len(shape) > MAX_RANK or any(type(s) is not int or not 0 <= s < 1 << 40 for s in shape):
-        raise FormatError(f"{name}: its shape is none an array can have", HINT)
+        raise FormatError(msg("queue.shape_none_array_can", f"{name}: its shape is none an array can have"), HINT)
     if 0 in shape:
-        raise FormatError(f"{name}: an array without values (shape {list(shape)})", HINT)
+        raise FormatError(
+            msg("queue.array_without_values_shape", f"{name}: an array without values (shape {list(shape)})"), HINT
+        )
     have, need = size - file.tell(), math.prod(shape) * dtype.itemsize
     if have < need:
-        missing = f"{need - have:,} of {need:,} bytes of the values are missing"
-        raise FormatError(f"{name}: {missing}", "was it cut while being copied?")
+        missing = msg("queue.bytes_values_missing", f"{need - have:,} of {need:,} bytes of the values are missing")
+        raise FormatError(f"{name}: {missing}", msg("queue.cut_while_being_copied", "was it cut while being copied?"))
     if have > need:
-        raise FormatError(f"{name}: {have - need:,} bytes more than its head says", HINT)
+        raise FormatError(
+            msg("queue.bytes_more_than_head", f"{name}: {have - need:,} bytes more than its head says"), HINT
+        )
     return str(dtype), shape
 
 
@@ -50,17 +57,34 @@ def _bounded(file: BinaryIO, name: str) -> int:
     start = file.read(8)
     if not start.startswith(MAGIC):
         if start[:1] == b"\x80":
-            raise FormatError(f"{name}: a Python pickle; opening one may run any code, so it is refused", HINT)
-        raise FormatError(f"{name}: not an .npy file" if start else f"{name}: the file is empty", HINT)
+            raise FormatError(
+                msg(
+                    "queue.python_pickle_opening_one",
+                    f"{name}: a Python pickle; opening one may run any code, so it is refused",
+                ),
+                HINT,
+            )
+        raise FormatError(
+            msg("queue.not_npy_file", f"{name}: not an .npy file")
+            if start
+            else msg("queue.file_empty", f"{name}: the file is empty"),
+            HINT,
+        )
     if len(start) < 8 or start[6] not in (1, 2, 3):
-        raise FormatError(f"{name}: an .npy file of an unknown version", HINT)
+        raise FormatError(msg("queue.npy_file_unknown_version", f"{name}: an .npy file of an unknown version"), HINT)
     length = struct.Struct("<H" if start[6] == 1 else "<I")
     text = file.read(length.size).ljust(length.size, b"\0")
     size = length.unpack(text)[0]
     if size > MAX_HEADER:
-        raise FormatError(f"{name}: its head is {size:,} bytes long; {MAX_HEADER:,} are the most", HINT)
+        raise FormatError(
+            msg("queue.head_bytes_long_most", f"{name}: its head is {size:,} bytes long; {MAX_HEADER:,} are the most"),
+            HINT,
+        )
     if not size or len(file.read(size)) < size:
-        raise FormatError(f"{name}: cut off in its head", "was it cut while being copied?")
+        raise FormatError(
+            msg("queue.cut_off_head", f"{name}: cut off in its head"),
+            msg("queue.cut_while_being_copied", "was it cut while being copied?"),
+        )
     file.seek(8)
     return start[6]
 
@@ -68,13 +92,21 @@ def _bounded(file: BinaryIO, name: str) -> int:
 def _refuse_other(dtype: np.dtype[np.generic], name: str) -> None:
     if dtype.hasobject:
         raise FormatError(
-            f"{name}: holds Python objects (a pickle); opening one may run any code, so it is refused",
-            "save plain numbers: numpy.save(path, array.astype('float32'))",
+            msg(
+                "queue.holds_python_objects_pickle",
+                f"{name}: holds Python objects (a pickle); opening one may run any code, so it is refused",
+            ),
+            msg("queue.save_plain_numbers_numpy", "save plain numbers: numpy.save(path, array.astype('float32'))"),
         )
     if dtype.names or dtype.subdtype:
-        raise FormatError(f"{name}: an array of records, not of plain numbers", HINT)
+        raise FormatError(
+            msg("queue.array_records_not_plain", f"{name}: an array of records, not of plain numbers"), HINT
+        )
     if dtype.name not in DTYPES:
-        raise FormatError(f"{name}: values of type {dtype.str[:20]!r}", f"what can be fed: {', '.join(DTYPES)}")
+        raise FormatError(
+            msg("queue.values_type", f"{name}: values of type {dtype.str[:20]!r}"),
+            msg("queue.what_can_fed", f"what can be fed: {', '.join(DTYPES)}"),
+        )
     if not dtype.isnative:
-        hint = "save it as array.astype(array.dtype.newbyteorder('<'))"
-        raise FormatError(f"{name}: big-endian values ({dtype.str})", hint)
+        hint = msg("queue.save_array_astype_array", "save it as array.astype(array.dtype.newbyteorder('<'))")
+        raise FormatError(msg("queue.big_endian_values", f"{name}: big-endian values ({dtype.str})"), hint)

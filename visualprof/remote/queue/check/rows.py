@@ -6,11 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Input
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.shapes import Array
 
-HOW = "the first dimension of every array is its rows: numpy.savez(path, **{input: rows})"
+HOW = msg(
+    "queue.first_dimension_every_array",
+    "the first dimension of every array is its rows: numpy.savez(path, **{input: rows})",
+)
 
 
 def row_errors(
@@ -25,35 +29,53 @@ def row_errors(
     names = [one.name for one in inputs]
     for name in arrays:
         if name not in names:
-            yield FieldError(f"advise.data.{name[:200]}", f"the model has no input {name[:80]!r}", nearest(name, names))
+            yield FieldError(
+                f"advise.data.{name[:200]}",
+                msg("queue.model_no_input", f"the model has no input {name[:80]!r}"),
+                nearest(name, names),
+            )
     for one in inputs:
         array = arrays.get(one.name)
         if array is None:
             yield FieldError(
-                "advise.data", f"the data have no array {one.name!r}", f"the model's inputs are {', '.join(names)}"
+                "advise.data",
+                msg("queue.data_no_array", f"the data have no array {one.name!r}"),
+                msg("queue.models_inputs", f"the model's inputs are {', '.join(names)}"),
             )
         else:
             yield from _array(one, sizes, free, array)
     counts = {name: array.shape[0] for name, array in arrays.items() if array.shape}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        yield FieldError("advise.data", f"the arrays have no common number of rows ({told})")
+        yield FieldError(
+            "advise.data", msg("queue.arrays_no_common_number", f"the arrays have no common number of rows ({told})")
+        )
 
 
 def _array(one: Input, sizes: Mapping[str, int], free: Collection[str], array: Array) -> Iterator[FieldError]:
     path = f"advise.data.{one.name}"
     if one.dtype and not np.can_cast(np.dtype(array.dtype), np.dtype(one.dtype), "safe"):
-        error = f"the data of {one.name!r} are {array.dtype}, the model wants {one.dtype}"
-        yield FieldError(path, error, f"convert them with numpy: a.astype('{one.dtype}')")
+        error = msg(
+            "queue.data_model_wants", f"the data of {one.name!r} are {array.dtype}, the model wants {one.dtype}"
+        )
+        yield FieldError(
+            path, error, msg("queue.convert_them_numpy_astype", f"convert them with numpy: a.astype('{one.dtype}')")
+        )
     more = len(array.shape) - len(one.dims)
     if more not in (0, 1) and array.shape:
-        error = f"the data of {one.name!r} have {len(array.shape)} dimensions, the model wants {len(one.dims)}"
-        yield FieldError(path, error, "or one more, with a whole input in each row")
+        error = msg(
+            "queue.data_dimensions_model_wants",
+            f"the data of {one.name!r} have {len(array.shape)} dimensions, the model wants {len(one.dims)}",
+        )
+        yield FieldError(path, error, msg("queue.one_more_whole_input", "or one more, with a whole input in each row"))
         return
     rows = 1 if more == 0 else 0  # the first dimension of an input that is cut into batches is free
     for dim, size in list(zip(one.dims, array.shape[more:], strict=False))[rows:]:
         wanted = sizes.get(dim) if isinstance(dim, str) and dim not in free else dim
         if isinstance(wanted, int) and wanted != size:
-            error = f"the data of {one.name!r} have the shape {array.shape}, the model wants {one.dims}"
+            error = msg(
+                "queue.data_shape_model_wants",
+                f"the data of {one.name!r} have the shape {array.shape}, the model wants {one.dims}",
+            )
             yield FieldError(path, error, HOW)
             return

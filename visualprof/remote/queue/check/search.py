@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from visualprof.messages import msg
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.child.search.space import NONE, space_of
 from visualprof.remote.constraints import parse_constraint
@@ -26,7 +27,9 @@ def search_errors(request: Request, model: InspectedModel | None) -> Iterator[Fi
     if not search.objective:
         return
     if len(search.over) > MAX_AXES or len(search.where) > MAX_WHERE:
-        yield FieldError("search", f"has over {MAX_AXES} settings or constraints")
+        yield FieldError(
+            "search", msg("queue.over_settings_constraints", f"has over {MAX_AXES} settings or constraints")
+        )
         return
     for i, text in enumerate(search.where):
         try:
@@ -38,8 +41,12 @@ def search_errors(request: Request, model: InspectedModel | None) -> Iterator[Fi
     wrong = list(chain.from_iterable(_axis(one, values, backends, model) for one, values in search.over.items()))
     yield from wrong
     if search.objective == "size" and "conversion" not in search.over:
-        error = "the size differs by conversions alone"
-        yield FieldError("search.objective", error, "search over some: conversion=none, onnx_fp16")
+        error = msg("queue.size_differs_conversions_alone", "the size differs by conversions alone")
+        yield FieldError(
+            "search.objective",
+            error,
+            msg("queue.search_over_some_conversion", "search over some: conversion=none, onnx_fp16"),
+        )
     if not wrong:
         yield from _grid(request)
 
@@ -50,7 +57,11 @@ def _axis(
     """What is wrong with one setting and its values."""
     path = f"search.over.{name[:MAX_NAME]}"
     if not 1 <= len(values) <= MAX_VALUES or len(set(values)) < len(values):
-        yield FieldError(path, f"has {len(values)} values", f"allowed: 1 to {MAX_VALUES} different ones")
+        yield FieldError(
+            path,
+            msg("queue.values", f"has {len(values)} values"),
+            msg("queue.allowed_1_different_ones", f"allowed: 1 to {MAX_VALUES} different ones"),
+        )
         return
     for backend in backends:
         yield from _of(backend, path, name, values, model)
@@ -62,7 +73,9 @@ def _of(
     if name in ("threads", "streams"):
         most = MAX_THREADS if name == "threads" else MAX_LANES if backend.lanes else 1
         if bad := next((v for v in values if not (v.isascii() and v.isdecimal() and 1 <= int(v[:9]) <= most)), None):
-            yield FieldError(path, f"{bad[:40]!r} is none that {backend.name} can have", f"1 to {most}")
+            yield FieldError(
+                path, msg("queue.none_can", f"{bad[:40]!r} is none that {backend.name} can have"), f"1 to {most}"
+            )
         return
     allowed: Sequence[str] | None = backend.options.get(name)
     if name == "precision":
@@ -73,18 +86,38 @@ def _of(
         allowed = [NONE, *(one.name for one in fitting if backend.name in (one.runtimes or (backend.name,)))]
     elif allowed is None:
         there = ["threads", "streams", "precision", "conversion", *backend.options]
-        yield FieldError(path, f"{backend.name} has no such setting", nearest(name, there))
+        yield FieldError(
+            path, msg("queue.no_such_setting", f"{backend.name} has no such setting"), nearest(name, there)
+        )
         return
     if allowed and (bad := next((value for value in values if value not in allowed), None)) is not None:
-        yield FieldError(path, f"{bad[:80]!r} is none that {backend.name} can have", f"one of {', '.join(allowed)}")
+        yield FieldError(
+            path,
+            msg("queue.none_can", f"{bad[:80]!r} is none that {backend.name} can have"),
+            msg("queue.one", f"one of {', '.join(allowed)}"),
+        )
     elif any(len(value) > MAX_NAME or not value.isprintable() for value in values):
-        yield FieldError(path, f"must have at most {MAX_NAME} characters, and none that cannot be shown")
+        yield FieldError(
+            path,
+            msg(
+                "queue.must_most_characters_none",
+                f"must have at most {MAX_NAME} characters, and none that cannot be shown",
+            ),
+        )
 
 
 def _grid(request: Request) -> Iterator[FieldError]:
     """Settings that are too many, or one alone."""
     size = space_of(request.search, request.sweep.values).size
     if size > MAX_SETTINGS:
-        yield FieldError("search.over", f"has {size:,} settings", f"at most {MAX_SETTINGS:,}")
+        yield FieldError(
+            "search.over",
+            msg("queue.settings", f"has {size:,} settings"),
+            msg("queue.most", f"at most {MAX_SETTINGS:,}"),
+        )
     elif size == 1:
-        yield FieldError("search.over", "has one setting alone", "give several sizes, threads=1:4 or another setting")
+        yield FieldError(
+            "search.over",
+            msg("queue.one_setting_alone", "has one setting alone"),
+            msg("queue.give_several_sizes_threads", "give several sizes, threads=1:4 or another setting"),
+        )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from visualprof.messages import msg
 from visualprof.reader.graph import ITEM_BYTES
 from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Input, Request
@@ -31,39 +32,56 @@ def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError
     names = [i.name for i in request.inputs]
     for name in tensors:
         if name not in names:
-            yield FieldError("inputs", f"the model's input {name!r} is missing", nearest(name, names) or None)
+            yield FieldError(
+                "inputs",
+                msg("queue.models_input_missing", f"the model's input {name!r} is missing"),
+                nearest(name, names) or None,
+            )
     seen: dict[str, tuple[str, int | str]] = {}
     for i, row in enumerate(request.inputs):
         if row.name in tensors:
             yield from _tensor(f"inputs[{i}]", row, tensors[row.name], seen)
         else:
             hint = nearest(row.name, list(tensors))
-            yield FieldError(f"inputs[{i}].name", f"the model has no input {row.name!r}", hint)
+            yield FieldError(
+                f"inputs[{i}].name", msg("queue.model_no_input", f"the model has no input {row.name!r}"), hint
+            )
     format = all_formats().get(model.format)
     positional = format is not None and not format.typed_inputs  # such a program has places for its inputs, not names
     if positional and sorted(names) == sorted(tensors) and names != list(tensors):
-        yield FieldError("inputs", "are in another order than the model's", f"its order is {', '.join(tensors)}")
+        yield FieldError(
+            "inputs",
+            msg("queue.another_order_than_models", "are in another order than the model's"),
+            msg("queue.order", f"its order is {', '.join(tensors)}"),
+        )
 
 
 def _tensor(path: str, row: Input, tensor: Tensor, seen: dict[str, tuple[str, int | str]]) -> Iterator[FieldError]:
     """seen: of the model's named dimensions where they stood first in the job, and as what."""
     if tensor.dtype and row.dtype != tensor.dtype:
-        yield FieldError(f"{path}.dtype", f"the model wants {tensor.dtype}, the job has {row.dtype}")
+        yield FieldError(
+            f"{path}.dtype", msg("queue.model_wants_job", f"the model wants {tensor.dtype}, the job has {row.dtype}")
+        )
     if tensor.dims is None:
         return
     if len(row.dims) != len(tensor.dims):
-        error = f"the model wants {len(tensor.dims)} dimensions, the job has {len(row.dims)}"
-        yield FieldError(f"{path}.dims", error, f"its shape is [{', '.join(map(str, tensor.dims))}]")
+        error = msg(
+            "queue.model_wants_dimensions_job",
+            f"the model wants {len(tensor.dims)} dimensions, the job has {len(row.dims)}",
+        )
+        yield FieldError(
+            f"{path}.dims", error, msg("queue.shape", f"its shape is [{', '.join(map(str, tensor.dims))}]")
+        )
         return
     for i, (size, dim) in enumerate(zip(row.dims, tensor.dims, strict=True)):
         field = f"{path}.dims[{i}]"
         if isinstance(dim, int) and size != dim:
-            yield FieldError(field, f"the model wants {dim}, the job has {size}")
+            yield FieldError(field, msg("queue.model_wants_job", f"the model wants {dim}, the job has {size}"))
         elif isinstance(dim, str):
             first, other = seen.setdefault(dim, (field, size))
             if other != size:
-                hint = f"the model has one dimension {dim!r}"
-                yield FieldError(field, f"is {size!r} here and {other!r} in {first}", hint)
+                hint = msg("queue.model_one_dimension", f"the model has one dimension {dim!r}")
+                yield FieldError(field, msg("queue.here", f"is {size!r} here and {other!r} in {first}"), hint)
 
 
 def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
@@ -74,19 +92,32 @@ def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fiel
     for i, array in arrays.items():
         row, path = request.inputs[i], f"inputs[{i}].blob"
         if not np.can_cast(array.dtype, row.dtype, "safe"):
-            error = f"{array.name} holds {array.dtype}, the model wants {row.dtype}"
-            yield FieldError(path, error, f"numpy.save(path, array.astype('{row.dtype}'))")
+            error = msg("queue.holds_model_wants", f"{array.name} holds {array.dtype}, the model wants {row.dtype}")
+            yield FieldError(
+                path, error, msg("queue.numpy_save_path_array", f"numpy.save(path, array.astype('{row.dtype}'))")
+            )
         if len(array.shape) != len(row.dims):
-            error = f"{array.name} has {len(array.shape)} dimensions, the input has {len(row.dims)}"
-            yield FieldError(path, error, f"the file's shape is {array.shape}")
+            error = msg(
+                "queue.dimensions_input",
+                f"{array.name} has {len(array.shape)} dimensions, the input has {len(row.dims)}",
+            )
+            yield FieldError(path, error, msg("queue.files_shape", f"the file's shape is {array.shape}"))
             continue
         for axis, (size, dim) in enumerate(zip(array.shape, row.dims, strict=True)):
             if isinstance(dim, int) and size != dim:
-                yield FieldError(path, f"dimension {axis} is {size} in {array.name}, the model wants {dim}")
+                yield FieldError(
+                    path,
+                    msg(
+                        "queue.dimension_model_wants",
+                        f"dimension {axis} is {size} in {array.name}, the model wants {dim}",
+                    ),
+                )
             elif isinstance(dim, str) and dim != request.sweep.dim:
                 first, name = sizes.setdefault(dim, (size, array.name))
                 if first != size:
-                    yield FieldError(path, f"{dim!r} is {size} in {array.name} and {first} in {name}")
+                    yield FieldError(
+                        path, msg("queue.is_in_and_in", f"{dim!r} is {size} in {array.name} and {first} in {name}")
+                    )
 
 
 def array_sizes(inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, int]:
@@ -105,13 +136,23 @@ def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldErr
     for i, row in enumerate(request.inputs):
         for axis, dim in enumerate(row.dims):
             if isinstance(dim, str) and dim not in sizes and dim != request.sweep.dim:
-                hint = f"set dims.{dim[:80]}, or sweep it"
-                yield FieldError(f"inputs[{i}].dims[{axis}]", f"nothing gives {dim!r} a size", hint)
+                hint = msg("queue.set_dims_sweep", f"set dims.{dim[:80]}, or sweep it")
+                yield FieldError(
+                    f"inputs[{i}].dims[{axis}]", msg("queue.nothing_gives_size", f"nothing gives {dim!r} a size"), hint
+                )
     if not swept(request) and len(request.sweep.values) > 1:
         names = sorted({d for i in request.inputs for d in i.dims if isinstance(d, str)})
         dim = request.sweep.dim
-        error = f"no input has the dimension {dim!r}" if dim else "is empty: there is one point"
-        yield FieldError("sweep.dim", error, nearest(dim, names) or "every dimension of the model is fixed")
+        error = (
+            msg("queue.no_input_dimension_2", f"no input has the dimension {dim!r}")
+            if dim
+            else msg("queue.empty_there_one_point", "is empty: there is one point")
+        )
+        yield FieldError(
+            "sweep.dim",
+            error,
+            nearest(dim, names) or msg("queue.every_dimension_model_fixed", "every dimension of the model is fixed"),
+        )
 
 
 def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
@@ -120,11 +161,17 @@ def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fie
     known = known_sizes(request, arrays)
     for name, size in request.dims.items():
         if name not in used:
-            yield FieldError(f"dims.{name}", "no input has this dimension")
+            yield FieldError(f"dims.{name}", msg("queue.no_input_dimension", "no input has this dimension"))
         elif name != request.sweep.dim and known[name] != size:
-            yield FieldError(f"dims.{name}", f"an uploaded array has {known[name]} here, so {size} is not used")
+            yield FieldError(
+                f"dims.{name}",
+                msg("queue.uploaded_array_here_so", f"an uploaded array has {known[name]} here, so {size} is not used"),
+            )
     if not swept(request) and request.sweep.dim and request.sweep.values != [1]:
-        error = f"no input has the dimension {request.sweep.dim!r}: one point is measured, with the sizes as they are"
+        error = msg(
+            "queue.no_input_dimension_one",
+            f"no input has the dimension {request.sweep.dim!r}: one point is measured, with the sizes as they are",
+        )
         yield FieldError("sweep.dim", error)
 
 
@@ -134,11 +181,17 @@ def memory(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError]
     for i, value in enumerate(request.sweep.values if swept(request) else [1]):
         total = sum(_bytes(row, {**sizes, request.sweep.dim: value}) for row in request.inputs)
         field = f"sweep.values[{i}]" if swept(request) else "inputs"
-        error = f"the inputs of this point take {total / (1 << 30):,.1f} GiB"
+        error = msg("queue.inputs_point_take_gib", f"the inputs of this point take {total / (1 << 30):,.1f} GiB")
         if total > MOST_BYTES:
-            errors.append(FieldError(field, error, f"at most {MOST_BYTES >> 30} GiB"))
+            errors.append(FieldError(field, error, msg("queue.most_gib", f"at most {MOST_BYTES >> 30} GiB")))
         elif total > LARGE_BYTES:
-            warnings.append(FieldError(field, error, "the agent needs this much memory, and more for the model"))
+            warnings.append(
+                FieldError(
+                    field,
+                    error,
+                    msg("queue.agent_needs_much_memory", "the agent needs this much memory, and more for the model"),
+                )
+            )
     return errors, warnings
 
 

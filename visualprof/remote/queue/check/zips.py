@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from visualprof.errors import FormatError
+from visualprof.messages import msg
 
 MAGIC = b"PK\x03\x04"
 MAX_ENTRIES = 100_000  # an archive of torch has one for each tensor and a few more
@@ -26,18 +27,30 @@ def check(path: Path, name: str) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
-        raise FormatError(f"{name}: damaged zip archive ({error})", "was it cut while being copied?") from error
+        raise FormatError(
+            msg("queue.damaged_zip_archive", f"{name}: damaged zip archive ({error})"),
+            msg("queue.cut_while_being_copied", "was it cut while being copied?"),
+        ) from error
     if len(entries) > MAX_ENTRIES:
-        raise FormatError(f"{name}: {len(entries):,} files in the archive", "is it a model?")
+        raise FormatError(
+            msg("queue.files_archive", f"{name}: {len(entries):,} files in the archive"),
+            msg("queue.model", "is it a model?"),
+        )
     for entry in entries:
         parts = entry.orig_filename.replace("\\", "/").split("/")
         if ".." in parts or not parts[0] or ":" in parts[0] or "\0" in entry.orig_filename:
             raise FormatError(
-                f"{name}: a file in the archive is named {entry.orig_filename[:80]!r}, which leads out of it",
-                "export the model again; do not trust this file",
+                msg(
+                    "queue.file_archive_named_which",
+                    f"{name}: a file in the archive is named {entry.orig_filename[:80]!r}, which leads out of it",
+                ),
+                msg("queue.export_model_again_not", "export the model again; do not trust this file"),
             )
     if len({e.filename for e in entries}) < len(entries):
-        raise FormatError(f"{name}: two files in the archive have one name", "export the model again")
+        raise FormatError(
+            msg("queue.two_files_archive_one", f"{name}: two files in the archive have one name"),
+            msg("queue.export_model_again", "export the model again"),
+        )
     _not_a_bomb(name, sum(e.file_size for e in entries), path.stat().st_size)
 
 
@@ -61,14 +74,21 @@ def _directory_is_small(path: Path, name: str) -> None:
         tail = file.read()
     place = tail.rfind(b"PK\x05\x06")
     if place < 0 or len(tail) - place < _END.size:
-        raise FormatError(f"{name}: damaged zip archive (it has no end)", "was it cut while being copied?")
+        raise FormatError(
+            msg("queue.damaged_zip_archive_no", f"{name}: damaged zip archive (it has no end)"),
+            msg("queue.cut_while_being_copied", "was it cut while being copied?"),
+        )
     size = _END.unpack_from(tail, place)[5]
     if MAX_DIRECTORY < size < 0xFFFFFFFF:
-        raise FormatError(f"{name}: the archive's directory has {size:,} bytes", "is it a model?")
+        raise FormatError(
+            msg("queue.archives_directory_bytes", f"{name}: the archive's directory has {size:,} bytes"),
+            msg("queue.model", "is it a model?"),
+        )
 
 
 def _not_a_bomb(name: str, unpacked: int, packed: int) -> None:
     if unpacked > max(ALWAYS_ALLOWED, MAX_RATIO * packed):
         raise FormatError(
-            f"{name}: unpacks to {unpacked:,} bytes from {packed:,}", "this looks like a decompression bomb"
+            msg("queue.unpacks_bytes", f"{name}: unpacks to {unpacked:,} bytes from {packed:,}"),
+            msg("queue.looks_like_decompression_bomb", "this looks like a decompression bomb"),
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, get_type_hints
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Input, Measure, ModelRef, Part, Profile, Request, Sweep
 from visualprof.remote.queue.check.form import FieldError, within
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor, from_json
@@ -165,9 +166,16 @@ def _inputs(
             fill = "file" if blob else "random"
         dtype, dims = _shape(row, tensors.get(row.name), arrays.get(blob))
         if dims is None or not dtype:
-            error = f"the model's file does not say the shape of its input {row.name!r}"
-            hint = f"write it, as in --shape '{row.name}=float32[batch,3,224,224]', or give an array: --input"
-            errors.append(DraftError(f"inputs[{i}].dims", error, f"{hint} {row.name}=FILE.npy", "dims"))
+            error = msg(
+                "queue.models_file_not_say", f"the model's file does not say the shape of its input {row.name!r}"
+            )
+            hint = msg(
+                "queue.write_shape_float32_batch",
+                f"write it, as in --shape '{row.name}=float32[batch,3,224,224]', or give an array: --input",
+            )
+            errors.append(
+                DraftError(f"inputs[{i}].dims", error, msg("queue.file_npy", f"{hint} {row.name}=FILE.npy"), "dims")
+            )
         inputs.append(Input(row.name, dtype or "float32", dims or [], fill, blob if fill == "file" else ""))
     return inputs, errors
 
@@ -204,8 +212,12 @@ def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) 
         return Sweep(dim, []), [DraftError("sweep.values", str(error), EXAMPLES, "sweep")]
     if dim or values == [1]:
         return Sweep(dim, values), []
-    why = " ".join(model.warnings if model else []) or "every dimension of the model is fixed"
-    return Sweep("", [1]), [DraftError("sweep.values", "there is no dimension to sweep", why)]
+    why = " ".join(model.warnings if model else []) or msg(
+        "queue.every_dimension_model_fixed", "every dimension of the model is fixed"
+    )
+    return Sweep("", [1]), [
+        DraftError("sweep.values", msg("queue.there_no_dimension_sweep", "there is no dimension to sweep"), why)
+    ]
 
 
 def _sizes(
@@ -220,8 +232,14 @@ def _sizes(
         if re.fullmatch(r"0*[1-9]\d{0,17}", text):
             sizes[name] = int(text)
         elif name in draft.dims or name not in decided:
-            error = f"{text[:40]!r} is no size" if text else "it needs a size"
-            errors.append(DraftError(f"dims.{name[:80]}", error, f"for example: {name[:80]}=64", "size"))
+            error = (
+                msg("queue.no_size", f"{text[:40]!r} is no size")
+                if text
+                else msg("queue.needs_size", "it needs a size")
+            )
+            errors.append(
+                DraftError(f"dims.{name[:80]}", error, msg("queue.example_64", f"for example: {name[:80]}=64"), "size")
+            )
             sizes[name] = 0
     return sizes, errors
 
@@ -241,5 +259,7 @@ def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[
         if re.fullmatch(r"\d{1,18}", text) if whole else _NUMBER.fullmatch(text):
             numbers[owner][field] = int(text) if whole else float(text)
         else:
-            errors.append(DraftError(MEASURES[name], f"{text[:40]!r} is no number", code="number"))
+            errors.append(
+                DraftError(MEASURES[name], msg("queue.no_number", f"{text[:40]!r} is no number"), code="number")
+            )
     return numbers, errors

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from visualprof.messages import msg
 from visualprof.remote.queue.check.limits import MAX_SIZE, MAX_VALUES
 
-EXAMPLES = "for example 1:64, 8:64:8 or 1, 2, 4"
+EXAMPLES = msg("queue.example_1_64_8", "for example 1:64, 8:64:8 or 1, 2, 4")
 _SCALAR = re.compile(r"\(\s*\)|\[\s*\]|（\s*）")
 _BETWEEN_DIMS = re.compile(r"[\s,，×]+|(?<=\d)x(?=\d)")
 BETWEEN = re.compile(r"[\s,，、]+")
@@ -24,19 +25,21 @@ def parse_sizes(text: str) -> list[int]:
     for part in filter(None, BETWEEN.split(text)):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part[:40]!r} is no size")
+            raise ValueError(msg("queue.no_size", f"{part[:40]!r} is no size"))
         first, last, step = (int(number) if number else None for number in match.groups())
         sizes += _range(first or 0, last, step)
     sizes = list(dict.fromkeys(sizes))
     if not 1 <= len(sizes) <= MAX_VALUES:
-        raise ValueError(f"{text[:40]!r} has {len(sizes)} sizes; allowed are 1 to {MAX_VALUES}")
+        raise ValueError(
+            msg("queue.sizes_allowed_1", f"{text[:40]!r} has {len(sizes)} sizes; allowed are 1 to {MAX_VALUES}")
+        )
     return sizes
 
 
 def _range(first: int, last: int | None, step: int | None) -> list[int]:
     last = first if last is None else last
     if not 0 < first <= last <= MAX_SIZE or step == 0:
-        raise ValueError(f"{first}:{last} is no range of sizes from 1 up")
+        raise ValueError(msg("queue.no_range_sizes_1", f"{first}:{last} is no range of sizes from 1 up"))
     if step:
         return list(range(first, last + 1, step))[: MAX_VALUES + 1]
     return [*(first << i for i in range((last // first).bit_length()) if first << i < last), last]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import PERCENTILE, SCENARIOS, Load
 from visualprof.remote.queue.check.form import nearest
 from visualprof.remote.queue.check.limits import MAX_STEPS
@@ -45,29 +46,39 @@ def _concurrency(text: str) -> dict[str, Any]:
     try:
         return {"concurrency": parse_sizes(text)}
     except ValueError:
-        raise ValueError(f"{text[:40]!r} are no numbers of lanes", EXAMPLES) from None
+        raise ValueError(msg("queue.no_numbers_lanes", f"{text[:40]!r} are no numbers of lanes"), EXAMPLES) from None
 
 
 def _rates(text: str) -> dict[str, Any]:
     parts = list(filter(None, BETWEEN.split(text)))[: MAX_STEPS + 1]
     if wrong := next((part for part in parts if not _RATE.fullmatch(part)), None):
-        raise ValueError(f"{wrong[:40]!r} is no rate", "runs a second, for example: 100,200,400")
+        raise ValueError(
+            msg("queue.no_rate_2", f"{wrong[:40]!r} is no rate"),
+            msg("queue.runs_second_example_100", "runs a second, for example: 100,200,400"),
+        )
     return {"rates": list(map(float, parts))}
 
 
 def _slo(text: str) -> dict[str, Any]:
     match = _SLO.fullmatch(text)
     if not match:
-        raise ValueError(f"{text[:40]!r} is no limit of the latency", "for example: p99<=50ms")
+        raise ValueError(
+            msg("queue.no_limit_latency", f"{text[:40]!r} is no limit of the latency"),
+            msg("queue.example_p99_50ms", "for example: p99<=50ms"),
+        )
     limit = float(match["limit"]) * _MS[match["unit"]]
     if not limit:
-        raise ValueError("no run takes 0 s", "for example: p99<=50ms")
+        raise ValueError(
+            msg("queue.no_run_takes_0", "no run takes 0 s"), msg("queue.example_p99_50ms", "for example: p99<=50ms")
+        )
     return {"percentile": float(match["percentile"]), "limit_ms": limit}
 
 
 def _mlperf(text: str) -> dict[str, Any]:
     if text not in SCENARIOS:
-        raise ValueError(f"{text[:40]!r} is no scenario of MLPerf", nearest(text, list(SCENARIOS)))
+        raise ValueError(
+            msg("queue.no_scenario_mlperf", f"{text[:40]!r} is no scenario of MLPerf"), nearest(text, list(SCENARIOS))
+        )
     return {"mlperf": text}
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.child.search.space import BATCH
 from visualprof.remote.protocol import Search
 from visualprof.remote.queue.draft.forms import DraftError, DraftSearch
@@ -59,8 +60,12 @@ def _numbers(draft: DraftSearch, errors: list[DraftError]) -> Iterator[tuple[str
     texts: Mapping[str, str] = {name: getattr(draft, name).strip() for name in _TEXTS}
     for name, text in texts.items():
         if text and not _NUMBER.fullmatch(text):
-            errors.append(DraftError(f"search.{name}", f"{text[:40]!r} is no number", code="number"))
+            errors.append(
+                DraftError(f"search.{name}", msg("queue.no_number", f"{text[:40]!r} is no number"), code="number")
+            )
         elif text and _TEXTS[name] is int and "." in text:
-            errors.append(DraftError(f"search.{name}", f"{text[:40]!r} is no number", code="whole"))
+            errors.append(
+                DraftError(f"search.{name}", msg("queue.no_number", f"{text[:40]!r} is no number"), code="whole")
+            )
         elif text:
             yield name, _TEXTS[name](text)

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from itertools import groupby, islice, product
 from typing import Any
 
+from visualprof.messages import msg
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.inspect import InspectedModel
@@ -88,13 +89,24 @@ def expanded(
         for backend, precision, threads in islice(product(*lists), MAX_SPECS + 1 - len(specs)):
             if not re.fullmatch(r"\d{0,18}", threads):
                 errors.append(
-                    DraftError(f"specs[{len(specs)}].threads", f"{threads[:40]!r} is no number", code="whole")
+                    DraftError(
+                        f"specs[{len(specs)}].threads",
+                        msg("queue.no_number", f"{threads[:40]!r} is no number"),
+                        code="whole",
+                    )
                 )
                 threads = ""
             chosen: dict[str, Any] = {"precision": precision, "threads": int(threads or 0)}
             specs.append(replace(common, backend=backend, **chosen))
     if not specs and not errors:
-        errors.append(DraftError("specs", "there is none", "add at least one", "no_spec"))
+        errors.append(
+            DraftError(
+                "specs",
+                msg("queue.there_none", "there is none"),
+                msg("queue.add_least_one", "add at least one"),
+                "no_spec",
+            )
+        )
     return with_ids(specs, machines.all), errors
 
 
@@ -103,15 +115,23 @@ def _which(field: str, agent: str, named: Sequence[Agent], machines: Machines) -
         yield DraftError(**asdict(unknown_agent(field, agent, machines.all)))
     elif len(named) > 1:
         ids = ", ".join(a.id for a in named)
-        yield DraftError(field, f"{len(named)} agents are named {agent!r}", f"name one by its id: {ids}")
+        yield DraftError(
+            field,
+            msg("queue.agents_named", f"{len(named)} agents are named {agent!r}"),
+            msg("queue.name_one_id", f"name one by its id: {ids}"),
+        )
 
 
 def _nobody(model: InspectedModel, spec: Spec, machines: Machines) -> DraftError:
     runtimes = [r for a in machines.online if spec.agent in ("", a.id) for r in a.capabilities.runtimes]
     offers = ", ".join(sorted({f"{r.backend} {r.version} ({', '.join(r.devices)})" for r in runtimes}))
-    error = f"no agent that is online can run this {model.format} model" + (f"; there is {offers}" if offers else "")
-    later = f"queue it for later: --backend {' or '.join(model.backends)}"
-    return DraftError("specs", error, f"start one (visualprof agent), or {later}")
+    error = msg("queue.no_agent_online_can", f"no agent that is online can run this {model.format} model") + (
+        msg("queue.there", f"; there is {offers}") if offers else ""
+    )
+    later = msg("queue.queue_later_backend", f"queue it for later: --backend {' or '.join(model.backends)}")
+    return DraftError(
+        "specs", error, msg("queue.start_one_visualprof_agent_2", f"start one (visualprof agent), or {later}")
+    )
 
 
 def with_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:

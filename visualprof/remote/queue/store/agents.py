@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
 from visualprof.remote.queue.store.database import Database, changed, unasked
@@ -52,7 +53,12 @@ def _encoded(capabilities: Capabilities) -> str:
     text = msgspec.json.encode(capabilities).decode()
     most = MAX_FLEET if capabilities.fleet else MAX_CAPABILITIES
     if len(text) > most:
-        raise Oversize(f"a machine says at most {most >> 10} KiB of itself, not {len(text) >> 10}")
+        raise Oversize(
+            msg(
+                "queue.machine_says_most_kib",
+                f"a machine says at most {most >> 10} KiB of itself, not {len(text) >> 10}",
+            )
+        )
     return text
 
 
@@ -61,9 +67,15 @@ def _refuse_crowd(connection: Connection, now: int) -> None:
     lately = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
     new, everybody = connection.execute(select(lately, func.count()).select_from(agents)).one()
     if new >= MAX_NEW:
-        raise Crowded(f"{MAX_NEW} machines registered in the last minute", "wait a minute")
+        raise Crowded(
+            msg("queue.machines_registered_last_minute", f"{MAX_NEW} machines registered in the last minute"),
+            msg("queue.wait_minute", "wait a minute"),
+        )
     if everybody >= MAX_AGENTS:
-        raise Crowded(f"{MAX_AGENTS:,} machines are registered", "remove some on the Machines page")
+        raise Crowded(
+            msg("queue.machines_registered", f"{MAX_AGENTS:,} machines are registered"),
+            msg("queue.remove_some_machines_page", "remove some on the Machines page"),
+        )
 
 
 class Agents:
@@ -109,7 +121,10 @@ class Agents:
                 joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
                 return self._new(connection, {**values, **joined})
             if earlier.standing == "out":
-                raise PutOut(f"{earlier.name} was put out of this server", "the Machines page lets it in again")
+                raise PutOut(
+                    msg("queue.put_out_server", f"{earlier.name} was put out of this server"),
+                    msg("queue.machines_page_lets_again", "the Machines page lets it in again"),
+                )
             told = values if join else {**values, "public": public}
             connection.execute(update(agents).where(agents.c.id == earlier.id).values(told))
             return known
@@ -152,9 +167,15 @@ class Agents:
         with self._database.look() as connection:
             row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
-            raise Untrusted("this agent is not registered here", "register it again, with the server's token")
+            raise Untrusted(
+                msg("queue.agent_not_registered_here", "this agent is not registered here"),
+                msg("queue.register_again_servers_token", "register it again, with the server's token"),
+            )
         if row.standing == "out":
-            raise Untrusted(f"{row.name} was put out of this server", "the Machines page lets it in again")
+            raise Untrusted(
+                msg("queue.put_out_server", f"{row.name} was put out of this server"),
+                msg("queue.machines_page_lets_again", "the Machines page lets it in again"),
+            )
         return agent_of(row, self._database.ahead_ns)
 
     def seen(self, agent: Agent, capabilities: Capabilities | None = None, clock_ns: int | None = None) -> None:
@@ -213,10 +234,11 @@ class Agents:
                 update(agents).where(agents.c.id == identity).values(values).returning(agents)
             ).first()
             if row is None:
-                raise NotFound(f"there is no agent {identity[:40]!r}")
+                raise NotFound(msg("queue.there_no_agent", f"there is no agent {identity[:40]!r}"))
             if standing == "out" and row.local:
                 raise Conflict(
-                    f"{row.name} belongs to this server", "drain it, or start the server without --with-agent"
+                    msg("queue.belongs_server", f"{row.name} belongs to this server"),
+                    msg("queue.drain_start_server_without", "drain it, or start the server without --with-agent"),
                 )
             if standing == "out":  # `Upkeep` takes back what it has
                 held = update(tasks).where(tasks.c.agent == identity, tasks.c.state == "running")
@@ -231,11 +253,14 @@ class Agents:
             allow(connection)
             row = connection.execute(select(agents).where(agents.c.id == identity)).first()
             if row is None:
-                raise NotFound(f"there is no agent {identity[:40]!r}")
+                raise NotFound(msg("queue.there_no_agent", f"there is no agent {identity[:40]!r}"))
             holds = select(tasks.c.id).where(tasks.c.agent == identity, tasks.c.state == "running").limit(1)
             online = agent_of(row, self._database.ahead_ns).online(self._lease_s)
             if (online and row.standing != "out") or connection.execute(holds).first():
-                raise Conflict(f"{row.name} is online", "end it there, or put it out: it would come back by itself")
+                raise Conflict(
+                    msg("queue.online", f"{row.name} is online"),
+                    msg("queue.end_there_put_out", "end it there, or put it out: it would come back by itself"),
+                )
             connection.execute(delete(agents).where(agents.c.id == identity))
             for table in (grants, bookings):
                 connection.execute(delete(table).where(table.c.agent == identity))

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, ins
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
@@ -76,7 +77,9 @@ class Blobs:
         with self._database.write() as connection:
             here = update(blobs).where((blobs.c.sha256 == sha256) & found)
             if not connection.execute(here.values(name=shown(name), kept_ns=self._database.now_ns())).rowcount:
-                raise NotFound(f"the file {sha256} is not here", "upload it")
+                raise NotFound(
+                    msg("queue.file_not_here_2", f"the file {sha256} is not here"), msg("queue.upload", "upload it")
+                )
             return int(connection.execute(select(blobs.c.size_bytes).where(blobs.c.sha256 == sha256)).scalar_one())
 
     def hold(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
@@ -128,7 +131,9 @@ class Blobs:
         """
         path = self._store.path(_key(sha256))
         if not path.is_file():
-            raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
+            raise NotFound(
+                msg("queue.file_not_here_2", f"the file {sha256[:64]!r} is not here"), msg("queue.upload", "upload it")
+            )
         return path
 
     def remember(self, sha256: str, name: str, content: dict[str, Any]) -> None:
@@ -206,7 +211,9 @@ def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
 
 def _key(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
-        raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
+        raise NotFound(
+            msg("queue.file_not_here_2", f"the file {sha256[:64]!r} is not here"), msg("queue.upload", "upload it")
+        )
     return f"blobs/{sha256}"
 
 

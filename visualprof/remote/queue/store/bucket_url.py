@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 
 CACHE_BYTES = 20 * 10**9  # of copies of its files beside the server, unless told
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
-_LIKE = "it is like s3://bucket/prefix?endpoint=https://s3.example.org"
+_LIKE = msg("queue.like_s3_bucket_prefix", "it is like s3://bucket/prefix?endpoint=https://s3.example.org")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def place_of(url: str) -> Place:
         (not parts.fragment, "#"),
     )
     if refused := next((name for fine, name in wrong if not fine), ""):
-        raise BadParameter(f"this is no store: {refused} is missing or wrong", _LIKE)
+        raise BadParameter(
+            msg("queue.no_store_missing_wrong", f"this is no store: {refused} is missing or wrong"), _LIKE
+        )
     endpoint = facts["endpoint"].rstrip("/")
     public = facts.get("public", endpoint).rstrip("/")
     region, virtual = facts.get("region", "us-east-1"), facts.get("style") == "virtual"

@@ -29,6 +29,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.store.model_tables import metadata  # which then has every table
 from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
@@ -40,8 +41,11 @@ _BUSY_S = 30
 _CONNECTIONS = 80  # more than the server has threads; they are opened as they are needed, and kept
 _BEGIN = "visualprof_begin"  # how a transaction of SQLite begins; "" is none
 UNASKED = "visualprof_unasked"
-UNUSABLE = "the database of jobs cannot be used: "
-_DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
+UNUSABLE = msg("queue.database_jobs_cannot_used", "the database of jobs cannot be used: ")
+_DAMAGED = msg(
+    "queue.end_server_move_jobs",
+    "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost",
+)
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _SCHEMA = "SELECT version_num FROM alembic_version"
 _BACKUP = select(func.max(audit.c.at_ns)).where(audit.c.action == "backup")
@@ -66,7 +70,7 @@ class Database:
     ahead_ns = 0  # what the database's clock shows beyond that of this machine
     own_clock = True  # it is this machine's
     kind = "SQLite"
-    remedy = "move it away to begin anew"  # where it cannot be used
+    remedy = msg("queue.move_away_begin_anew", "move it away to begin anew")  # where it cannot be used
     _errors: type[Exception] = sqlite3.DatabaseError  # of the driver, which is also asked past SQLAlchemy
 
     def __init__(self, engine: Engine) -> None:
@@ -142,7 +146,10 @@ class Database:
         except IntegrityError:
             raise
         except PoolExhausted as error:
-            raise Crowded("the database of jobs is busy", "try again soon") from error
+            raise Crowded(
+                msg("queue.database_jobs_busy", "the database of jobs is busy"),
+                msg("queue.try_again_soon", "try again soon"),
+            ) from error
         except (DatabaseError, self._errors) as error:
             raise self._refusal(error.orig if isinstance(error, DatabaseError) else error) from error
 
@@ -150,9 +157,15 @@ class Database:
         """What the driver's error means."""
         reason = str(error)
         if "disk is full" in reason or "readonly database" in reason:
-            return DiskFull(f"the database cannot grow: {reason}", "free some space on the server's disk")
+            return DiskFull(
+                msg("queue.database_cannot_grow", f"the database cannot grow: {reason}"),
+                msg("queue.free_some_space_servers", "free some space on the server's disk"),
+            )
         if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
-            return Crowded("the database of jobs is busy", "try again soon")
+            return Crowded(
+                msg("queue.database_jobs_busy", "the database of jobs is busy"),
+                msg("queue.try_again_soon", "try again soon"),
+            )
         return Damaged(f"{UNUSABLE}{reason}", _DAMAGED)
 
 
@@ -202,15 +215,24 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
             current = context.get_current_revision()
             known = [str(script.revision) for script in scripts.walk_revisions()]
             if to and to not in known:
-                raise BadParameter(f"there is no schema {to[:40]!r}", f"there are: {', '.join(reversed(known))}")
+                raise BadParameter(
+                    msg("queue.there_no_schema", f"there is no schema {to[:40]!r}"),
+                    msg("queue.there_2", f"there are: {', '.join(reversed(known))}"),
+                )
             if current is None:
                 metadata.create_all(connection)
                 connection.execute(insert(revisions), [{"name": kind, "revision": 0} for kind in REVISIONS])
                 context.stamp(scripts, "head")
             elif current not in known:
                 raise VisualprofError(
-                    f"{name} was made by a newer visualprof (schema {current})",
-                    f"with that version `visualprof admin migrate {known[0]}` makes it fit this one",
+                    msg(
+                        "queue.made_newer_visualprof_schema",
+                        f"{name} was made by a newer visualprof (schema {current})",
+                    ),
+                    msg(
+                        "queue.version_visualprof_admin_migrate",
+                        f"with that version `visualprof admin migrate {known[0]}` makes it fit this one",
+                    ),
                 )
             elif current != known[0]:
                 command.upgrade(config, "head")
@@ -218,7 +240,7 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
                 command.downgrade(config, to)
     except Damaged as error:
         reason = error.error.removeprefix(UNUSABLE)
-        raise Damaged(f"{name} cannot be used: {reason}", database.remedy) from error
+        raise Damaged(msg("queue.cannot_used", f"{name} cannot be used: {reason}"), database.remedy) from error
 
 
 @cache

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Elsewhere, Oversize, disk
 from visualprof.remote.queue.store.signing import GET_S, PUT_S, Signer
 
@@ -72,7 +73,7 @@ class Store:
         Raises: NotFound: no key of this store.
         """
         if not _KEY.fullmatch(key):
-            raise NotFound(f"{key[:100]!r} is no file of this server")
+            raise NotFound(msg("queue.no_file_server", f"{key[:100]!r} is no file of this server"))
         return self._folder / key
 
     def local(self, blob: str) -> Path:
@@ -138,7 +139,7 @@ class Store:
         try:
             handle = os.open(self.path(key), os.O_WRONLY)
         except FileNotFoundError as error:
-            raise NotFound(f"{key} is not expected any more") from error
+            raise NotFound(msg("queue.not_expected_any_more", f"{key} is not expected any more")) from error
         with self._appending[hash(key) % 64], disk(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
             end = file.seek(0, os.SEEK_END)
             if end != offset:
@@ -146,7 +147,9 @@ class Store:
             try:
                 while piece := read(CHUNK):
                     if file.tell() + len(piece) > limit:
-                        raise Oversize(f"more than the {limit} bytes that were announced")
+                        raise Oversize(
+                            msg("queue.more_than_bytes_announced", f"more than the {limit} bytes that were announced")
+                        )
                     _write(file, piece)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -157,7 +160,7 @@ class Store:
     def delete(self, prefix: str) -> None:
         """Removes a file, or every file of an `incoming/<task>-<attempt>` folder, that nobody needs any more."""
         if not (_KEY.fullmatch(prefix) or _BELOW.fullmatch(prefix)):
-            raise NotFound(f"{prefix[:100]!r} is nothing of this server")
+            raise NotFound(msg("queue.nothing_server", f"{prefix[:100]!r} is nothing of this server"))
         path = self._folder / prefix
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -189,7 +192,7 @@ class Store:
         try:
             os.utime(self.path(key))
         except FileNotFoundError as error:
-            raise NotFound(f"{key} is gone") from error
+            raise NotFound(msg("queue.gone", f"{key} is gone")) from error
 
     def get_url(self, key: str, name: str) -> str:
         """A signed address to read it, good for an hour. name: of the download."""
@@ -210,7 +213,10 @@ def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
         def taken(size: int) -> bytes:
             piece = read(size)
             if file.tell() + len(piece) > limit:
-                raise Oversize(f"the file is over {limit >> 20:,} MiB", "this server keeps no larger ones")
+                raise Oversize(
+                    msg("queue.file_over_mib", f"the file is over {limit >> 20:,} MiB"),
+                    msg("queue.server_keeps_no_larger", "this server keeps no larger ones"),
+                )
             file.write(piece)
             return piece
 
@@ -232,7 +238,7 @@ def place(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except FileNotFoundError as error:
-        raise NotFound(f"{source.name} is gone") from error
+        raise NotFound(msg("queue.gone", f"{source.name} is gone")) from error
     except OSError:  # another disk, or one without links
         shutil.copyfile(source, target)
 

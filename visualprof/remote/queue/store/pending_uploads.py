@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, insert, select
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_bytes
@@ -63,7 +64,10 @@ class Arrivals:
         with self._database.read() as connection:
             row = connection.execute(select(uploads).where(uploads.c.id == name, uploads.c.owner == owner)).first()
         if row is None:
-            raise NotFound("this upload is not awaited", "announce it again")
+            raise NotFound(
+                msg("queue.upload_not_awaited", "this upload is not awaited"),
+                msg("queue.announce_again", "announce it again"),
+            )
         return Arrival(row.id, row.owner, row.name, row.size_bytes, row.sha256, row.part)
 
     def end(self, name: str) -> None:

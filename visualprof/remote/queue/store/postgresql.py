@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.compiler import compiles
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.store.database import UNASKED, UNUSABLE, Database, migrate, open_sqlite
 
@@ -50,7 +51,10 @@ class PostgreSQL(Database):
 
     own_clock = False
     kind = "PostgreSQL"
-    remedy = "see that it runs, and that --database names it, its user and the password rightly"
+    remedy = msg(
+        "queue.see_runs_database_names",
+        "see that it runs, and that --database names it, its user and the password rightly",
+    )
 
     def __init__(self, engine: Engine) -> None:
         from psycopg import Error
@@ -114,12 +118,18 @@ class PostgreSQL(Database):
         for secret in (self.engine.url.password, self.engine.url.query.get("password")):
             reason = reason.replace(str(secret), "***") if secret else reason
         if state == _FULL:
-            return DiskFull(f"the database cannot grow: {reason}", "free some space on its server's disk")
+            return DiskFull(
+                msg("queue.database_cannot_grow", f"the database cannot grow: {reason}"),
+                msg("queue.free_some_space_servers_disk", "free some space on its server's disk"),
+            )
         if state in _BUSY:
-            return Crowded("the database of jobs is busy", "try again soon")
+            return Crowded(
+                msg("queue.database_jobs_busy", "the database of jobs is busy"),
+                msg("queue.try_again_soon", "try again soon"),
+            )
         if self._since_ns is not None:  # it worked before; from now on everybody who asks gets the answer
             _log.warning("the database: %s", reason)
-            reason = "see the server's log"
+            reason = msg("queue.see_servers_log", "see the server's log")
         return Damaged(UNUSABLE + reason, self.remedy)
 
 
@@ -134,7 +144,10 @@ def open_database(url: str, file: Path) -> Database:
     try:
         importlib.import_module("psycopg")
     except ImportError as error:
-        raise VisualprofError("PostgreSQL needs psycopg", "pip install 'visualprof[team]'") from error
+        raise VisualprofError(
+            msg("queue.postgresql_needs_psycopg", "PostgreSQL needs psycopg"),
+            msg("queue.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
+        ) from error
     given = {name: value for name, value in _CONNECT.items() if name not in address.query}
     pool = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_use_lifo": True}
     engine = create_engine(address, connect_args=given, isolation_level="AUTOCOMMIT", **pool)
@@ -144,7 +157,7 @@ def open_database(url: str, file: Path) -> Database:
     event.listen(engine, "do_execute", _sent)
     database = PostgreSQL(engine)
     try:
-        migrate(database, f"the database {address.database or ''}".rstrip())
+        migrate(database, msg("queue.database", f"the database {address.database or ''}").rstrip())
     except BaseException:
         engine.dispose()
         raise
@@ -203,7 +216,7 @@ def _address(url: str) -> URL:
     except (ArgumentError, ValueError):
         address = None
     if address is None or address.drivername not in ("postgresql", "postgresql+psycopg"):
-        raise BadParameter("this is no address of a database", f"--database {FORM}")
+        raise BadParameter(msg("queue.no_address_database", "this is no address of a database"), f"--database {FORM}")
     return address.set(drivername="postgresql+psycopg")
 
 
@@ -224,8 +237,14 @@ def _configure(connection: Any, _: Any) -> None:
     if version < _OLDEST or encoding != "UTF8":
         connection.close()
         if version < _OLDEST:
-            raise VisualprofError(f"PostgreSQL {version} is too old", f"{_OLDEST} or newer is needed")
-        raise VisualprofError(f"the database keeps texts as {encoding}", "CREATE DATABASE ... ENCODING 'UTF8'")
+            raise VisualprofError(
+                msg("queue.postgresql_too_old", f"PostgreSQL {version} is too old"),
+                msg("queue.newer_needed", f"{_OLDEST} or newer is needed"),
+            )
+        raise VisualprofError(
+            msg("queue.database_keeps_texts", f"the database keeps texts as {encoding}"),
+            "CREATE DATABASE ... ENCODING 'UTF8'",
+        )
     connection.adapters.register_dumper(str, Text)
     connection.autocommit = True
     connection.execute(_LIMITS)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
 
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database, unasked
 from visualprof.remote.queue.store.records import AnyRow
@@ -41,7 +42,7 @@ class Used:
 
 
 _HOUR_NS = 3600 * 10**9
-_ASK = "ask an administrator for more"
+_ASK = msg("queue.ask_administrator_more", "ask an administrator for more")
 
 # Statements are made once: making one takes longer than running it.
 _OF = select(quotas).where(quotas.c.user.in_([bindparam("of"), EVERYBODY])).order_by(quotas.c.user.desc()).limit(1)
@@ -125,10 +126,16 @@ def refuse_job(connection: Connection, user: str | None) -> None:
         return
     used = used_by(connection, user)
     if quota.jobs_waiting is not None and used.jobs_waiting >= quota.jobs_waiting:
-        raise OverQuota(f"jobs that wait: {used.jobs_waiting} of {quota.jobs_waiting}", f"cancel one, or {_ASK}")
+        raise OverQuota(
+            msg("queue.jobs_wait", f"jobs that wait: {used.jobs_waiting} of {quota.jobs_waiting}"),
+            msg("queue.cancel_one", f"cancel one, or {_ASK}"),
+        )
     if quota.device_ns is not None and used.device_ns >= quota.device_ns:
         hours = f"{used.device_ns / _HOUR_NS:,.1f} of {quota.device_ns / _HOUR_NS:,.1f}"
-        raise OverQuota(f"hours of devices in 30 days: {hours}", f"wait some days, or {_ASK}")
+        raise OverQuota(
+            msg("queue.hours_devices_30_days", f"hours of devices in 30 days: {hours}"),
+            msg("queue.wait_some_days", f"wait some days, or {_ASK}"),
+        )
 
 
 def refuse_bytes(connection: Connection, user: str, more: int) -> None:
@@ -139,10 +146,10 @@ def refuse_bytes(connection: Connection, user: str, more: int) -> None:
     allowed = quota_of(connection, user).upload_bytes
     used = 0 if allowed is None else _uploaded(connection, user)
     if allowed is not None and used + more > allowed:
-        has = f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB"
+        has = msg("queue.mb", f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB")
         raise OverQuota(
-            f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more",
-            f"remove jobs or versions of models, or {_ASK}",
+            msg("queue.uploads_used_mb_more", f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more"),
+            msg("queue.remove_jobs_versions_models", f"remove jobs or versions of models, or {_ASK}"),
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, ModelRef
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
@@ -36,7 +37,7 @@ from visualprof.remote.queue.store.visibility import visible_jobs, visible_model
 
 NAME_MAX, NOTES_MAX, TAGS_MAX = 200, 10_000, 50
 _ALIAS = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-_ASK = "visualprof model list shows those that there are"
+_ASK = msg("queue.visualprof_model_list_shows", "visualprof model list shows those that there are")
 
 # Made once, while the module is imported: see `reader.trace.codec`.
 _TAGS = msgspec.json.Decoder(list[str])
@@ -88,7 +89,7 @@ class Registry:
         with self._database.read() as connection:
             model = _model_named(connection, name, by)
         if model is None:
-            raise NotFound(f"there is no registered model {name[:60]!r}", _ASK)
+            raise NotFound(msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), _ASK)
         return model, _version_at(model, mark, which)
 
     def add(self, name: str, new: NewVersion, by: Asker) -> tuple[RegisteredModel, ModelVersion, bool]:
@@ -126,7 +127,7 @@ class Registry:
             before = _own(connection, model, by)
             other = _model_named(connection, values.get("name", before.name), by, besides=model)
             if other is not None and "name" in values:
-                raise Conflict(f"name: there is a model {other.name!r} already")
+                raise Conflict(msg("queue.name_there_model_already", f"name: there is a model {other.name!r} already"))
             if values:
                 connection.execute(update(models).where(models.c.id == model).values(values))
             return _one(connection, model, None)
@@ -152,11 +153,14 @@ class Registry:
         Raises: NotFound. Forbidden. BadParameter: no name for one.
         """
         if not _ALIAS.fullmatch(alias):
-            raise BadParameter(f"{alias[:60]!r} is no alias", "a letter, then letters, digits, '_', '.' or '-'")
+            raise BadParameter(
+                msg("queue.no_alias_2", f"{alias[:60]!r} is no alias"),
+                msg("queue.letter_then_letters_digits", "a letter, then letters, digits, '_', '.' or '-'"),
+            )
         with self._database.write() as connection:
             before = _own(connection, model, by)
             if number is None and alias not in before.aliases:
-                raise NotFound(f"{before.name} has no alias {alias[:60]!r}")
+                raise NotFound(msg("queue.no_alias", f"{before.name} has no alias {alias[:60]!r}"))
             connection.execute(delete(aliases).where(aliases.c.model == model, aliases.c.name == alias))
             if number is not None:
                 row = {"model": model, "name": alias, "number": _numbered(before, number).number}
@@ -183,7 +187,10 @@ class Registry:
             lost = _losses(connection, found, gone, by.viewer)
             if lost.jobs and not force:
                 some = ", ".join(lost.jobs[:5])
-                raise Conflict(f"jobs that have not ended use it: {some}", "cancel them, or force it")
+                raise Conflict(
+                    msg("queue.jobs_not_ended_use", f"jobs that have not ended use it: {some}"),
+                    msg("queue.cancel_them_force", "cancel them, or force it"),
+                )
             files = _forget(connection, found, gone, number is None)
         for sha256 in files:
             self._store.delete(f"blobs/{sha256}")
@@ -262,13 +269,16 @@ def _own(connection: Connection, model: str, by: Asker) -> RegisteredModel:
 
 def _refuse_foreign(model: RegisteredModel, by: Asker) -> None:
     if not model.changed_by(by):
-        raise Forbidden("only its owner and administrators change a model", "add it under another name")
+        raise Forbidden(
+            msg("queue.only_owner_administrators_change", "only its owner and administrators change a model"),
+            msg("queue.add_under_another_name", "add it under another name"),
+        )
 
 
 def _one(connection: Connection, model: str, viewer: str | None) -> RegisteredModel:
     found = _models(connection, visible_models(viewer).where(models.c.id == model))
     if not found:
-        raise NotFound(f"there is no registered model {model[:60]!r}", _ASK)
+        raise NotFound(msg("queue.there_no_registered_model", f"there is no registered model {model[:60]!r}"), _ASK)
     return found[0]
 
 
@@ -278,7 +288,10 @@ def _model_named(connection: Connection, name: str, by: Asker, besides: str = ""
     found = _models(connection, visible_models(by.viewer).where(called, models.c.id != besides))
     found = [model for model in found if model.owner == by.user] or found
     if len(found) > 1:
-        raise Conflict(f"{len(found)} models are called {name!r}", "rename one of them")
+        raise Conflict(
+            msg("queue.models_called", f"{len(found)} models are called {name!r}"),
+            msg("queue.rename_one_them", "rename one of them"),
+        )
     return found[0] if found else None
 
 
@@ -327,7 +340,10 @@ def _chosen(model: RegisteredModel, number: int | None) -> list[ModelVersion]:
 def _numbered(model: RegisteredModel, number: int) -> ModelVersion:
     found = [version for version in model.versions if version.number == number]
     if not found:
-        raise NotFound(f"{model.name} has no version {number}", f"visualprof model versions {model.name}")
+        raise NotFound(
+            msg("queue.no_version_3", f"{model.name} has no version {number}"),
+            msg("queue.visualprof_model_versions", f"visualprof model versions {model.name}"),
+        )
     return found[0]
 
 
@@ -335,11 +351,17 @@ def _version_at(model: RegisteredModel, mark: str, which: str) -> ModelVersion:
     if mark == "@" and which in model.aliases:
         return _numbered(model, model.aliases[which])
     if mark == "@":
-        raise NotFound(f"{model.name} has no alias {which[:60]!r}", f"it has: {', '.join(model.aliases) or 'none'}")
+        raise NotFound(
+            msg("queue.no_alias", f"{model.name} has no alias {which[:60]!r}"),
+            msg("queue.it_has_2", f"it has: {', '.join(model.aliases) or 'none'}"),
+        )
     if mark == "/":
         return _numbered(model, int(which))
     if not model.versions:
-        raise NotFound(f"{model.name} has no version", "add one: visualprof model add")
+        raise NotFound(
+            msg("queue.no_version_2", f"{model.name} has no version"),
+            msg("queue.add_one_visualprof_model", "add one: visualprof model add"),
+        )
     return model.versions[0]
 
 
@@ -350,7 +372,10 @@ def _split(address: str) -> tuple[str, str, str]:
     """
     match = re.fullmatch(r"([^/@]+)(?:(/)(\d{1,9})|(@)(.+))?", address.strip())
     if match is None:
-        raise BadParameter(f"{address[:80]!r} is no address of a model", "NAME/3, NAME@production, or NAME: its newest")
+        raise BadParameter(
+            msg("queue.no_address_model", f"{address[:80]!r} is no address of a model"),
+            msg("queue.name_3_name_production", "NAME/3, NAME@production, or NAME: its newest"),
+        )
     name, slash, number, at, alias = match.groups("")
     return name, slash or at, number or alias
 
@@ -358,17 +383,17 @@ def _split(address: str) -> tuple[str, str, str]:
 def _name(name: str) -> str:
     name = name.strip()
     if not (name.isprintable() and 0 < len(name) <= NAME_MAX) or set(name) & set("/@"):
-        raise BadParameter("name: 1 to 200 visible characters, without '/' and '@'")
+        raise BadParameter(msg("queue.name_1_200_visible", "name: 1 to 200 visible characters, without '/' and '@'"))
     return name
 
 
 def _tags(tags: Sequence[str]) -> list[str]:
     tags = list(dict.fromkeys(tag.strip() for tag in tags))
     if len(tags) > TAGS_MAX or not all(tag.isprintable() and 0 < len(tag) <= 60 for tag in tags):
-        raise BadParameter("tags: at most 50, of 1 to 60 visible characters")
+        raise BadParameter(msg("queue.tags_most_50_1", "tags: at most 50, of 1 to 60 visible characters"))
     return tags
 
 
 def _refuse_long(notes: str) -> None:
     if len(notes) > NOTES_MAX:
-        raise BadParameter("notes: at most 10,000 characters")
+        raise BadParameter(msg("queue.notes_most_10_000", "notes: at most 10,000 characters"))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.errors import NotFound, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import StoreDown, Unfit, disk
 from visualprof.remote.queue.store.bucket_url import Place
 from visualprof.remote.queue.store.files import CHUNK, Part, Read, Room, Store, Way
@@ -62,10 +63,14 @@ class Bucket(Store):
                 self._s3.head_bucket(Bucket=place.bucket)
         except StoreDown as error:
             if error.refused:
-                raise VisualprofError(error.error, "are the bucket and the credentials right?") from error
+                raise VisualprofError(
+                    error.error, msg("queue.bucket_credentials_right", "are the bucket and the credentials right?")
+                ) from error
             _log.warning("%s", error.error)
         except NotFound as error:
-            raise VisualprofError(f"there is no {place}", "make the bucket first") from error
+            raise VisualprofError(
+                msg("queue.there_no", f"there is no {place}"), msg("queue.make_bucket_first", "make the bucket first")
+            ) from error
 
     def path(self, key: str) -> Path:
         """Where a copy of a blob is, which is fetched when it is not there.
@@ -77,7 +82,10 @@ class Bucket(Store):
             if not path.is_file():
                 with self._arriving() as part:
                     if self._download(key, part)[1] != path.name:
-                        raise VisualprofError(f"{key} is damaged in {self.place}", "upload the file again")
+                        raise VisualprofError(
+                            msg("queue.damaged", f"{key} is damaged in {self.place}"),
+                            msg("queue.upload_file_again", "upload the file again"),
+                        )
                     self._keep(part, path)
         used(path)
         return path
@@ -100,12 +108,18 @@ class Bucket(Store):
         """
         have = self.arrived(key, size)
         if have < size:
-            raise Unfit(f"the file has {have} of {size} bytes", "upload the rest")
+            raise Unfit(
+                msg("queue.file_bytes", f"the file has {have} of {size} bytes"),
+                msg("queue.upload_rest", "upload the rest"),
+            )
         with disk(f"{self._folder}"), self._arriving() as part:
             tag, digest = self._download(key, part, size)
             if sha256 not in ("", digest) or part.stat().st_size != size:
                 self.delete(key)
-                raise Unfit("the file differs from what was announced", "upload it again")
+                raise Unfit(
+                    msg("queue.file_differs_what_announced", "the file differs from what was announced"),
+                    msg("queue.upload_again", "upload it again"),
+                )
             self._copy(key, f"blobs/{digest}", tag)
             self._keep(part, super().path(f"blobs/{digest}"))
         return digest
@@ -221,7 +235,7 @@ class Bucket(Store):
     def want(self, key: str) -> None:
         """Raises: NotFound: it is not there. StoreDown."""
         if self._head(key) is None:
-            raise NotFound(f"{key} is gone")
+            raise NotFound(msg("queue.gone", f"{key} is gone"))
 
     def get_url(self, key: str, name: str) -> str:
         """A signed address to read it, good for 15 minutes."""
@@ -282,7 +296,7 @@ class Bucket(Store):
             end = time.monotonic() + _PATIENCE_S + answer["ContentLength"] / _SLOWEST
             while left >= 0 and (piece := answer["Body"].read(CHUNK)):
                 if time.monotonic() > end:
-                    raise StoreDown(f"the store {self.place} is too slow")
+                    raise StoreDown(msg("queue.store_too_slow", f"the store {self.place} is too slow"))
                 digest.update(piece)
                 file.write(piece)
                 left -= len(piece)
@@ -338,7 +352,7 @@ class Bucket(Store):
         exceptions: Any = import_module("botocore.exceptions")
         began = time.monotonic()
         if began < self._again:
-            raise StoreDown(f"the store {self.place} does not answer")
+            raise StoreDown(msg("queue.store_not_answer", f"the store {self.place} does not answer"))
         try:
             yield
         except (exceptions.ClientError, exceptions.BotoCoreError) as error:
@@ -348,11 +362,15 @@ class Bucket(Store):
                 answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
             )
             if code in _GONE:
-                raise NotFound(f"{self.place} has no such file") from error
+                raise NotFound(msg("queue.no_such_file", f"{self.place} has no such file")) from error
             _log.warning("%s: %s", self.place, error)
             if not code:  # it is left alone for as long as it kept us waiting
                 self._again = time.monotonic() + min(time.monotonic() - began, _PAUSE_S)
-            why = f"the store {self.place} answers {code}" if code else f"the store {self.place} does not answer"
+            why = (
+                msg("queue.store_answers", f"the store {self.place} answers {code}")
+                if code
+                else msg("queue.store_not_answer", f"the store {self.place} does not answer")
+            )
             raise StoreDown(why, refused=400 <= status < 429) from error
 
 
@@ -370,7 +388,10 @@ def _client(place: Place, endpoint: str) -> Any:
         boto3, core = import_module("boto3"), import_module("botocore.config")
         failure: Any = import_module("botocore.exceptions").BotoCoreError
     except ImportError as error:
-        raise VisualprofError("a store needs boto3", "pip install 'visualprof[team]'") from error
+        raise VisualprofError(
+            msg("queue.store_needs_boto3", "a store needs boto3"),
+            msg("queue.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
+        ) from error
     config = core.Config(
         signature_version="s3v4",
         s3={"addressing_style": "virtual" if place.virtual else "path"},
@@ -384,8 +405,8 @@ def _client(place: Place, endpoint: str) -> Any:
     try:
         session = boto3.Session()
         if session.get_credentials() is None:
-            hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            raise VisualprofError(f"there are no credentials for {place}", hint)
+            hint = msg("queue.set_aws_access_key", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+            raise VisualprofError(msg("queue.there_no_credentials", f"there are no credentials for {place}"), hint)
         return session.client("s3", endpoint_url=endpoint, region_name=place.region, config=config)
     except failure as error:
-        raise VisualprofError(f"the store {place} cannot be used: {error}") from error
+        raise VisualprofError(msg("queue.store_cannot_used", f"the store {place} cannot be used: {error}")) from error

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import BadSignature
 
 GET_S = 3600
@@ -40,9 +41,14 @@ class Signer:
         facts = {name: value for name, value in query.items() if name != "signature"}
         right = self._signature(purpose, key, facts)
         if not hmac.compare_digest(right.encode(), query.get("signature", "").encode("utf-8", "replace")):
-            raise BadSignature("this address was not signed here", "ask for a new one")
+            raise BadSignature(
+                msg("queue.address_not_signed_here", "this address was not signed here"),
+                msg("queue.ask_new_one", "ask for a new one"),
+            )
         if int(facts.get("expires", "0")) < time.time():
-            raise BadSignature("this address is too old", "ask for a new one")
+            raise BadSignature(
+                msg("queue.address_too_old", "this address is too old"), msg("queue.ask_new_one", "ask for a new one")
+            )
         return facts
 
     def mark(self, purpose: str, text: str) -> str:

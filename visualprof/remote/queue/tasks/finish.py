@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import exists, or_, select, update
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
 from visualprof.remote.queue.check.names import REQUIRED, model_name
 from visualprof.remote.queue.check.shapes import points_of_spec
@@ -186,7 +187,10 @@ def _refuse_part(points: int, job: Job) -> None:
     """Raises: Unfit: a result that lacks points did not succeed."""
     wanted = 0 if job.request.case.name else points_of_spec(job.request)  # of a case the result is case.json
     if points < wanted:
-        raise Unfit(f"{POINTS} has {points} of {wanted} points", "a task that succeeded has measured every size")
+        raise Unfit(
+            msg("queue.points", f"{POINTS} has {points} of {wanted} points"),
+            msg("queue.task_succeeded_measured_every", "a task that succeeded has measured every size"),
+        )
 
 
 def documents(job: Job, task: Task, agent: Agent | None, model: dict[str, str]) -> dict[str, dict[str, Any]]:

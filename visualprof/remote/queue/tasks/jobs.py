@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Select, bindparam, case, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.protocol import PRIORITIES, Request, Spec
 from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
@@ -137,7 +138,7 @@ class Jobs:
             refuse_job(connection, self._row(connection, job).owner)
             chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
             if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
-                raise NotFound(f"job {job} has no task {task[:60]!r}")
+                raise NotFound(msg("queue.job_no_task", f"job {job} has no task {task[:60]!r}"))
             again = (
                 update(tasks)
                 .where(chosen, tasks.c.state.in_(("failed", "cancelled")))
@@ -145,7 +146,10 @@ class Jobs:
             )
             queued = connection.execute(again).rowcount
             if not queued:
-                raise Conflict("nothing to try again", "only failed and cancelled tasks are")
+                raise Conflict(
+                    msg("queue.nothing_try_again", "nothing to try again"),
+                    msg("queue.only_failed_cancelled_tasks", "only failed and cancelled tasks are"),
+                )
             touch(connection, job)
         self._notifier.notify(queued)
 
@@ -204,7 +208,7 @@ class Jobs:
         with self._database.read() as connection:
             rows = _jobs(connection, visible_jobs(viewer).where(jobs.c.id == job))
         if not rows:
-            raise NotFound(f"there is no job {job[:40]!r}")
+            raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
         return rows[0]
 
     def of_task(self, task: str, viewer: str | None = None) -> Job:
@@ -216,7 +220,7 @@ class Jobs:
         with self._database.read() as connection:
             rows = _jobs(connection, visible_jobs(viewer).where(its))
         if not rows:
-            raise NotFound(f"there is no task {task[:60]!r}")
+            raise NotFound(msg("queue.there_no_task", f"there is no task {task[:60]!r}"))
         return rows[0]
 
     def points(self, job: Job) -> dict[str, list[dict[str, Any]]]:
@@ -246,7 +250,7 @@ class Jobs:
     def _row(connection: Connection, job: str) -> AnyRow:
         row = connection.execute(select(jobs).where(jobs.c.id == job)).first()
         if row is None:
-            raise NotFound(f"there is no job {job[:40]!r}")
+            raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
         return row
 
 
@@ -289,7 +293,10 @@ def _digest(text: str) -> str:
 
 def _same(before: AnyRow, request: Request, digest: str) -> str:
     if before.digest != digest:
-        raise Conflict(f"the key {request.key!r} belongs to another job", "choose a new key for a new job")
+        raise Conflict(
+            msg("queue.key_belongs_another_job", f"the key {request.key!r} belongs to another job"),
+            msg("queue.choose_new_key_new", "choose a new key for a new job"),
+        )
     return before.id
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Offer, Request, State
 from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.check.matching import Free, lacks, placed
@@ -163,7 +164,10 @@ class Leases:
             if not keep_point(connection, agent.id, task, token, batch, point):
                 self.hold(connection, agent.id, task, token)  # it may be one that was given back
                 if not keep_point(connection, agent.id, task, token, batch, point):
-                    raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
+                    raise Oversize(
+                        msg("queue.task_points_already", f"task {task} has {MAX_VALUES} points already"),
+                        msg("queue.sweep_no_more_sizes", "a sweep has no more sizes"),
+                    )
             return None, (task,)
 
         self.reports.keep(keep)
@@ -349,7 +353,12 @@ def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:
     if not row.tries:
         return []
     name = connection.execute(_NAME, {"of": row.agent}).scalar()
-    return [f"measured again from the beginning (attempt {row.attempt + 1}): agent {name or row.agent} was lost"]
+    return [
+        msg(
+            "queue.measured_again_beginning_attempt",
+            f"measured again from the beginning (attempt {row.attempt + 1}): agent {name or row.agent} was lost",
+        )
+    ]
 
 
 def _same(row: AnyRow, agent: str, token: str) -> bool:

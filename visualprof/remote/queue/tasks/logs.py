@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, bindparam, update
 
 from visualprof.errors import NotFound
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Elsewhere, disk
 from visualprof.remote.queue.store.database import unasked
 from visualprof.remote.queue.store.records import Task
@@ -62,7 +63,7 @@ class Logs:
         Raises: NotFound: no such attempt.
         """
         if not 0 <= attempt <= task.attempt:
-            raise NotFound(f"task {task.id} has no attempt {attempt}")
+            raise NotFound(msg("queue.task_no_attempt", f"task {task.id} has no attempt {attempt}"))
         try:
             with (published or self.path(task, attempt)).open("rb") as file:
                 size = file.seek(0, 2)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import StoreDown
 from visualprof.remote.queue.store.blobs import in_a_version, named_by_a_job
 from visualprof.remote.queue.store.database import Database
@@ -150,12 +151,22 @@ def _outcome(row: AnyRow, now: int) -> tuple[ColumnElement[bool], dict[str, Any]
     if row.state == "initiated":
         return tasks.c.updated_ns == row.updated_ns, _EXPIRED
     if row.lease_until_ns >= now:
-        hint = "give it more time (timeout_s), or fewer sizes"
-        values = _failed("timeout", f"it took longer than {row.timeout_ns / 1e9:g} s", hint)
+        hint = msg("queue.give_more_time_timeout", "give it more time (timeout_s), or fewer sizes")
+        values = _failed(
+            "timeout", msg("queue.took_longer_than_s", f"it took longer than {row.timeout_ns / 1e9:g} s"), hint
+        )
         return tasks.c.deadline_ns == row.deadline_ns, _CANCELLED if row.cancel else values
     # The token of a task that waits again stays: until somebody else takes it, a late heartbeat may take it back.
-    error = f"its agent was lost {row.tries} times" if row.tries > 1 else "its agent was lost"
-    values = _failed("agent_lost", error, "see whether the machine and its agent are well, then retry")
+    error = (
+        msg("queue.agent_lost_times", f"its agent was lost {row.tries} times")
+        if row.tries > 1
+        else msg("queue.agent_lost", "its agent was lost")
+    )
+    values = _failed(
+        "agent_lost",
+        error,
+        msg("queue.see_whether_machine_agent", "see whether the machine and its agent are well, then retry"),
+    )
     values = _CANCELLED if row.cancel else {"state": "waiting"} if row.tries <= row.retries else values
     return tasks.c.lease_until_ns == row.lease_until_ns, values
 
@@ -165,7 +176,11 @@ def _failed(reason: str, error: str, hint: str) -> dict[str, Any]:
 
 
 _CANCELLED: dict[str, Any] = {"state": "cancelled", "lease": None}
-_EXPIRED = _failed("expired", "its files did not arrive within an hour", "submit it again")
+_EXPIRED = _failed(
+    "expired",
+    msg("queue.files_did_not_arrive", "its files did not arrive within an hour"),
+    msg("queue.submit_again", "submit it again"),
+)
 
 
 def _clock_offset() -> int:

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from sqlalchemy import bindparam, func, select
 
 from visualprof.errors import NotFound, NotReady, VisualprofError
+from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
 from visualprof.remote.queue.refusals import StoreDown, disk
 from visualprof.remote.queue.store.database import Database, revision
@@ -145,7 +146,10 @@ class Mirror:
             coming = self._begun(path)
             wait([coming], _WAIT_S)
             if not coming.done():
-                raise NotReady(f"{os.path.basename(path)} is being fetched", "ask again in a moment")
+                raise NotReady(
+                    msg("queue.being_fetched", f"{os.path.basename(path)} is being fetched"),
+                    msg("queue.ask_again_moment", "ask again in a moment"),
+                )
             coming.result()
         used(Path(path))
 
@@ -165,7 +169,9 @@ class Mirror:
             error = done.exception()
             if error and not isinstance(error, VisualprofError):
                 _log.error("fetching %s failed", path, exc_info=error)
-                error = VisualprofError(f"{os.path.basename(path)} cannot be fetched ({error})")
+                error = VisualprofError(
+                    msg("queue.cannot_fetched", f"{os.path.basename(path)} cannot be fetched ({error})")
+                )
             then(error)
 
         self._begun(path).add_done_callback(tell)
@@ -204,7 +210,7 @@ class Mirror:
         """A file; of a model all that belongs to it."""
         found = self._find(path)
         if found is None:
-            raise NotFound(f"{os.path.basename(path)} is gone")
+            raise NotFound(msg("queue.gone", f"{os.path.basename(path)} is gone"))
         run, name = found
         self._make(run)
         together = [other for other, file in run.files.items() if file.uploaded]
@@ -223,7 +229,7 @@ class Mirror:
                 if not file.uploaded:
                     os.utime(part, ns=(time.time_ns(), run.published_ns))
                 if not self._is_marked(run):
-                    raise NotFound(f"{target.name} is gone")
+                    raise NotFound(msg("queue.gone", f"{target.name} is gone"))
                 target.parent.mkdir(exist_ok=True)
                 part.replace(target)
                 if not self._is_marked(run):  # another result took its place at that very moment
@@ -247,7 +253,8 @@ class Mirror:
             sha256 = ""
         if sha256 != file.sha256:
             raise VisualprofError(
-                f"{file.key} is missing or damaged in {self._bucket.place}", "restore it from a backup"
+                msg("queue.missing_damaged", f"{file.key} is missing or damaged in {self._bucket.place}"),
+                msg("queue.restore_backup", "restore it from a backup"),
             )
 
     def _loop(self) -> None:

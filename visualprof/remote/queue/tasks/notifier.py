@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from visualprof.messages import msg
 from visualprof.remote.queue.refusals import Crowded
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
@@ -76,7 +77,10 @@ class Notifier:
         Raises: Crowded.
         """
         if not self._slots.acquire(blocking=False):
-            raise Crowded("many agents wait already", "ask again soon")
+            raise Crowded(
+                msg("queue.many_agents_wait_already", "many agents wait already"),
+                msg("queue.ask_again_soon", "ask again soon"),
+            )
         try:
             yield
         finally:

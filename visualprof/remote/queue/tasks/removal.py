@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, delete, exists, func, select
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.blobs import forget_unneeded, in_a_version
@@ -93,7 +94,10 @@ class Removal:
         with self._database.write() as connection:
             states = connection.execute(select(tasks.c.state).where(tasks.c.job == name)).scalars()
             if not set(states) <= set(FINAL):
-                raise Conflict(f"job {name[:40]} has not ended", "cancel it first")
+                raise Conflict(
+                    msg("queue.job_not_ended", f"job {name[:40]} has not ended"),
+                    msg("queue.cancel_first", "cancel it first"),
+                )
             job = self._jobs.one(name)
             allow(job)
             own = _own_blobs(connection, job)

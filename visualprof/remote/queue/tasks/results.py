@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
+from visualprof.messages import msg
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.refusals import Unfit, disk
@@ -67,7 +68,7 @@ class Results:
         """
         check_all([file.name for file in files], [file.size_bytes for file in files])
         if any(len(file.sha256) != _OF_SHA256 for file in files):
-            raise Unfit("sha256 has 64 hexadecimal digits")
+            raise Unfit(msg("queue.sha256_64_hexadecimal_digits", "sha256 has 64 hexadecimal digits"))
         known = self._artefacts(task)
         rows = {file.name: self._row(task, file, known.get(file.name)) for file in files}
         kept = {row.key for row in known.values()}
@@ -86,7 +87,10 @@ class Results:
         known = self._artefacts(task)
         missing = [name for name in names if name not in known]
         if missing:
-            raise Unfit(f"{missing[0][:100]} was not announced", "announce it and upload it")
+            raise Unfit(
+                msg("queue.not_announced", f"{missing[0][:100]} was not announced"),
+                msg("queue.announce_upload", "announce it and upload it"),
+            )
         check_all(names, [known[name].size_bytes for name in names])
         folder = self.new_folder(task)
         with disk(str(self._root)):
@@ -190,10 +194,16 @@ class Results:
         """Bytes that are wrong are dropped, so that the file can be sent again."""
         size = self._store.arrived(announced.key, announced.size_bytes)
         if size < announced.size_bytes:
-            raise Unfit(f"{name[:100]} has {size} of {announced.size_bytes} bytes", "upload the rest")
+            raise Unfit(
+                msg("queue.bytes", f"{name[:100]} has {size} of {announced.size_bytes} bytes"),
+                msg("queue.upload_rest", "upload the rest"),
+            )
         if self._store.bring(announced.key, announced.size_bytes, target) != announced.sha256:
             self._store.delete(announced.key)
-            raise Unfit(f"{name[:100]} differs from its sha256", "upload it again")
+            raise Unfit(
+                msg("queue.differs_sha256", f"{name[:100]} differs from its sha256"),
+                msg("queue.upload_again", "upload it again"),
+            )
 
     def _add_model(self, folder: Path, request: Request, names: Sequence[str]) -> None:
         """The model stands beside its result without having been sent back, under the name that job.json gives it."""
@@ -214,20 +224,26 @@ def _check_heads(task: Task, folder: Path, names: Sequence[str]) -> None:
     heads = {name: _head(name, folder, names) for name in REQUIRED}
     job = heads["job.json"]
     if (job.get("job"), job.get("task")) != (task.job, task.id):
-        raise Unfit("job.json is of another task", "it names the job and the task of the lease")
+        raise Unfit(
+            msg("queue.job_json_another_task", "job.json is of another task"),
+            msg("queue.names_job_task_lease", "it names the job and the task of the lease"),
+        )
 
 
 def _head(name: str, folder: Path, names: Sequence[str]) -> dict[str, Any]:
     if name not in names:
-        raise Unfit(f"the result lacks {name}", f"a result has {', '.join(REQUIRED)}")
+        raise Unfit(
+            msg("queue.result_lacks", f"the result lacks {name}"),
+            msg("queue.result", f"a result has {', '.join(REQUIRED)}"),
+        )
     with (folder / name).open("rb") as file:
         text = file.read(MAX_HEAD + 1)
     try:
         if len(text) > MAX_HEAD:
-            raise ValueError("it is too large")
+            raise ValueError(msg("queue.too_large", "it is too large"))
         return msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"{name} is no JSON object: {error}") from error
+        raise Unfit(msg("queue.no_json_object", f"{name} is no JSON object: {error}")) from error
 
 
 def _of(task: Task) -> dict[str, Any]:

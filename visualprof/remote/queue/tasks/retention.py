@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
 from visualprof.errors import BadParameter, NotFound, VisualprofError
+from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database
@@ -86,21 +87,23 @@ class Retention:
         Raises: BadParameter: there is no such one. NotFound: there is no such project.
         """
         if rule.project and rule.kind != "jobs":
-            raise BadParameter("project: only jobs belong to one")
+            raise BadParameter(msg("queue.project_only_jobs_belong", "project: only jobs belong to one"))
         if rule.days is not None and rule.days < _LEAST_DAYS.get(rule.kind, 1):
-            raise BadParameter(f"days: {_LEAST_DAYS.get(rule.kind, 1)} at least, or never")
+            raise BadParameter(
+                msg("queue.days_least_never", f"days: {_LEAST_DAYS.get(rule.kind, 1)} at least, or never")
+            )
         with self._database.write() as connection:
             there = select(projects.c.id).where(projects.c.id == rule.project)
             if rule.project and connection.execute(there).first() is None:
-                raise NotFound(f"there is no project {rule.project[:40]!r}")
-            days = "never" if rule.days is None else f"after {rule.days} days"
+                raise NotFound(msg("queue.there_no_project", f"there is no project {rule.project[:40]!r}"))
+            days = "never" if rule.days is None else msg("queue.after_days", f"after {rule.days} days")
             noted(connection, subject=f"{rule.kind} {rule.project}".rstrip() + f": {days}")
             change_rule(connection, rule)
 
     def drop(self, project: str, noted: Noted = _nobody) -> None:
         """Takes the rule of a project's jobs away."""
         with self._database.write() as connection:
-            noted(connection, subject=f"jobs {project[:40]}: as all others")
+            noted(connection, subject=msg("queue.jobs_all_others", f"jobs {project[:40]}: as all others"))
             drop_rule(connection, "jobs", project)
 
     def keep(self, job: str, kept: bool) -> None:
@@ -110,7 +113,7 @@ class Retention:
         """
         with self._database.write() as connection:
             if not connection.execute(update(jobs).where(jobs.c.id == job).values(kept=kept)).rowcount:
-                raise NotFound(f"there is no job {job[:40]!r}")
+                raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
             touch(connection, job)
 
     def due(self, job: str | None = None) -> dict[str, int]:
@@ -160,7 +163,7 @@ class Retention:
         if gone:
             _log.warning("removed %d jobs by the rules of retention", gone)
             with self._database.write() as connection:
-                _note(connection, now, "remove old jobs", f"{gone}")
+                _note(connection, now, msg("queue.remove_old_jobs", "remove old jobs"), f"{gone}")
         return tried < len(old)
 
     def _removes_old(self, job: str) -> bool:
@@ -174,7 +177,7 @@ class Retention:
     def _refuse_kept(self, job: Job) -> None:
         """Raises: Conflict: it is not to be removed any more."""
         if self.due(job.id).get(job.id, 2**63) >= self._database.now_ns():
-            raise Conflict("it is kept")
+            raise Conflict(msg("queue.kept", "it is kept"))
 
     def _shorten_log(self, days: int | None, now: int) -> None:
         """Rows of the log are never changed; that old ones go is one of them."""
@@ -182,7 +185,12 @@ class Retention:
             with self._database.write() as connection:
                 gone = connection.execute(delete(audit).where(_aged("audit", days, now))).rowcount
                 if gone:
-                    _note(connection, now, "remove old log rows", f"{gone}, older than {days} days")
+                    _note(
+                        connection,
+                        now,
+                        msg("queue.remove_old_log_rows", "remove old log rows"),
+                        msg("queue.older_than_days", f"{gone}, older than {days} days"),
+                    )
 
 
 def _due(connection: Connection, rules: Rules, job: str | None = None) -> Iterable[_Due]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import distinct, one_of
@@ -25,9 +26,10 @@ MOST = 5  # suggested of a kind
 NAMED = ("kernel", "collective", "copies", "operator", "host", "rank")
 WORDS = {("sync", "remove"), ("copies", "async"), ("copies", "pinned"), ("rank", "median")}
 PAGEABLE = "Pageable -> Device"
-EXAMPLES = (
+EXAMPLES = msg(
+    "views.kernel_name_gemm_0",
     "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, host[cudaMalloc]=0, collective*0.5, gpu*0.6, dataloader=0, "
-    "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median"
+    "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median",
 )
 _CHANGE = re.compile(
     r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>[^\]]+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
@@ -67,12 +69,19 @@ def _parsed(text: str) -> Change:
     named = match is not None and match["name"] is not None
     timed = known and word in (None, "0") and (named or what != "host")
     if not match or not (timed or (what, word) in WORDS) or (named and what not in NAMED):
-        raise BadParameter(f"{text[:80]!r} is no change", f"for example: {EXAMPLES}")
+        raise BadParameter(
+            msg("views.no_change", f"{text[:80]!r} is no change"), msg("views.example", f"for example: {EXAMPLES}")
+        )
     if what == "rank" and not re.fullmatch(r"\*|\d{1,6}", match["name"] or ""):
-        raise BadParameter(f"{text[:80]!r} names no rank", f"for example: {EXAMPLES}")
+        raise BadParameter(
+            msg("views.names_no_rank", f"{text[:80]!r} names no rank"), msg("views.example", f"for example: {EXAMPLES}")
+        )
     factor = 1.0 if not timed else float(match["factor"] or 0)
     if factor > 1000:
-        raise BadParameter(f"{text[:80]!r}: a thousand times is the most", f"for example: {EXAMPLES}")
+        raise BadParameter(
+            msg("views.thousand_times_most", f"{text[:80]!r}: a thousand times is the most"),
+            msg("views.example", f"for example: {EXAMPLES}"),
+        )
     return Change(text, what, match["name"] or "", bool(match["part"]), factor, "" if timed else word or "")
 
 
@@ -84,9 +93,15 @@ def changed(trace: Trace, graph: Graph, changes: list[Change]) -> tuple[Floats, 
     dur, ns = graph.moments.dur.astype(np.float64), np.array(graph.waits.ns)
     for change in changes:
         if change.what == "rank":
-            raise BadParameter(f"{change.text} is about several ranks", "choose a run of several ranks")
+            raise BadParameter(
+                msg("views.about_several_ranks", f"{change.text} is about several ranks"),
+                msg("views.choose_run_several_ranks", "choose a run of several ranks"),
+            )
         if not _apply(trace, graph, change, dur, ns):
-            raise BadParameter(f"{change.text}: the recording has nothing of that", "names are those of the tables")
+            raise BadParameter(
+                msg("views.recording_nothing", f"{change.text}: the recording has nothing of that"),
+                msg("views.names_tables", "names are those of the tables"),
+            )
     return dur, ns
 
 
