@@ -22,7 +22,7 @@ def __getattr__(name: str) -> object:
 
 
 def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
-    """Shows a folder of runs, a profile or a model below the cell of a notebook, and prints the link.
+    """Show a folder of runs, a profile or a model below the cell of a notebook, and prints the link.
 
     Where no server can run, a report is shown in its place.
 

@@ -30,7 +30,7 @@ class NoDashboard(VisualprofError):
 
 
 def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
-    """Shows a folder of runs, or one file, in the cell's output, and prints the link.
+    """Show a folder of runs, or one file, in the cell's output, and prints the link.
 
     The server runs in a process of its own, is used again for the same folder, and ends with this one. Behind a proxy
     the variable VISUALPROF_PROXY_URL says by which address the browser reaches a port: `https://hub/proxy/%PORT%/`.
@@ -55,7 +55,7 @@ def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bo
 
 
 def register(ipython: Any) -> None:
-    """Gives a notebook the magic `%%profile`."""
+    """Give a notebook the magic `%%profile`."""
     ipython.register_magic_function(_profile, "cell", "profile")
 
 

@@ -28,7 +28,7 @@ _COUNTED = insert(failures)
 
 
 def count_attempt(database: Database, address: str, email: str = "") -> None:
-    """Counts one, before anything is done for it. email: of the account; "" where none is named.
+    """Count one, before anything is done for it. email: of the account; "" where none is named.
 
     Raises: TooMany.
     """

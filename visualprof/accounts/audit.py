@@ -29,7 +29,7 @@ SENTENCES = (
 
 
 def note(connection: Connection, actor: Actor, action: str, subject: str) -> None:
-    """Adds a row."""
+    """Add a row."""
     who = actor.principal
     connection.execute(
         unasked(insert(audit).inline()).values(

@@ -51,7 +51,7 @@ class Vouched:
             return connection.execute(select(users).where(users.c.email == name)).first()
 
     def _first_seen(self, name: str, address: str, title: str) -> None:
-        """Makes an account, where registration is open or somebody has invited that address."""
+        """Make an account, where registration is open or somebody has invited that address."""
         with self._database.write() as connection:
             invitation = codes.redeem_for(connection, "invitation", name)
             if invitation is None and self._registration != "open":

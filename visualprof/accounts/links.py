@@ -76,7 +76,7 @@ class Links:
             return [Link(row.id, row.run, row.email, row.created_ns, row.expires_ns, row.used_ns) for row in rows]
 
     def end(self, actor: Actor, link: str) -> str:
-        """Ends a link; its run.
+        """End a link; its run.
 
         Raises: NotFound: there is none, or not for this one.
         """

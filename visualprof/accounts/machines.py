@@ -77,7 +77,7 @@ class Machines:
         return redeemed
 
     def changing(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
-        """Asks whether the actor may change a machine, and notes that it did, in the transaction that does it.
+        """Ask whether the actor may change a machine, and notes that it did, in the transaction that does it.
 
         Raises (what is returned): NotFound. Forbidden: it is another's.
         """
@@ -116,7 +116,7 @@ class Machines:
         return found
 
     def grant(self, actor: Actor, agent: str, email: str, project: str) -> None:
-        """Lets a private machine work for a user, or for the members of a project: one of them is named.
+        """Let a private machine work for a user, or for the members of a project: one of them is named.
 
         Raises: NotFound: the machine, the user or the project. Forbidden: the machine is another's. BadParameter.
         """
@@ -132,7 +132,7 @@ class Machines:
                 connection.execute(insert(grants).values(row))
 
     def revoke(self, actor: Actor, agent: str, holder: str) -> None:
-        """Takes a grant back; what waits is not given to the machine any more, what it does goes on.
+        """Take a grant back; what waits is not given to the machine any more, what it does goes on.
 
         Raises: NotFound. Forbidden: the machine is another's.
         """
@@ -142,7 +142,7 @@ class Machines:
                 raise NotFound(msg("accounts.not_granted", f"it is not granted to {holder[:40]!r}"))
 
     def book(self, actor: Actor, agent: str, email: str, from_ns: int, until_ns: int) -> None:
-        """Keeps a machine for a user, or with "" for nobody: then no task is given to it. What it does goes on.
+        """Keep a machine for a user, or with "" for nobody: then no task is given to it. What it does goes on.
 
         Raises: NotFound. BadParameter: the time is over. Conflict: another one overlaps, or the user may not use it.
         """
@@ -179,7 +179,7 @@ class Machines:
             connection.execute(insert(bookings).values(row))
 
     def free(self, actor: Actor, agent: str, booking: str) -> None:
-        """Ends a booking.
+        """End a booking.
 
         Raises: NotFound.
         """

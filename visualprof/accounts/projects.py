@@ -62,7 +62,7 @@ class Projects:
             note(connection, actor, msg("accounts.rename_project_2", "rename project"), f"{before.name} to {name}")
 
     def remove(self, actor: Actor, project: str) -> None:
-        """Removes a project; its runs and models become private to their owners.
+        """Remove a project; its runs and models become private to their owners.
 
         Raises: NotFound.
         """
@@ -114,7 +114,7 @@ class Projects:
 
 
 def changed_sharing(connection: Connection) -> None:
-    """Counts a change of who may see what was there before: runs, and the jobs whose results they are."""
+    """Count a change of who may see what was there before: runs, and the jobs whose results they are."""
     changed(connection, "shared")
     changed(connection, "jobs")
 

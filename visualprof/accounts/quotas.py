@@ -20,7 +20,7 @@ class UserQuotas(Quotas):
         self._database = database
 
     def change(self, actor: Actor, user: str, quota: Quota | None) -> None:
-        """Sets what a user, or `EVERYBODY` without a row, may have; None removes the row.
+        """Set what a user, or `EVERYBODY` without a row, may have; None removes the row.
 
         Raises: NotFound.
         """

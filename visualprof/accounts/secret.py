@@ -23,7 +23,7 @@ def new(prefix: str) -> tuple[str, str]:
 def note_use(
     database: Database, used: Any, sha256: str, last_ns: int | None, now_ns: int, every_ns: int = SEEN_NS
 ) -> None:
-    """Notes that one was used, no more often than every_ns. used: the column of its table that says when."""
+    """Note that one was used, no more often than every_ns. used: the column of its table that says when."""
     if now_ns - (last_ns or 0) > every_ns:
         with database.write() as connection:
             connection.execute(unasked(update(used.table).where(used.table.c.sha256 == sha256).values({used: now_ns})))

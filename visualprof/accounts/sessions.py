@@ -105,7 +105,7 @@ class Sessions:
             return [_session(row) for row in connection.execute(query)]
 
     def end(self, actor: Actor, session: str) -> None:
-        """Logs out one of one's own sessions.
+        """Log out one of one's own sessions.
 
         Raises: NotFound.
         """
@@ -142,7 +142,7 @@ class Sessions:
             return [_token(row) for row in connection.execute(query)]
 
     def end_token(self, actor: Actor, token: str) -> None:
-        """Ends one of one's own tokens.
+        """End one of one's own tokens.
 
         Raises: NotFound.
         """

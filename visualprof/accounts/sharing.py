@@ -56,7 +56,7 @@ class Sharing:
         self._projects = lru_cache(_KEPT)(self._projects_of)
 
     def revision(self) -> int:
-        """Grows with every change of who may see what was there before; `rule` knows all rows until now."""
+        """Grow with every change of who may see what was there before; `rule` knows all rows until now."""
         with self._database.look() as connection:
             now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
             if now["runs"] != self._known:

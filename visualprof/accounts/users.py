@@ -205,7 +205,7 @@ class Users:
     def change(
         self, actor: Actor, user: str, name: str | None = None, role: Role | None = None, disabled: bool | None = None
     ) -> None:
-        """Changes what is not None. Whoever may less from now on, or nothing, is logged out.
+        """Change what is not None. Whoever may less from now on, or nothing, is logged out.
 
         Raises: NotFound. Conflict: nobody would be administrator any more.
         """

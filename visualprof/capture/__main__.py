@@ -17,7 +17,7 @@ from visualprof.capture.topics import Topics
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a script under a recording; its exit status."""
+    """Run a script under a recording; its exit status."""
     args = _parser().parse_args(arguments)
     if not args.program:
         _parser().error("name the script to run: python -m visualprof.capture train.py")

@@ -72,7 +72,7 @@ class Automatic:
         self._undo.append(hooks.when_imported(TRAINING + INFERENCE, self._imported))
 
     def end(self) -> list[Path]:
-        """Ends the recording; the files, once they are written."""
+        """End the recording; the files, once they are written."""
         while self._undo:
             self._undo.pop()()
         if self._profile is None:

@@ -151,7 +151,7 @@ class Shelf:
 def write(
     path: Path, dump: Callable[[Path], object], facts: dict[str, Any], replaced: tuple[bytes, bytes] | None
 ) -> None:
-    """Makes a file of what `dump` writes; leaves nothing beside it, whatever fails (torch has a `.tmp` of its own).
+    """Make a file of what `dump` writes; leaves nothing beside it, whatever fails (torch has a `.tmp` of its own).
 
     Args:
         dump: writes JSON into the path that it is given.
@@ -170,7 +170,7 @@ def write(
 
 
 def pack(raw: Path, path: Path, facts: dict[str, Any], replaced: tuple[bytes, bytes] | None) -> None:
-    """Makes the file of what a framework wrote: checked, with the facts in it, gzipped, renamed.
+    """Make the file of what a framework wrote: checked, with the facts in it, gzipped, renamed.
 
     Args:
         raw: JSON, an object or a list of events.
@@ -225,5 +225,5 @@ def _chunks(source: BinaryIO, end: int, replaced: tuple[bytes, bytes] | None) ->
 
 
 def warn(text: str) -> None:
-    """Tells the user without ending the training."""
+    """Tell the user without ending the training."""
     warnings.warn(text, CaptureWarning, stacklevel=2)

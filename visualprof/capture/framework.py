@@ -50,7 +50,7 @@ class Memory(Protocol):
         """The value that the tensor holds; None when nothing recorded made it."""
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Notes that the tensor holds the value; outside: it was there before the pass and stays."""
+        """Note that the tensor holds the value; outside: it was there before the pass and stays."""
 
 
 class Identities:
@@ -65,7 +65,7 @@ class Identities:
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Notes it; a tensor that takes no weak reference is kept."""
+        """Note it; a tensor that takes no weak reference is kept."""
         del outside
         try:
             reference: Callable[[], Any] = weakref.ref(tensor)

@@ -28,7 +28,7 @@ class UnsupportedModel(VisualprofError, TypeError):
 
 
 def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], name: str | None = None) -> Path:
-    """Runs a model once and writes its graph into the log directory.
+    """Run a model once and writes its graph into the log directory.
 
     The pass runs without gradients and in evaluation mode; training flags and random state are as before afterwards.
 

@@ -43,7 +43,7 @@ def listen(
     max_files: int = 20,
     run: str = "",
 ) -> Listener:
-    """Lets this process be asked to record: by the page, by `visualprof record` or by SIGUSR2, all ranks together.
+    """Let this process be asked to record: by the page, by `visualprof record` or by SIGUSR2, all ranks together.
 
     A step ends with `capture.step()`; where that is never called, with each step of the first optimizer, or each run of
     a session. The process is seen from its first step on. A second call takes the place of the first.
@@ -61,7 +61,7 @@ def listen(
 
 
 def step() -> None:
-    """Ends a step of the process that listens; where none does, nothing."""
+    """End a step of the process that listens; where none does, nothing."""
     if _listener is not None:
         _listener.step()
 
@@ -82,7 +82,7 @@ class Listener:
         self._undo: list[hooks.Undo] = []
 
     def start(self) -> Listener:
-        """Makes it that of this process.
+        """Make it that of this process.
 
         Raises: CaptureError: the log directory cannot be written.
         """
@@ -99,7 +99,7 @@ class Listener:
         return self
 
     def stop(self) -> None:
-        """Ends a recording that runs, waits for its file, says that the process ended."""
+        """End a recording that runs, waits for its file, says that the process ended."""
         self._unhook()
         self._steps.wake = NEVER
         if self._beside and self._asked and self._beside.stop():
@@ -113,7 +113,7 @@ class Listener:
         self._beside = None
 
     def step(self) -> None:
-        """Ends a step."""
+        """End a step."""
         if self._undo:
             self._unhook()
         self._steps.end()

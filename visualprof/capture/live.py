@@ -325,7 +325,7 @@ def is_over(run: Path, asked: Request, now_ns: int | None = None) -> bool:
 
 
 def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
-    """Asks the processes of a run to record.
+    """Ask the processes of a run to record.
 
     Args:
         run: `<logdir>/<run>`.

@@ -16,7 +16,7 @@ UNTOLD = ("scope", "workspace_limit", "compute_mode", "strategy")  # how it is c
 
 
 def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
-    """Runs the model once and gives its document."""
+    """Run the model once and gives its document."""
     megengine: Any = importlib.import_module("megengine")
     modules: Any = importlib.import_module("megengine.module")
     core: Any = importlib.import_module("megengine.core._imperative_rt.core2")
@@ -54,13 +54,13 @@ class _Notes:
         return value if isinstance(value, Value) else None
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Notes the value."""
+        """Note the value."""
         if outside:
             self._outside.append(tensor)
         setattr(tensor, NOTE, value)
 
     def clear(self) -> None:
-        """Takes the notes away: one on a constant that MegEngine keeps would outlive Python and crash its exit."""
+        """Take the notes away: one on a constant that MegEngine keeps would outlive Python and crash its exit."""
         for tensor in self._outside:
             if self.get(tensor):
                 delattr(tensor, NOTE)

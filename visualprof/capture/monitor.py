@@ -35,14 +35,14 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="visualprof monitor", daemon=True)
 
     def start(self) -> None:
-        """Begins to sample."""
+        """Begin to sample."""
         if self._path:
             self._before = _counters()
             self._rapl.used_j()
             self._thread.start()
 
     def stop(self) -> None:
-        """Takes the last sample; the file is complete afterwards."""
+        """Take the last sample; the file is complete afterwards."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -77,7 +77,7 @@ class Watcher(Protocol):
         ...
 
     def flush(self) -> None:
-        """Writes what it has."""
+        """Write what it has."""
         ...
 
 
@@ -103,20 +103,20 @@ class Beside:
         self._thread = threading.Thread(target=self._run, name="visualprof listen", daemon=True)
 
     def start(self) -> None:
-        """Begins, on the thread that trains, when a step has ended."""
+        """Begin, on the thread that trains, when a step has ended."""
         self._restart(self._steps.count)
         self._trains = threading.get_ident()
         self._thread.start()
 
     def stop(self) -> bool:
-        """Ends the thread; False where it stands still with the file system."""
+        """End the thread; False where it stands still with the file system."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(STOP_S)
         return not self._thread.is_alive()
 
     def last(self) -> None:
-        """Says that the process ends, after `stop`."""
+        """Say that the process ends, after `stop`."""
         self._look("ended")
 
     def _run(self) -> None:
@@ -195,7 +195,7 @@ class Beside:
         )  # fmt: skip
 
     def _look_for_request(self) -> None:
-        """Wakes the thread that trains where somebody asks this worker."""
+        """Wake the thread that trains where somebody asks this worker."""
         version = _version(self._request)
         if version == self._version:
             return
@@ -214,7 +214,7 @@ class Beside:
             self._steps.wake = 0
 
     def _ask(self, beat: Beat) -> None:
-        """Asks for what a signal or the watcher wants."""
+        """Ask for what a signal or the watcher wants."""
         signalled, self.signalled = self.signalled, False
         wish = Wish() if signalled else self._watcher.wish(beat) if self._watcher else None
         if not wish:

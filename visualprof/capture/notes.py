@@ -30,7 +30,7 @@ def age_ns(path: Path) -> int:
 
 
 def write(path: Path, said: Any) -> None:
-    """Writes one of these files beside its place and renames it; links are replaced, not followed."""
+    """Write one of these files beside its place and renames it; links are replaced, not followed."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as out:

@@ -21,7 +21,7 @@ METHODS = {
 
 
 def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
-    """Runs the model once and gives its document."""
+    """Run the model once and gives its document."""
     paddle: Any = importlib.import_module("paddle")
     framework = Framework(
         "paddle",

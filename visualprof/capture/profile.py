@@ -122,7 +122,7 @@ class Profile:
             )
 
     def step(self) -> None:
-        """Ends a step. While nothing is recorded it counts, and no more."""
+        """End a step. While nothing is recorded it counts, and no more."""
         self._step += 1
         if self._step >= self._next:
             self._turn()
@@ -160,7 +160,7 @@ class Profile:
         return [path for recording in self._made if (path := recording.wait())]
 
     def _turn(self) -> None:
-        """Begins a recording, goes on with it, or arms the next one."""
+        """Begin a recording, goes on with it, or arms the next one."""
         if (
             os.getpid() != self._pid or self._recording is None
         ):  # a forked worker has the parent's recording, not its profiler

@@ -82,7 +82,7 @@ class Recorder:
         self._owners = {v: name.rpartition(".")[0] for name, v in (*self._weights.items(), *self._buffers.items())}
 
     def run(self, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Runs the model in evaluation mode; the framework's file opens `calls_of` and reports operators around it."""
+        """Run the model in evaluation mode; the framework's file opens `calls_of` and reports operators around it."""
         flags = [(m, m.training) for _, m in self._modules if hasattr(m, "training")]
         names = named(self._framework.forward(model), arguments, keywords)
         for name, tensor in self._tensors(names):
@@ -125,7 +125,7 @@ class Recorder:
         hidden: bool = False,
         written: Sequence[Any] = (),
     ) -> Any:
-        """Runs an operator and records it where it made or wrote a tensor; gives its result.
+        """Run an operator and records it where it made or wrote a tensor; gives its result.
 
         Those that it calls are not recorded. hidden: the modules that call it are not seen; it stands with its weights.
         written: tensors that it writes in place although their count of writes does not grow.
@@ -169,7 +169,7 @@ class Recorder:
         return (*call.parts, *inner.split(".")) if inner else call.parts
 
     def same(self, tensor: Any, other: Any) -> None:
-        """Notes that `other` is another object for the value of `tensor`."""
+        """Note that `other` is another object for the value of `tensor`."""
         if value := self._value(tensor):
             self._memory.set(other, value, False)
 
@@ -195,7 +195,7 @@ class Recorder:
     def _called(
         self, original: Callable[..., Any], module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Runs a module and gives its result; it becomes a node, or a scope around what ran inside."""
+        """Run a module and gives its result; it becomes a node, or a scope around what ran inside."""
         if any(c.module is module for c in self._calls[-1:]):  # a class that calls `super().__call__`
             return original(module, *arguments, **keywords)
         inputs = _distinct([self._current(t) for _, t in self._tensors((arguments, keywords))])

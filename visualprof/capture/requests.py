@@ -70,7 +70,7 @@ class Asked:
             self._start_or_wait(self._asked, count)
 
     def consider(self, asked: Request, count: int) -> None:
-        """Answers a request: armed for the first start that it came in time for, late or refused."""
+        """Answer a request: armed for the first start that it came in time for, late or refused."""
         if self._recording:  # what it would record is recorded
             return
         if self._asked:
@@ -134,7 +134,7 @@ class Asked:
             self._answer("failed", msg("capture.recorded_nothing", "it recorded nothing"))
 
     def give_up(self, state: str, why: str, count: int) -> None:
-        """Answers that nothing comes of it."""
+        """Answer that nothing comes of it."""
         recording, self._recording = self._recording, None
         if recording:
             recording.cancel()

@@ -61,7 +61,7 @@ def state() -> State:
 
 
 def begin(options: Options, step: int = 0) -> Recording:
-    """Begins to record at once, on the thread that trains.
+    """Begin to record at once, on the thread that trains.
 
     Args:
         options: what to record.
@@ -77,7 +77,7 @@ def begin(options: Options, step: int = 0) -> Recording:
 
 
 def arm(options: Options) -> Recording:
-    """Takes the place of the recording of this process and checks all that can be checked before it starts."""
+    """Take the place of the recording of this process and checks all that can be checked before it starts."""
     global _current
     with _lock:
         if _current is not None:
@@ -121,7 +121,7 @@ class Recording:
         self._ended_by = 0
 
     def start(self, step: int = 0) -> None:
-        """Begins to record with this step, on the thread that will end it."""
+        """Begin to record with this step, on the thread that will end it."""
         if self.state is not State.ARMED:
             raise CaptureError(f"the recording is {self.state.value}, not armed", "begin another one")
         self._first = self._step = step
@@ -143,7 +143,7 @@ class Recording:
         return self._step - self._first
 
     def step(self) -> bool:
-        """Ends a step; the last one ends the recording. On the thread that started. False when it is over."""
+        """End a step; the last one ends the recording. On the thread that started. False when it is over."""
         if self.state is not State.RECORDING:
             return False
         if threading.get_ident() != self._thread:
@@ -156,7 +156,7 @@ class Recording:
         return True
 
     def stop(self) -> None:
-        """Ends the recording before its time; from another thread: with the next step. Twice is as once."""
+        """End the recording before its time; from another thread: with the next step. Twice is as once."""
         if self.state is State.ARMED:
             self.cancel()
         elif self.state is State.RECORDING and threading.get_ident() != self._thread:
@@ -165,7 +165,7 @@ class Recording:
             self._stop(self._is_whole())
 
     def cancel(self) -> None:
-        """Ends the recording without a file, on the thread that started."""
+        """End the recording without a file, on the thread that started."""
         if self.state is State.RECORDING:
             self.state = State.STOPPING
             self._recorder.stop(False)

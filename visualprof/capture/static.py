@@ -21,7 +21,7 @@ RUNS = 6  # those of a graph in a file; the last one counts
 def profile_static(
     source: Any, inputs: Any, logdir: str | os.PathLike[str], name: str | None = None, run: str = ""
 ) -> Path:
-    """Runs a compiled graph of MegEngine and writes how long each operator took in the last run.
+    """Run a compiled graph of MegEngine and writes how long each operator took in the last run.
 
     Args:
         source: a function of `megengine.jit.trace(symbolic=True, profiling=True)`, or the path of an `.mge` file.

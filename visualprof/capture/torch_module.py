@@ -16,7 +16,7 @@ COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
 def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
-    """Runs the model once and gives its document."""
+    """Run the model once and gives its document."""
     torch: Any = importlib.import_module("torch")
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() and torch.cuda.is_initialized() else ()
@@ -77,7 +77,7 @@ def _operators(torch: Any, recorder: Recorder) -> Any:
         """Reports to the recorder."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            """Runs and reports one function."""
+            """Run and reports one function."""
             del types
             keywords: dict[str, Any] = kwargs or {}
             label = _label(func)
@@ -99,7 +99,7 @@ def _interpreted(torch: Any, recorder: Recorder, module: Any) -> Generator[None]
         """Reports to the recorder."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            """Runs and reports one operator."""
+            """Run and reports one operator."""
             del types
             keywords: dict[str, Any] = kwargs or {}
             told: Any = func._schema.arguments  # noqa: SLF001

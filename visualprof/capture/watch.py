@@ -121,7 +121,7 @@ class Series:
         self._new = array("q")
 
     def begin(self, place: Place, step: int, end_ns: int) -> None:
-        """Begins the file with this step, which begins now."""
+        """Begin the file with this step, which begins now."""
         now_ns = time.time_ns() - (time.perf_counter_ns() - end_ns)
         who = asdict(place.worker) | {"worker": place.worker.name, "framework": place.framework}
         self._head = {live.SERIES: 1, **who, "step": step, "t_ns": now_ns, "monotonic_ns": end_ns}
@@ -137,7 +137,7 @@ class Series:
                 self._left |= self._band.left(duration)
 
     def mark(self, mark: int) -> None:
-        """Adds a mark; while it records steps say nothing."""
+        """Add a mark; while it records steps say nothing."""
         self._new.append(mark)
         self._recording = mark != live.OVER
         self._left = False
@@ -164,7 +164,7 @@ class Series:
         return max(due, default=None)
 
     def flush(self) -> None:
-        """Writes what is new. Raises: OSError."""
+        """Write what is new. Raises: OSError."""
         if self._kept + len(self._new) > live.MOST_STEPS:
             self._halve()
         if not self._kept:
@@ -181,7 +181,7 @@ class Series:
         self._new = array("q")
 
     def _halve(self) -> None:
-        """Takes the newer half into memory again, to be written as a new file."""
+        """Take the newer half into memory again, to be written as a new file."""
         with self._path.open("rb") as file:
             file.readline()
             kept = array("q", file.read(8 * self._kept))

@@ -23,7 +23,7 @@ _DEFAULT = "serve"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 2 for an error that is explained on stderr."""
+    """Run a command and returns the exit status: 2 for an error that is explained on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     names = commands()
     chosen = words.pop(0) if words and words[0] in names else _DEFAULT

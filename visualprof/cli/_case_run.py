@@ -38,7 +38,7 @@ def checked(args: argparse.Namespace, case: Case) -> Command:
 
 
 def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
-    """Runs each case with each setting of the matrix, one after the other; the worst status."""
+    """Run each case with each setting of the matrix, one after the other; the worst status."""
     from visualprof.cli._case_shown import told
     from visualprof.reader.results.case import read_case
     from visualprof.remote.agent.work.case_run import run_here
@@ -222,7 +222,7 @@ def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tupl
 
 
 def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
-    """Uploads each case as a bundle, and makes a job of each with each setting of the matrix on each machine."""
+    """Upload each case as a bundle, and makes a job of each with each setting of the matrix on each machine."""
     from dataclasses import asdict
 
     from visualprof.cli import _watch
@@ -250,7 +250,7 @@ def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
 
 
 def _sent(server: Server, case: Case, data: Path | None) -> str:
-    """Uploads a bundle; its sha256."""
+    """Upload a bundle; its sha256."""
     from visualprof.cli._sending import send
     from visualprof.remote.cases.bundle import SUFFIX, pack
 

@@ -10,7 +10,7 @@ from visualprof.cli._watch import plain
 
 
 def show_health(server: Server, as_json: bool) -> int:
-    """Prints it; 1 with a warning."""
+    """Print it; 1 with a warning."""
     found = server.get("health")
     if as_json:
         print(json.dumps(found))

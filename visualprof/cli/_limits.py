@@ -47,7 +47,7 @@ class Limit(NamedTuple):
         return "overview" if self.term.name == "step" else self.term.name
 
     def judged(self, answer: DiffAnswer) -> tuple[bool, str]:
-        """Does it hold, and what of, in words.
+        """Do it hold, and what of, in words.
 
         Raises: BadParameter: nothing in either run is what it is about; that keeps no limit.
         """

@@ -20,7 +20,7 @@ _WHAT: dict[Removable, str] = {
 
 
 def rules(queue: Queue, kind: Removable | None, days: int | str | None, project: str, yes: bool, noted: Noted) -> int:
-    """Shows the rules, or what one would remove, and sets it when told to. noted: notes who did it."""
+    """Show the rules, or what one would remove, and sets it when told to. noted: notes who did it."""
     names = _projects(queue)
     chosen = _project(names, project) if project else ""
     if (kind is None) != (days is None):

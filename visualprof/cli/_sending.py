@@ -15,14 +15,14 @@ SAVED = "saved_model.pb"
 
 
 def send_model(server: Server, path: Path) -> tuple[Json, dict[str, str]]:
-    """Sends a model, or that of a folder: the server's answer, and by path the sha256 of the files that it names."""
+    """Send a model, or that of a folder: the server's answer, and by path the sha256 of the files that it names."""
     path = model_of(path)
     model = send(server, path, "model")
     return model, _request.parts_of(model) or {place: _part(server, path, place) for place in _request.external(model)}
 
 
 def send(server: Server, path: Path, kind: str, **query: str) -> Json:
-    """Sends a file; the server's answer.
+    """Send a file; the server's answer.
 
     Raises: VisualprofError: it is of another kind than `model`, `array` or `part`. Unreachable, Refused.
     """
@@ -57,7 +57,7 @@ def model_of(path: Path) -> Path:
 
 
 def _part(server: Server, model: Path, place: str) -> str:
-    """Sends a file with weights that the model's own bytes name; the sha256 of it."""
+    """Send a file with weights that the model's own bytes name; the sha256 of it."""
     file = model.parent / place
     if not file.resolve().is_relative_to(model.parent.resolve()) or not _names(model, place):
         raise BadParameter(

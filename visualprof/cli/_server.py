@@ -88,7 +88,7 @@ class Server:
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress, **query: str) -> Json:
-        """Sends a file, if it is not there already; progress gets bytes sent and all of them.
+        """Send a file, if it is not there already; progress gets bytes sent and all of them.
 
         query: what the server is to know of it.
 
@@ -114,7 +114,7 @@ class Server:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
 
     def download(self, path: str, target: Path, sha256: str) -> None:
-        """Writes a file of the server, whole or not at all.
+        """Write a file of the server, whole or not at all.
 
         Raises: Unreachable, Refused. VisualprofError: it cannot be written, or is not what it should be.
         """
@@ -140,7 +140,7 @@ class Server:
             part.unlink(missing_ok=True)
 
     def _send_direct(self, path: Path, facts: Json, progress: Progress) -> Json:
-        """Sends a file to the server's bucket, in parts; what a try before this one sent stays there."""
+        """Send a file to the server's bucket, in parts; what a try before this one sent stays there."""
         way = self.post("uploads/direct", {"name": path.name, **facts})
         where, tries = f"uploads/direct/{way['upload']}", 0
         while way["parts"]:
@@ -160,7 +160,7 @@ class Server:
         return self._ask(order, UPLOAD_S)
 
     def _put(self, path: Path, part: Json, progress: Callable[[int], None]) -> None:
-        """Sends bytes of a file to an address that is signed: no token goes there.
+        """Send bytes of a file to an address that is signed: no token goes there.
 
         Raises: Unreachable: they did not arrive.
         """
@@ -224,7 +224,7 @@ class Server:
 
 
 def _opener(host: str) -> urllib.request.OpenerDirector:
-    """Asks the environment's proxy, but not for this machine, which it cannot find."""
+    """Ask the environment's proxy, but not for this machine, which it cannot find."""
     return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_this_machine(host) else []))
 
 
@@ -260,7 +260,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def actions_of(parser: argparse.ArgumentParser, required: bool = False) -> Callable[..., argparse.ArgumentParser]:
-    """Adds an action to a command, after which the server may be named as well as before."""
+    """Add an action to a command, after which the server may be named as well as before."""
     after = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in ("--server", "--token"):
         after.add_argument(name, help=argparse.SUPPRESS)

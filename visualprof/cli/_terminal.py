@@ -43,7 +43,7 @@ def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
 
 
 def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
-    """Pairs, a list of structures, or a single value below (or after) its name; nothing of an empty list."""
+    """Pair, a list of structures, or a single value below (or after) its name; nothing of an empty list."""
     if value is None:
         return ""
     if isinstance(value, msgspec.Struct):

@@ -44,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def tried(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, str]:
-    """Measures a model and runs a stage: its table, and the report that has it."""
+    """Measure a model and runs a stage: its table, and the report that has it."""
     return _at_server(args, stage, asked) if args.server else _here(args, stage, asked)
 
 
 def _at_server(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, str]:
-    """Submits a job and waits for it."""
+    """Submit a job and waits for it."""
     server = Server(args.server, args.token)
     files = submit.upload(server, args)
     data: dict[str, str] = {}
@@ -164,7 +164,7 @@ def _moved(result: Path, folder: Path) -> None:
 
 
 def check_rows(path: Path, inputs: list[Json]) -> None:
-    """Refuses rows that do not fit a model before any is sent.
+    """Refuse rows that do not fit a model before any is sent.
 
     Args: inputs: of the model, as the server tells them.
     Raises: BadParameter.

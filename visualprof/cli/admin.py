@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does one task."""
+    """Do one task."""
     if args.task == "backup":
         if args.database:
             raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")

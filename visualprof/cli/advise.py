@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tries the candidates and prints what became of them."""
+    """Try the candidates and prints what became of them."""
     if args.apply and not args.server:
         hint = "start one with `visualprof runs/ --with-agent` and name it: --server http://127.0.0.1:8040"
         raise BadParameter("--apply makes versions, which a server keeps", hint)

@@ -13,7 +13,7 @@ add_arguments = command.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the agent until it is stopped, or does what the action says."""
+    """Run the agent until it is stopped, or does what the action says."""
     try:
         return command.run(args)
     except AgentError as error:

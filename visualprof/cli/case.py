@@ -132,7 +132,7 @@ def _add_results(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the action says."""
+    """Do what the action says."""
     from visualprof.cli import _case_run, _case_shown
 
     shown = {"list": _case_shown.listed, "compare": _case_shown.compared, "show": _case_shown.shown}

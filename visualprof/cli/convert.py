@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Converts, or lists; 3 when the conversion had no effect."""
+    """Convert, or lists; 3 when the conversion had no effect."""
     if why := no_agent_here():
         raise VisualprofError(why.replace("an agent needs", "a conversion needs"), "")
     from visualprof.remote.queue.check.inspect import InspectedModel, inspect_file

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves a copy of the samples, which is gone afterwards."""
+    """Serve a copy of the samples, which is gone afterwards."""
     from visualprof.server.settings import Settings
 
     if not _SAMPLES.is_dir():
@@ -74,7 +74,7 @@ def lay_out(folder: Path) -> tuple[Path, Path]:
 
 
 def check(runs: Path, jobs: Path | None, token: str = "") -> int:
-    """Asks a server of its own for all that it shows of a folder; 1 when anything fails or is empty.
+    """Ask a server of its own for all that it shows of a folder; 1 when anything fails or is empty.
 
     jobs: where a job is kept that is run before; None runs none. token: of the server.
     """
@@ -115,7 +115,7 @@ def _can_measure() -> bool:
 
 
 def _measure(url: str, *options: str) -> int:
-    """Measures the sample model; the exit status of `visualprof submit`."""
+    """Measure the sample model; the exit status of `visualprof submit`."""
     from visualprof.cli import main
 
     _wait_for_agent(url)

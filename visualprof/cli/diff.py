@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the comparison; 3 when a condition of --fail-on holds."""
+    """Print the comparison; 3 when a condition of --fail-on holds."""
     travel_light()
     from visualprof.cli import _limits  # with the kinds of columns
 

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads them; 1 when a file cannot be read."""
+    """Read them; 1 when a file cannot be read."""
     require(args.paths, create=False)
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory

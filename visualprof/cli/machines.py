@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists the machines, after a change that was asked for."""
+    """List the machines, after a change that was asked for."""
     server = Server(args.server, args.token)
     commands = {"new-token": "agents/token", "enrol": "agents/codes"}
     if args.action in commands:

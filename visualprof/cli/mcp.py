@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until the client goes, or until interrupted."""
+    """Serve until the client goes, or until interrupted."""
     paths = [*args.paths, *args.logdir]
     if not paths:
         raise BadParameter("which profiles?", "name a folder: visualprof mcp runs/")
@@ -87,7 +87,7 @@ def _imported() -> tuple[ModuleType, ModuleType]:
 
 
 def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object) -> None:
-    """Says where it answers, and with which token."""
+    """Say where it answers, and with which token."""
     from visualprof.server.session_token import chosen
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone

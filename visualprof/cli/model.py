@@ -80,7 +80,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does one of the actions."""
+    """Do one of the actions."""
     server = Server(args.server, args.token)
     actions: dict[str, Callable[[Server, argparse.Namespace], int]] = {
         "add": _run_add, "list": _run_list, "show": _run_show, "versions": _run_versions, "tag": _run_tag,

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the request; says who is asked and, with --wait, what came of it."""
+    """Write the request; says who is asked and, with --wait, what came of it."""
     folder, beats = _live(Path(args.logdir), args.run)
     asked = live.ask(folder, Wish(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
@@ -100,7 +100,7 @@ def _absent(beats: list[Beat]) -> set[int]:
 
 
 def _wait(folder: Path, asked: Request) -> int:
-    """Tells what changes, until nothing more comes."""
+    """Tell what changes, until nothing more comes."""
     told: dict[str, Turn] = {}
     while True:
         turns = live.turns(folder, asked)

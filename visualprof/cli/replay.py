@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the script, or measures."""
+    """Make the script, or measures."""
     from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import script
     from visualprof.server.operator_call import check_backend
@@ -92,7 +92,7 @@ def _call(args: argparse.Namespace) -> Call:
 
 
 def _here(args: argparse.Namespace, call: Call) -> int:
-    """Measures it in a child like those of an agent."""
+    """Measure it in a child like those of an agent."""
     from visualprof.remote.operators.alone import result_of
     from visualprof.remote.operators.comparison import compared
 
@@ -141,7 +141,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
 
 
 def _on_agent(args: argparse.Namespace, call: Call) -> int:
-    """Submits a job of it."""
+    """Submit a job of it."""
     from visualprof.cli import submit
     from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import file_name

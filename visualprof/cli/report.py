@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the file and says how large it is."""
+    """Write the file and says how large it is."""
     output = Path(args.output or f"report{_SUFFIXES[args.format]}")
     if args.format == "markdown":
         page = _markdown(args).encode("utf-8", "replace")

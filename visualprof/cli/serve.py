@@ -175,7 +175,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until interrupted."""
+    """Serve until interrupted."""
     paths = [*args.paths, *args.logdir]
     if not paths:
         print(_NEXT, file=sys.stderr)
@@ -249,7 +249,7 @@ def serve(
     then: Callable[[str], object] | None = None,
     page: str = "",
 ) -> int:
-    """Runs a server in the foreground and says where it is.
+    """Run a server in the foreground and says where it is.
 
     then: is called with its address, beside it. page: where to look first, after the address.
     """

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the link."""
+    """Print the link."""
     server = Server(args.server, args.token)
     print(server.url + server.post("links", {"run": args.run, "hours": args.days * 24})["path"])
     return 0

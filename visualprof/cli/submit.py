@@ -94,7 +94,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Submits, and waits when asked to."""
+    """Submit, and waits when asked to."""
     conditions = _fail_on.parse(args.fail_on)
     if conditions and not args.wait:
         raise BadParameter("--fail-on needs --wait", "nothing is measured yet when submit ends")
@@ -134,7 +134,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def upload(server: Server, args: argparse.Namespace) -> _request.Files:
-    """Sends the model, the files that it names, and the arrays of `--input`."""
+    """Send the model, the files that it names, and the arrays of `--input`."""
     packed = [text for text in args.input if text.lower().endswith(".npz") and "=" not in text]
     arrays = _request.pairs([text for text in args.input if text not in packed], "--input", "data=data.npy")
     registered = _registered(server, args.model)
@@ -150,7 +150,7 @@ def upload(server: Server, args: argparse.Namespace) -> _request.Files:
 
 
 def arrays_of(server: Server, path: Path) -> dict[str, Json]:
-    """Sends an .npz; the answers of its arrays by their names."""
+    """Send an .npz; the answers of its arrays by their names."""
     first = send(server, path, "array")
     return {one["name"].removesuffix(".npy"): one for one in (first, *first["others"])}
 

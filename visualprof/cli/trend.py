@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the series, those that became worse first, and their measurements."""
+    """Print the series, those that became worse first, and their measurements."""
     from visualprof.views.trend.series import trend
 
     measured = [one for one in _measured(args.logdir) if fnmatchcase(one.series, args.series)]

@@ -49,7 +49,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the view."""
+    """Print the view."""
     travel_light()
     from visualprof.views import all_views, view
 
@@ -153,7 +153,7 @@ def reports_below(path: str) -> list[Report]:
 
 
 def write_json(body: object) -> None:
-    """Prints an answer as JSON."""
+    """Print an answer as JSON."""
     from visualprof.views.answers.encoding import encode
 
     sys.stdout.buffer.write(encode(body))
@@ -229,7 +229,7 @@ def _open(file: FileOf) -> Trace:
 
 
 def print_answer(answer: Answer, args: argparse.Namespace) -> None:
-    """Prints an answer, or one of its tables, as the options say."""
+    """Print an answer, or one of its tables, as the options say."""
     from visualprof.views.answers.table import named_table
 
     if args.format == "json":

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the forecast."""
+    """Print the forecast."""
     of_ranks = any("rank[" in change for change in args.change)
     args.view, args.param = "ranks" if of_ranks else "whatif", [f"change={';'.join(args.change)}"]
     return view.run(args)

@@ -37,7 +37,7 @@ class ClusterExecutor(Executor, ABC):
 
     @abstractmethod
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leaves the cluster; ends it, if it was started for this executor."""
+        """Leave the cluster; ends it, if it was started for this executor."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def missing(package: str, extra: str) -> VisualprofError:
 
 
 def settle(future: Future[Any], result: object = None, error: BaseException | None = None) -> None:
-    """Ends a future that may have been cancelled meanwhile."""
+    """End a future that may have been cancelled meanwhile."""
     if not future.set_running_or_notify_cancel():
         return
     if error is None:

@@ -20,7 +20,7 @@ class _Task(Future[Result]):
     work: Any = None
 
     def cancel(self) -> bool:
-        """Ends the task, unless it is over."""
+        """End the task, unless it is over."""
         cancelled = super().cancel()
         if cancelled and self.work is not None:
             self.work.cancel()

@@ -22,7 +22,7 @@ class _Task(Future[Result]):
     reference: Any = None
 
     def cancel(self) -> bool:
-        """Ends the task, unless it is over."""
+        """End the task, unless it is over."""
         cancelled = super().cancel()
         if cancelled and self.reference is not None:
             package().cancel(self.reference, force=True)  # without force a call that waits in C goes on

@@ -210,7 +210,7 @@ def _plain(value: Any, limit: int = MOST_ROWS, depth: int = 0) -> Any:
 
 
 def _fit(answer: ToolAnswer) -> None:
-    """Takes rows off the longest tables until the answer is small enough, then whole tables and long values."""
+    """Take rows off the longest tables until the answer is small enough, then whole tables and long values."""
     tables = answer.tables
     weights = {name: _weight(table.rows) for name, table in tables.items()}
     over = _weight(msgspec.to_builtins(answer)) - MOST_BYTES + _ROOM_TO_SAY

@@ -70,7 +70,7 @@ class Dashboard:
         return self._open()[0].listing()
 
     def close(self) -> None:
-        """Ends the processes that read files."""
+        """End the processes that read files."""
         with self._opening:
             self._closed = True
             self._resources.close()
@@ -84,7 +84,7 @@ class Dashboard:
             return self._opened
 
     def _look(self) -> tuple[LogDirectory, Flask]:
-        """Looks into the folders once before the first answer."""
+        """Look into the folders once before the first answer."""
         from visualprof.reader.logdir.models import open_models
         from visualprof.server.app import create_app  # half a second of imports
 

@@ -25,7 +25,7 @@ _CLOSE_S = 3  # for answers under way
 
 
 def serve_stdio(server: Server[Any]) -> None:
-    """Answers until the client closes its end. Nothing but the protocol goes to standard output."""
+    """Answer until the client closes its end. Nothing but the protocol goes to standard output."""
 
     async def run() -> None:
         async with stdio_server() as (received, sent):
@@ -49,7 +49,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_http(server: Server[Any], bound: socket.socket, token: str, names: Sequence[str]) -> None:
-    """Answers until interrupted.
+    """Answer until interrupted.
 
     Args:
         server: of the protocol.

@@ -92,7 +92,7 @@ class Cache:
         return trace
 
     def store(self, trace: Trace, fingerprint: str) -> bool:
-        """Keeps the trace. False, with one line in the log, when the folder cannot be written."""
+        """Keep the trace. False, with one line in the log, when the folder cannot be written."""
         return self._keep(self.path(fingerprint), lambda file: encode(trace, fingerprint, file))
 
     def graph_path(self, fingerprint: str) -> Path:
@@ -113,7 +113,7 @@ class Cache:
         return graph
 
     def store_graph(self, graph: ModelGraph, fingerprint: str) -> bool:
-        """Keeps the graph of a model, like `store`.
+        """Keep the graph of a model, like `store`.
 
         Raises: Excess: it is larger than can be shown.
         """
@@ -157,7 +157,7 @@ class Cache:
         return True
 
     def _evict(self, newest: Path) -> None:
-        """Deletes the least recently used beyond the cap, never `newest`, and what crashed writers left."""
+        """Delete the least recently used beyond the cap, never `newest`, and what crashed writers left."""
         used: list[tuple[float, int, Path]] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):

@@ -148,7 +148,7 @@ class Child(Generic[Result]):
         )
 
     def stop(self) -> None:
-        """Ends it, whatever it does."""
+        """End it, whatever it does."""
         self._pipe.close()
         self._process.kill()
         self._process.join(timeout=5)
@@ -230,7 +230,7 @@ def outcome_of(
 
 
 def _bound_memory(size: int) -> None:
-    """Bounds the address space on Linux, where the bound holds; the next file may get more."""
+    """Bound the address space on Linux, where the bound holds; the next file may get more."""
     try:
         import resource
     except ImportError:

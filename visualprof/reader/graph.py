@@ -122,12 +122,12 @@ class ModelBuilder:
         self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
     def value(self, value: Value) -> int:
-        """Adds a value and gives its row."""
+        """Add a value and gives its row."""
         self._values.append(_possible(value))
         return len(self._values) - 1
 
     def describe(self, row: int, value: Value) -> None:
-        """Replaces a value by one that is better known."""
+        """Replace a value by one that is better known."""
         self._values[row] = _possible(value)
 
     def known(self, row: int) -> Value:
@@ -135,7 +135,7 @@ class ModelBuilder:
         return self._values[row]
 
     def node(self, node: Node) -> int:
-        """Adds a node and gives its row.
+        """Add a node and gives its row.
 
         Raises: Excess: there are too many.
         """
@@ -160,7 +160,7 @@ class ModelBuilder:
         return Scope(name, kind) if number == 1 else self.body(around, f"{name}#{number}", kind)
 
     def warn(self, warning: str) -> None:
-        """Notes a tolerated oddity, once."""
+        """Note a tolerated oddity, once."""
         self._warnings[warning] = None
 
     def build(self) -> ModelGraph:
@@ -201,7 +201,7 @@ class Names:
         return self._rows.get(name)
 
     def set(self, name: str, row: int) -> None:
-        """Names a row."""
+        """Name a row."""
         self._rows[name] = row
 
 

@@ -57,7 +57,7 @@ def source_of(callstack: Sequence[str]) -> str:
 
 
 def build(builder: ModelBuilder, blocks: Sequence[Block]) -> None:
-    """Adds the nodes of the first block, and of the bodies inside it."""
+    """Add the nodes of the first block, and of the bodies inside it."""
     _Walk(builder, blocks).block(0, Names(), ())
 
 

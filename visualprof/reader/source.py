@@ -56,7 +56,7 @@ class Skipped:
         self._first: list[int] = []
 
     def add(self, at: int, size: int) -> None:
-        """Notes a part. at: its place in the plain bytes of the file."""
+        """Note a part. at: its place in the plain bytes of the file."""
         self.parts += 1
         self._bytes += size
         if len(self._first) < SHOWN_PLACES:

@@ -50,7 +50,7 @@ def sniff(head: bytes) -> bool:
 
 
 def inputs(path: Path) -> list[Input]:
-    """Names, types and shapes of a module's inputs.
+    """Name, types and shapes of a module's inputs.
 
     Raises: TaskFailure: it is damaged, or takes more than tensors.
     """

@@ -41,5 +41,5 @@ class Lately(Generic[Of, Found]):
             return self._known[1]
 
     def forget(self) -> None:
-        """Asks again when somebody wants to know."""
+        """Ask again when somebody wants to know."""
         self._due = 0.0

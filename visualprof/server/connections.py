@@ -59,7 +59,7 @@ class Lanes(ThreadedTaskDispatcher):
         lane.add_task(task)
 
     def shutdown(self, cancel_pending: bool = True, timeout: int = 5) -> bool:
-        """Ends all of them, and what waits."""
+        """End all of them, and what waits."""
         lanes = (self._agents, self._log_ins, super())
         for lane in lanes:
             lane.set_thread_count(0)

@@ -121,7 +121,7 @@ class Followed:
         self._places: dict[tuple[str, str | None], Path] = {}
 
     def hear(self, agent: Agent, queue: Queue, said: SaidOfRun) -> AskedOfRun:
-        """Takes what is new in a run; what its agent is to do now.
+        """Take what is new in a run; what its agent is to do now.
 
         Raises: Unfit: a name is none. DiskFull. Conflict.
         """
@@ -160,7 +160,7 @@ class Followed:
         return made
 
     def finish(self, agent: Agent, queue: Queue, body: ArrivedFile) -> None:
-        """Verifies a recording that was sent, and puts it into its run.
+        """Verify a recording that was sent, and puts it into its run.
 
         Raises: Unfit: it is not there, or differs. NotFound: the run was removed. DiskFull.
         """
@@ -335,7 +335,7 @@ def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None
 
 
 def _grow(path: Path, grown: Grown) -> int:
-    """Adds to a file, or begins another one of its name; how many bytes of it are there now."""
+    """Add to a file, or begins another one of its name; how many bytes of it are there now."""
     size, same = 0, False
     with (
         contextlib.suppress(OSError),

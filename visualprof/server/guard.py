@@ -30,7 +30,7 @@ POLICY = (
 
 
 def install(app: Flask, settings: Settings, identify: Identify) -> None:
-    """Puts the guard before and after every request; `identity.who()` is known from then on."""
+    """Put the guard before and after every request; `identity.who()` is known from then on."""
     bound, public = settings.host, urlsplit(settings.base_url).netloc
     further = [*settings.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}

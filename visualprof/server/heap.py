@@ -8,7 +8,7 @@ from functools import cache
 
 
 def give_back() -> None:
-    """Frees what is free.
+    """Free what is free.
 
     The allocator of glibc keeps what a thread has freed for that thread: after the views of 1,024 ranks, each answered
     by another one, 0.9 of 1.1 GB of the process. It takes 10 to 90 ms.

@@ -46,7 +46,7 @@ Identify = Callable[[str, Headers], Principal]  # by the address that is connect
 
 
 def identified(settings: Settings, accounts: Accounts | None, proxied: Proxied | None = None) -> Identify:
-    """Tells by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
+    """Tell by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
 
     def by_token(_: str, header: Headers) -> Principal:
         said = header(HEADER).encode("utf-8", "replace")
@@ -74,7 +74,7 @@ def identified(settings: Settings, accounts: Accounts | None, proxied: Proxied |
 
 
 def admit(needs: Needs, accounts: bool, acts: bool) -> None:
-    """Lets a request pass, or not.
+    """Let a request pass, or not.
 
     Args:
         needs: of its route.
@@ -123,6 +123,6 @@ def cookie_name(settings: Settings, of: str = "visualprof") -> str:
 def set_cookie(
     response: Response, settings: Settings, cookie: str, of: str = "visualprof", age_s: int | None = None
 ) -> None:
-    """Sends a cookie that ends with the browser, or after a time; with "" takes it back."""
+    """Send a cookie that ends with the browser, or after a time; with "" takes it back."""
     age = age_s if cookie else 0
     response.set_cookie(cookie_name(settings, of), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)

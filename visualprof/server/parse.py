@@ -10,7 +10,7 @@ from visualprof.reader.trace import Trace
 
 
 def parse(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -> Summary:
-    """Reads a file into the cache and says which views it has data for.
+    """Read a file into the cache and says which views it has data for.
 
     parts: makes what views of the whole run take of it, too, which they otherwise do when somebody asks.
     """

@@ -71,7 +71,7 @@ class StoredRuns:
         return mirror.files() if mirror else None
 
     def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
-        """Brings a file to its path in the background."""
+        """Bring a file to its path in the background."""
         mirror = self._mirror()
         if mirror:
             mirror.fetch(path, then)
@@ -126,7 +126,7 @@ class LocalAgent:
         return self._process.pid
 
     def close(self) -> None:
-        """Ends it with everything that it started."""
+        """End it with everything that it started."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # leaves at once; the next start goes on with its task
             try:

@@ -179,7 +179,7 @@ class Server:
         return [address for address, _ in server.effective_listen]
 
     def run(self) -> None:
-        """Serves until interrupted. The process is the server's own."""
+        """Serve until interrupted. The process is the server's own."""
         sys.setswitchinterval(_SWITCH_S)
         self.start()
         assert self._thread
@@ -188,7 +188,7 @@ class Server:
             self._thread.join(1)  # on Windows nothing interrupts it
 
     def start(self) -> None:
-        """Serves from a thread of its own.
+        """Serve from a thread of its own.
 
         Raises: VisualprofError: an agent is wanted, and no job can be run here.
         """

@@ -81,7 +81,7 @@ def _file(path: Path, hashed: bool) -> Response:
 
 
 def _pack(response: Response, path: Path) -> None:
-    """Packs a file of the page as small as the browser can read: by what the build made with Brotli, or gzip."""
+    """Pack a file of the page as small as the browser can read: by what the build made with Brotli, or gzip."""
     brotli = path.with_name(f"{path.name}.br")
     if request.accept_encodings["br"] > 0 and brotli.is_file():
         response.set_data(_bytes(brotli))

@@ -132,7 +132,7 @@ class Visible:
 
     @property
     def rule(self) -> Rule:
-        """Tells whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
+        """Tell whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
 
         By a link to a run the files in its folder are not seen by their own names, but as the run's.
         """

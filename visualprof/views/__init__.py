@@ -62,7 +62,7 @@ class View(msgspec.Struct, frozen=True):
     lacks: str = ""
 
     def __post_init__(self) -> None:
-        """Prepares the type of the parameters, for the reason given in `reader.trace.codec`."""
+        """Prepare the type of the parameters, for the reason given in `reader.trace.codec`."""
         msgspec.json.Decoder(self.params)
 
     @property

@@ -141,7 +141,7 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
 
 
 def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
-    """Stretches that do not overlap."""
+    """Stretch that do not overlap."""
     if not params.range and not params.step:
         return [whole(known.graph, known.replay, known.dur)]
     events = trace.events

@@ -171,7 +171,7 @@ def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
 
 
 def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
-    """Samples a second over p99 where every shown point has one, else over the median; labelled by batch."""
+    """Sample a second over p99 where every shown point has one, else over the median; labelled by batch."""
     shown = [p for r in reports for p in r.points if p.samples_per_s and p.p50_ns]
     key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
     if not shown:

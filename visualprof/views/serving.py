@@ -157,7 +157,7 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
-    """Steps, phases and rates. Source: docs/views.md#serving.
+    """Step, phases and rates. Source: docs/views.md#serving.
 
     Raises: BadParameter: there is no such step.
     """

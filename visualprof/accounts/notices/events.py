@@ -20,7 +20,7 @@ _NEWS_NS = 86400 * 10**9  # what is older is no news
 
 
 def tell_of_jobs(database: Database, compare: Compare | None = None) -> None:
-    """Tells the owners of jobs that ended since the last look, and of what has become slower in them.
+    """Tell the owners of jobs that ended since the last look, and of what has become slower in them.
 
     Whose update of the revision succeeds tells of everything up to it, in the same transaction: nothing is told twice,
     nor lost when the server is killed.

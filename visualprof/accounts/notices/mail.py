@@ -34,7 +34,7 @@ class Mail:
         self.sender = email_of(sender or (self._user if "@" in self._user else f"{self._user}@{self._host}"))
 
     def send(self, to: str, subject: str, text: str) -> None:
-        """Sends a text to somebody.
+        """Send a text to somebody.
 
         Raises: Unsent.
         """

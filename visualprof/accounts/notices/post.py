@@ -70,7 +70,7 @@ class Post:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread; what is being sent goes on until it is."""
+        """End the thread; what is being sent goes on until it is."""
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._thread.is_alive():
@@ -149,7 +149,7 @@ class Post:
             connection.execute(update(contacts).where(well).values(trouble="", trouble_ns=None))
 
     def _failed(self, row: AnyRow, why: str) -> None:
-        """Tries again later, also what else waits for the same receiver; in the end no more."""
+        """Try again later, also what else waits for the same receiver; in the end no more."""
         now = self._database.now_ns()
         this, later = deliveries.c.seq == row.seq, now + _AGAIN_NS * 4**row.tries
         same = (deliveries.c.user == row.user) & (deliveries.c.channel == row.channel)

@@ -105,7 +105,7 @@ def tell(
 
 
 def remove_old(database: Database) -> None:
-    """Removes what is old, and what is too much for one person."""
+    """Remove what is old, and what is too much for one person."""
     nth = func.row_number().over(partition_by=notices.c.user, order_by=notices.c.seq.desc()).label("nth")
     numbered = select(notices.c.seq, nth).subquery()
     many = select(numbered.c.seq).where(numbered.c.nth > KEPT)

@@ -31,9 +31,9 @@ class Driven:
         self._profile.__enter__()
 
     def step(self, *_: Any, **__: Any) -> None:
-        """Ends a step."""
+        """End a step."""
         self._profile.step()
 
     def end(self, *_: Any, **__: Any) -> None:
-        """Writes what was recorded."""
+        """Write what was recorded."""
         self._profile.__exit__(None, None, None)

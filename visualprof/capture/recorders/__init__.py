@@ -35,15 +35,15 @@ class Recorder(Protocol):
         ...
 
     def start(self) -> None:
-        """Begins to record, on the thread that will stop."""
+        """Begin to record, on the thread that will stop."""
         ...
 
     def mark(self, step: int) -> None:
-        """Ends the step that is open and begins this one."""
+        """End the step that is open and begins this one."""
         ...
 
     def stop(self, whole: bool) -> tuple[bytes, bytes] | None:
-        """Ends the recording.
+        """End the recording.
 
         Args:
             whole: the last step ended; else it was only begun and is none.
@@ -59,11 +59,11 @@ class Recorder(Protocol):
         ...
 
     def dump(self, path: Path) -> None:
-        """Writes what was recorded as JSON."""
+        """Write what was recorded as JSON."""
         ...
 
     def close(self) -> None:
-        """Leaves the framework as it was; also where it never started."""
+        """Leave the framework as it was; also where it never started."""
 
 
 def framework_of(options: Options) -> str:

@@ -40,13 +40,13 @@ class Recorder(Shape):
         return not self._cuda
 
     def start(self) -> None:
-        """Begins to record; `start` alone would leave out the names of modules and functions."""
+        """Begin to record; `start` alone would leave out the names of modules and functions."""
         if self._scopes:
             self._profiler._patcher.__enter__()  # noqa: SLF001
         self._profiler.start()
 
     def mark(self, step: int) -> None:
-        """Opens the scope of a step."""
+        """Open the scope of a step."""
         self._end()
         self._name = f"ProfilerStep#{step}"
         _CORE.push_scope(self._name)
@@ -73,12 +73,12 @@ class Recorder(Shape):
         return facts
 
     def dump(self, path: Path) -> None:
-        """Writes the timeline."""
+        """Write the timeline."""
         if self._write:
             self._write(str(path), self.kind)
 
     def _end(self) -> None:
-        """Ends the step when its work has ended: the interpreter runs up to 7 ms ahead of it."""
+        """End the step when its work has ended: the interpreter runs up to 7 ms ahead of it."""
         if self._open:
             _CORE.full_sync()
             _CORE.pop_scope(self._name)

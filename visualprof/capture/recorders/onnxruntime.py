@@ -46,7 +46,7 @@ class Recorder(Shape):
         return self._session.get_providers() == ["CPUExecutionProvider"]
 
     def start(self) -> None:
-        """Makes the twin; the session's own runs become those of a copy that has the twin inside.
+        """Make the twin; the session's own runs become those of a copy that has the twin inside.
 
         What is bound (IOBinding) belongs to the session itself and stays there: it runs, but is not recorded.
         """
@@ -79,7 +79,7 @@ class Recorder(Shape):
         """Nothing: the runs are the steps."""
 
     def stop(self, whole: bool) -> None:
-        """Gives the session its own runs back."""
+        """Give the session its own runs back."""
         for name in (*RUNS, "run_with_iobinding"):
             vars(self._session).pop(name, None)
         self._written = Path(self._twin.end_profiling())
@@ -92,7 +92,7 @@ class Recorder(Shape):
         return facts | ({"clock_origin_ns": self._start_ns} if self._start_ns else {})
 
     def dump(self, path: Path) -> None:
-        """Moves the file: ONNX Runtime has written it, without a word where it could not."""
+        """Move the file: ONNX Runtime has written it, without a word where it could not."""
         try:
             if self._named:
                 shutil.move(self._written, path)

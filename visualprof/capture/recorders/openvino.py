@@ -47,7 +47,7 @@ class Recorder(Shape):
         return True
 
     def start(self) -> None:
-        """Begins to take the counters of each run."""
+        """Begin to take the counters of each run."""
         request = _OPENVINO.InferRequest
         for name in ("infer", "wait"):
             self._wrap(request, name, self._counted)
@@ -56,7 +56,7 @@ class Recorder(Shape):
         """Nothing: the runs are the steps."""
 
     def stop(self, whole: bool) -> None:
-        """Takes no more counters."""
+        """Take no more counters."""
         self.close()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Recorder(Shape):
         return {"framework": "openvino", "version": str(_OPENVINO.get_version())}
 
     def dump(self, path: Path) -> None:
-        """Writes the counters and the graph that ran, in the form of remote runs."""
+        """Write the counters and the graph that ran, in the form of remote runs."""
         if not self._runs:
             raise ValueError(f"no model ran that was compiled with {COUNTERS}")
         operators = self._compiled.get_runtime_model().get_ops()
@@ -82,7 +82,7 @@ class Recorder(Shape):
         path.write_text(json.dumps(document), "utf-8")
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-        """Replaces a method of a class; one that it inherits becomes inherited again."""
+        """Replace a method of a class; one that it inherits becomes inherited again."""
         own: Any = owner.__dict__.get(name)
         setattr(owner, name, wrapper(getattr(owner, name)))
         self._undo.append(lambda: setattr(owner, name, own) if own else delattr(owner, name))

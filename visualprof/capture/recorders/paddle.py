@@ -36,7 +36,7 @@ class Recorder(Shape):
         return not self._device
 
     def start(self) -> None:
-        """Makes the profiler; the first `mark` starts it, as Paddle opens a step when it starts."""
+        """Make the profiler; the first `mark` starts it, as Paddle opens a step when it starts."""
         self._profiler = _OWN.Profiler(
             on_trace_ready=_nothing,  # else it writes ./profiler_log
             record_shapes=self._shapes,
@@ -44,7 +44,7 @@ class Recorder(Shape):
         )
 
     def mark(self, step: int) -> None:
-        """Begins a step, the first one with the profiler."""
+        """Begin a step, the first one with the profiler."""
         if self._profiler.record_event is None:
             self._profiler.step_num = step
             self._profiler.start()

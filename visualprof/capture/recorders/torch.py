@@ -49,7 +49,7 @@ class Recorder(Shape):
         return not (self._cuda and _TORCH.cuda.is_initialized())
 
     def start(self) -> None:
-        """Begins to record."""
+        """Begin to record."""
         self._profiler.start()
 
     def mark(self, step: int) -> None:

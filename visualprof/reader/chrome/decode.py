@@ -72,14 +72,14 @@ class _Rows:
         self._turns: list[tuple[int, int]] = []
 
     def add(self, text: bytes | memoryview) -> None:
-        """Decodes one JSON list of events. Raises what `Sink.add` does."""
+        """Decode one JSON list of events. Raises what `Sink.add` does."""
         before = self._decoded.rows
         with _without_gc():
             self._decoded.add(text, ahead=self.rows - before)
         self._took(0, self._decoded.rows - before)
 
     def take(self, part: Part) -> None:
-        """Takes rows that were scanned."""
+        """Take rows that were scanned."""
         if part.last > part.first:
             self._scanned.append(part)
             self._took(1, part.last - part.first)
@@ -139,7 +139,7 @@ class _Columns:
         self._loose = 0
 
     def add(self, text: bytes | memoryview, ahead: int) -> None:
-        """Decodes one JSON list of events and appends its columns. Raises what `Sink.add` does.
+        """Decode one JSON list of events and appends its columns. Raises what `Sink.add` does.
 
         Args: ahead: rows of the file that are not of these.
         """
@@ -174,7 +174,7 @@ class _Columns:
             return self._decode_one_by_one(text, exact=exact)
 
     def _decode_one_by_one(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
-        """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
+        """Keep what can be used of a list in which some entry has a wrong type (20 times slower)."""
         typed = msgspec.json.Decoder(Event[self._args, float], strict=False)
         loose = msgspec.json.Decoder(Event[Any, float], strict=False)
         timed = msgspec.json.Decoder(Event[Any, Decimal], strict=False)

@@ -80,7 +80,7 @@ class Pieces:
         return list(self._warnings)
 
     def run(self) -> None:
-        """Feeds every event of the file.
+        """Feed every event of the file.
 
         Raises: FormatError, SourceError: nothing could be read; later damage only makes a warning.
         """
@@ -207,7 +207,7 @@ class Pieces:
         )
 
     def _feed(self, data: bytes, last: bool, *, cut: bool = False) -> bytes | None:
-        """Takes the whole events off the front; returns what is left, None at the end of the list.
+        """Take the whole events off the front; returns what is left, None at the end of the list.
 
         Args: last: nothing follows; cut: it ends with an event, probably.
         """
@@ -234,7 +234,7 @@ class Pieces:
         return rest
 
     def _take(self, data: bytes, stop: int, last: bool) -> int | None:
-        """Takes the events of data[:stop]; returns how far that is done, None where the list ended."""
+        """Take the events of data[:stop]; returns how far that is done, None where the list ended."""
         try:
             self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
             return stop
@@ -293,7 +293,7 @@ class Pieces:
         return stop
 
     def _take_whole(self, entries: Entries, data: bytes, start: int, at: int) -> int:
-        """Takes the whole entries of data[start:at], which is not damaged; returns where they end."""
+        """Take the whole entries of data[start:at], which is not damaged; returns where they end."""
         ends = [start + end for end in entry_ends(data[start:at])]
         if not ends:
             return start
@@ -310,7 +310,7 @@ class Pieces:
             self._skipped.add(self._read - len(data) + start, stop - start)
 
     def _close_damaged(self, data: bytes, start: int) -> None:
-        """Reads the keys after a list whose last event is damaged."""
+        """Read the keys after a list whose last event is damaged."""
         for match in [*TAIL.finditer(data, start)][: -_TAILS - 1 : -1]:
             keys = _decode_object(b'{"_":0' + data[match.start() + 1 :].rstrip())
             if keys is not None:
@@ -319,7 +319,7 @@ class Pieces:
         self.truncated = not data.rstrip().endswith((b"}", b"]"))
 
     def _close_list(self, tail: bytes) -> None:
-        """Reads the keys after the list."""
+        """Read the keys after the list."""
         tail += self._more(HEAD_LIMIT)
         self._ended = True
         rest = tail.strip()

@@ -39,7 +39,7 @@ class Sink(Protocol):
     rows: int
 
     def add(self, text: bytes | memoryview) -> None:
-        """Takes a list; raises one of UNDECODABLE, and takes nothing, when it is not whole."""
+        """Take a list; raises one of UNDECODABLE, and takes nothing, when it is not whole."""
 
 
 class Fault(NamedTuple):

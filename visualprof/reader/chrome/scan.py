@@ -44,7 +44,7 @@ class Window(msgspec.Struct):
     done: Event = msgspec.field(default_factory=Event)
 
     def scan(self, reader: Reader, *, first: bool = False) -> Window:
-        """Scans it, unless the rest of its last event is in the next one."""
+        """Scan it, unless the rest of its last event is in the next one."""
         if self.cut or self.ends:
             self.scanned = reader.scan(self.text, first=first)
             self.rows = Part(reader, self.scanned.first, self.scanned.last)
@@ -170,7 +170,7 @@ class _Crew:
         self._filling = Lock()
 
     def work(self, reader: Reader) -> None:
-        """Fills and scans until the text ends. Errors go with their window."""
+        """Fill and scans until the text ends. Errors go with their window."""
         while (buffer := self.free.get()) is not None:
             with self._filling:
                 if self.ended:

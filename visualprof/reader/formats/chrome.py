@@ -28,7 +28,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; `ts` is microseconds on a clock that the file does not date."""
+    """Read a file; `ts` is microseconds on a clock that the file does not date."""
     doc = read_document(source, Args, {})
     begin, end, left = pair_begin_end(doc)
     async_begin, async_end, async_left = _pair_async(doc)

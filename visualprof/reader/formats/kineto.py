@@ -133,7 +133,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
+    """Read a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     if not (category == Category.STEP).any():
@@ -185,7 +185,7 @@ def _step_label(number: int, name: str) -> str:
 
 
 def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> None:
-    """Sets the category of the annotations that an inference server put around its steps.
+    """Set the category of the annotations that an inference server put around its steps.
 
     One inside another is that step again, in other words.
     """

@@ -27,7 +27,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file, in which all values are text; a step of the plan is shown as one microsecond."""
+    """Read a file, in which all values are text; a step of the plan is shown as one microsecond."""
     document = load_object(source, msg("formats.whole_megengine_memory_plan", "a whole MegEngine memory plan"))
     operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
     named = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())

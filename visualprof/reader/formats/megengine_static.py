@@ -27,7 +27,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file.
+    """Read a file.
 
     Times are seconds; device and host have clocks of their own, each is shown from its own first start.
     """

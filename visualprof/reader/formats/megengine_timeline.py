@@ -97,7 +97,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; `ts` is microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
+    """Read a file; `ts` is microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
     doc = read_document(source, LaneArgs, {})
     begin, end, left = pair_begin_end(doc)
     early = doc.ts[begin] < 0

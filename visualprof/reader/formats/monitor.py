@@ -92,7 +92,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are Unix ns. A phase lasts until the first sample of the next one."""
+    """Read a file; times are Unix ns. A phase lasts until the first sample of the next one."""
     samples = _Samples()
     try:
         for at, block, whole in _blocks(source, samples.skipped):

@@ -39,7 +39,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file: launches of kernels with what was counted in them."""
+    """Read a file: launches of kernels with what was counted in them."""
     text = source.whole(
         MAX_BYTES,
         msg("formats.table_nsight_compute", "a table of Nsight Compute"),

@@ -39,7 +39,7 @@ def start(first: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; of one that ends early the whole kernels."""
+    """Read a file; of one that ends early the whole kernels."""
     data = source.whole(
         MAX_BYTES,
         msg("formats.report_nsight_compute", "a report of Nsight Compute"),

@@ -68,7 +68,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are ns since the recording began. What cannot be read of a damaged one is left out."""
+    """Read a file; times are ns since the recording began. What cannot be read of a damaged one is left out."""
     import sqlite3  # with tempfile 8 ms of every start that opens no such file
 
     with _database(source) as database:

@@ -54,7 +54,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are whole microseconds since profiling began, which the file does not date."""
+    """Read a file; times are whole microseconds since profiling began, which the file does not date."""
     doc = read_document(source, NodeArgs, {"Session": ()})
     category = doc.each_kind(_category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name)

@@ -47,7 +47,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; operators stand end to end in the order of execution, each run is a step."""
+    """Read a file; operators stand end to end in the order of execution, each run is a step."""
     document = load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
     graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
     runs = [_ordered(run, graph) for run in _runs(document)]

@@ -75,7 +75,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; `ts` is whole microseconds, the exact times stand in the arguments."""
+    """Read a file; `ts` is whole microseconds, the exact times stand in the arguments."""
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     shown = np.flatnonzero(category >= 0)

@@ -52,7 +52,7 @@ def start(first: bytes) -> bool:
 
 
 def sniff(head: bytes) -> bool:
-    """Do its messages look like packets: a time or a sequence as numbers, or what a trace begins with?"""
+    """Does its messages look like packets: a time or a sequence as numbers, or what a trace begins with?"""
     top, _ = leading(head)
     packets = top.of(1, texts=True)
     if not len(packets.value) or len(packets.value) < len(top.value):
@@ -67,7 +67,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; what is damaged in it is left out, with a warning."""
+    """Read a file; what is damaged in it is left out, with a warning."""
     data = source.whole(
         MAX_BYTES,
         msg("formats.perfetto_trace", "a Perfetto trace"),

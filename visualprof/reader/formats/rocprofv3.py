@@ -154,7 +154,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file whole: the names of its records stand behind and before them."""
+    """Read a file whole: the names of its records stand behind and before them."""
     text = source.whole(
         MAX_BYTES,
         msg("formats.profile_rocprofv3_2", "a profile of rocprofv3"),

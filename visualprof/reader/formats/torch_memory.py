@@ -37,7 +37,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are Unix ns (us of totals), -1 for what was there before.
+    """Read a file; times are Unix ns (us of totals), -1 for what was there before.
 
     A new version of a tensor is a release from its old category and an allocation in the new one. The file has no
     addresses, so that no release can be told to be that of an allocation, and does not name its device.

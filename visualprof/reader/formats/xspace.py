@@ -57,7 +57,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; what is damaged in it is left out, with a warning."""
+    """Read a file; what is damaged in it is left out, with a warning."""
     data = source.whole(
         MAX_BYTES,
         msg("formats.profile_xla", "a profile of XLA"),
@@ -113,7 +113,7 @@ class _Space:
             )
 
     def finish(self) -> None:
-        """Links, steps, and what the planes told of the run."""
+        """Link, steps, and what the planes told of the run."""
         made, used, makers, users = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in self._ends.values())
         if len(made):
             order = np.argsort(made, kind="stable")

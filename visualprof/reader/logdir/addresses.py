@@ -77,7 +77,7 @@ class FarFolder(ABC):
         return self._one(lambda: self._head(name, size), what)
 
     def copy(self, name: str, target: str, version: Version, progress: Callable[[float], None]) -> None:
-        """Copies a file, with its time of change.
+        """Copy a file, with its time of change.
 
         Raises: SourceError: it cannot be read, kept, or is another by now.
         """

@@ -65,7 +65,7 @@ class ClusterPool(Generic[Result]):
             self._waiting.hurry(key)
 
     def cancel(self, key: str) -> None:
-        """Forgets a job. What a worker reads already, it reads to its end; nobody hears of it."""
+        """Forget a job. What a worker reads already, it reads to its end; nobody hears of it."""
         with self._lock:
             self._waiting.remove(key)
             self._alone.discard(key)
@@ -74,7 +74,7 @@ class ClusterPool(Generic[Result]):
                 job.cancelled = True
 
     def close(self) -> None:
-        """Ends every task, and leaves the cluster."""
+        """End every task, and leaves the cluster."""
         with self._lock:
             self._closed = True
             batches = list(self._batches)
@@ -83,7 +83,7 @@ class ClusterPool(Generic[Result]):
         self._executor.shutdown(cancel_futures=True)
 
     def _send(self) -> None:
-        """Gives the workers what they have room for. The listener has a lock of its own, so it is told without ours."""
+        """Give the workers what they have room for. The listener has a lock of its own, so it is told without ours."""
         while begun := self._next():
             batch, jobs = begun
             if self._listener:

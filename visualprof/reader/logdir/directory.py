@@ -94,7 +94,7 @@ class LogDirectory:
         return next((root for root in self.roots if not root.address), self.roots[0])
 
     def start(self) -> None:
-        """Begins to look; returns at once."""
+        """Begin to look; returns at once."""
         for folder in self._far:
             folder.start()
         self._rounds.start()
@@ -117,7 +117,7 @@ class LogDirectory:
 
     @property
     def revision(self) -> int:
-        """Grows with each change."""
+        """Grow with each change."""
         return self._arrangement.revision
 
     def listing(self) -> Listing:
@@ -131,7 +131,7 @@ class LogDirectory:
             return self._arrangement.changes(since)
 
     def touch(self) -> int:
-        """Counts a change that is none of the files; the new revision."""
+        """Count a change that is none of the files; the new revision."""
         with self._lock:
             self._arrangement.revision += 1
             return self._arrangement.revision
@@ -198,7 +198,7 @@ class LogDirectory:
         self._show(entry, replace(span, state="failed", summary=None, failure=failure))
 
     def retry(self) -> None:
-        """Reads again what failed for no fault of its own: its process was ended, or memory or disk were full."""
+        """Read again what failed for no fault of its own: its process was ended, or memory or disk were full."""
         with self._lock:
             for entry in self._files.values():
                 if entry.span and entry.span.failure and entry.span.failure.status >= 500 and not entry.job:
@@ -217,7 +217,7 @@ class LogDirectory:
         return False
 
     def rescan(self) -> float:
-        """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
+        """Look at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
             began = time.monotonic()
             own = [item for root in self.roots for item in walk(root, outside=self._outside)]
@@ -392,7 +392,7 @@ class LogDirectory:
             self._known.keep(entry.file, Verdict("profile", entry.span.format), outcome)
 
     def _take(self, entry: Entry, outcome: Outcome) -> None:
-        """Shows what came of a parse, of this server or of one before it."""
+        """Show what came of a parse, of this server or of one before it."""
         if entry.span is None:
             return
         if isinstance(outcome, Summary):

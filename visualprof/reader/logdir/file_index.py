@@ -70,7 +70,7 @@ class Known:
         return found.verdict, found.summary or found.failure
 
     def keep(self, file: LogFile, verdict: Verdict, outcome: Outcome | None = None) -> None:
-        """Adds a finding: what a file is, or, of a profile, what came of a parse, if that was up to the file.
+        """Add a finding: what a file is, or, of a profile, what came of a parse, if that was up to the file.
 
         One of a name that is not UTF-8, or that cannot be written, is made again next time.
         """

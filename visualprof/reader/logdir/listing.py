@@ -165,12 +165,12 @@ class Arrangement:
         self._listing: Listing | None = None
 
     def put(self, span: Span) -> None:
-        """Shows a span, in place of an earlier one of the same file."""
+        """Show a span, in place of an earlier one of the same file."""
         self._listed(span.run)[span.log_file.file] = span
         self._touch(span.run)
 
     def drop(self, span: Span) -> None:
-        """Shows a span no more."""
+        """Show a span no more."""
         del self._spans[span.run][span.log_file.file]
         self._unlist(span.run)
 
@@ -200,7 +200,7 @@ class Arrangement:
             self._oldest = self.revision
 
     def skip(self, file: str, problem: Problem | None) -> None:
-        """Lists a file that is not shown, or, with None, does so no more."""
+        """List a file that is not shown, or, with None, does so no more."""
         if self._problems.get(file) != problem:
             self.revision += 1
             self._problems_changed = self.revision

@@ -183,7 +183,7 @@ def open_models(cache: Cache) -> ModelReader:
 
 
 def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
-    """Reads a model into the cache and gives its fingerprint; the task of a child.
+    """Read a model into the cache and gives its fingerprint; the task of a child.
 
     Raises: UnknownFormat, FormatError, SourceError.
     """

@@ -46,16 +46,16 @@ class Parser(Protocol[Read]):
     """What parses files in the background."""
 
     def start(self, listener: Listener[Read]) -> None:
-        """Tells `listener` from now on."""
+        """Tell `listener` from now on."""
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         """Queues a file, the lowest order first."""
 
     def hurry(self, key: str) -> None:
-        """Moves a queued file to the front."""
+        """Move a queued file to the front."""
 
     def cancel(self, key: str) -> None:
-        """Forgets a job without a word to the listener."""
+        """Forget a job without a word to the listener."""
 
     def close(self) -> None:
         """Stops everything."""
@@ -95,13 +95,13 @@ class Jobs:
             heapify(heap)
 
     def hurry(self, key: str) -> None:
-        """Puts a job, if it waits, before all others."""
+        """Put a job, if it waits, before all others."""
         if job := self._jobs.get(key):
             job.order = (-1, -time.monotonic_ns())
             self.add(job)
 
     def remove(self, key: str) -> None:
-        """Forgets a job, if it waits."""
+        """Forget a job, if it waits."""
         self._jobs.pop(key, None)
 
     def take(self, huge: bool) -> Job | None:
@@ -167,12 +167,12 @@ class Pool(Generic[Result]):
             self._waiting.hurry(key)
 
     def cancel(self, key: str) -> None:
-        """Forgets the job; a child busy with it is stopped. Its outcome is not reported."""
+        """Forget the job; a child busy with it is stopped. Its outcome is not reported."""
         with self._turn:
             self._cancel(key)
 
     def close(self) -> None:
-        """Stops all children; returns when they are gone."""
+        """Stop all children; returns when they are gone."""
         with self._turn:
             self._closed = True
             for key in [*self._waiting, *self._running]:

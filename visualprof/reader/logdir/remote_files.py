@@ -17,7 +17,7 @@ class Elsewhere(Protocol):
         """All of them, and what cannot be looked at; None as long as that is not known."""
 
     def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
-        """Brings a file to its path in the background. then: is told why it could not be, or None."""
+        """Bring a file to its path in the background. then: is told why it could not be, or None."""
 
     def bring(self, path: str) -> None:
         """Somebody is about to read a file.

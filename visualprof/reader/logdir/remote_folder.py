@@ -98,7 +98,7 @@ class RemoteFolder:
         return joined
 
     def start(self) -> None:
-        """Follows the address from now on."""
+        """Follow the address from now on."""
         self._following = True
         threading.Thread(target=self._loop, name="address", daemon=True).start()
 

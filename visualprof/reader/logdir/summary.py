@@ -46,7 +46,7 @@ Outcome = Summary | Failure
 
 
 def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
-    """Reads a file into the cache; the task of a child."""
+    """Read a file into the cache; the task of a child."""
     trace = open_trace(path, progress, cache)
     first, last = trace.span_ns
     names = trace.strings

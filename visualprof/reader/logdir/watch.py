@@ -58,7 +58,7 @@ class Watcher(events.FileSystemEventHandler):
         return True
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         if self._observer:
             self._observer.stop()
             self._observer.join(timeout=5)

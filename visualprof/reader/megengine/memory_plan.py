@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def add_plan(builder: TraceBuilder, plan: Plan) -> None:
-    """Adds the memory events of a plan; chunks without a size are none."""
+    """Add the memory events of a plan; chunks without a size are none."""
     begin, end, addr, size = plan.begin, _ends(plan), plan.addr, plan.size
     live = np.flatnonzero(size > 0)
     gone = np.flatnonzero((size > 0) & (end >= 0))

@@ -25,7 +25,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads the operators in order of execution."""
+    """Read the operators in order of execution."""
     what, hint = (
         msg("models.whole_megengine_graph", "a whole MegEngine graph"),
         msg("models.cut_while_being_copied", "was it cut while being copied?"),

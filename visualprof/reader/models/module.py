@@ -52,7 +52,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads a file of version 1."""
+    """Read a file of version 1."""
     data = source.whole(MAX_BYTES, msg("models.module_graph_2", "a module graph"), msg("models.one", "is it one?"))
     with source.decoding(
         msg("models.module_graph", "module graph"), msg("models.write_again_add_graph", "write it again with add_graph")

@@ -42,7 +42,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads the structure; weights are dropped as soon as their sizes are known."""
+    """Read the structure; weights are dropped as soon as their sizes are known."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -93,7 +93,7 @@ def _decode_names(message: Any) -> int:
 
 
 def _refuse_bomb(model: Any) -> None:
-    """Counts the nodes with every call of a function written out, as the inference of shapes and the reader do it.
+    """Count the nodes with every call of a function written out, as the inference of shapes and the reader do it.
 
     Raises: Excess: there are too many, or a function calls itself.
     """

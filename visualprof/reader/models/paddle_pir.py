@@ -86,7 +86,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads the program; a weight stands in it with its shape."""
+    """Read the program; a weight stands in it with its shape."""
     data = source.whole(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     with source.decoding(
         msg("models.paddle_model", "Paddle model"),

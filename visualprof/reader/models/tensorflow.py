@@ -128,7 +128,7 @@ class _Rows:
         return self._rows[key]
 
     def set(self, name: str, place: str, row: int) -> None:
-        """Names a row."""
+        """Name a row."""
         self._rows[name, place] = row
 
     def used(self, name: str) -> list[str]:
@@ -336,7 +336,7 @@ def _shape(message: Message) -> tuple[int | str, ...] | None:
 
 
 def _attribute_texts(message: Message, attributes: Mapping[str, Message], references: Sequence[str]) -> dict[str, str]:
-    """Attributes that are no marks of the framework, the device, and what has to come before."""
+    """Attribute that are no marks of the framework, the device, and what has to come before."""
     shown = {name: _text(attribute)[:SHOWN] for name, attribute in attributes.items() if not name.startswith("_")}
     after = ", ".join(r[1:] for r in references if r.startswith("^"))
     return shown | {n: t[:SHOWN] for n, t in (("device", message.text(4)), ("after", after)) if t}

@@ -86,7 +86,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads the first subgraph, and those that are bodies in it; weights are counted by their description."""
+    """Read the first subgraph, and those that are bodies in it; weights are counted by their description."""
     data = source.whole(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "tflite")
     try:

@@ -41,7 +41,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> ModelGraph:
-    """Reads the graph; weights are counted by their description, their bytes are not looked at."""
+    """Read the graph; weights are counted by their description, their bytes are not looked at."""
     with opened(source) as archive:
         graphs = sorted(filter(GRAPHS.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
         if not graphs:

@@ -95,7 +95,7 @@ class Reader:
         return [*self.fields.types.values(), ARROW, TEXT, FLOAT]
 
     def scan(self, text: memoryview, *, first: bool) -> Scanned:
-        """Appends the events of a text, which PADDING must follow. first: no event went before."""
+        """Append the events of a text, which PADDING must follow. first: no event went before."""
         out = (c_int64 * 3)()
         scan = _call("vp_scan", c_int32, c_void_p, c_void_p, c_int64, c_int32, _INT64S)
         state = scan(self.at, _address(text), len(text), first, out)

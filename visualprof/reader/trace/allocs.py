@@ -31,7 +31,7 @@ def next_of_address(addr: Rows, device: Rows) -> Ids:
 
 
 def add_up(allocs: dict[str, Values], complete: Mask) -> None:
-    """Fills the totals of memory events that are complete. A change of use is one event: its release is no dip."""
+    """Fill the totals of memory events that are complete. A change of use is one event: its release is no dip."""
     size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
     whole = np.flatnonzero(complete)
     for _, places in _by_device(allocs["device"][whole]):

@@ -86,7 +86,7 @@ class TraceBuilder:
         return np.array([self.string(t) for t in texts], np.int32)
 
     def track(self, kind: TrackKind, name: str, pid: str = "", tid: str = "", **fields: Any) -> int:
-        """Adds a track and gives its number; `fields` are those of Track."""
+        """Add a track and gives its number; `fields` are those of Track."""
         self._tracks.append(Track(kind=kind, name=name, pid=pid, tid=tid, **fields))
         return len(self._tracks) - 1
 
@@ -119,7 +119,7 @@ class TraceBuilder:
         self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENTS, len(ts)))
 
     def arg(self, name: str, rows: Rows, values: Values, text: bool = False) -> None:
-        """Adds an argument of the events at the given rows of the file; values are string ids when text."""
+        """Add an argument of the events at the given rows of the file; values are string ids when text."""
         if len(rows):
             self._args.setdefault(name, []).append((rows, values, text))
 
@@ -128,7 +128,7 @@ class TraceBuilder:
         self._links.append((src, dst, kind))
 
     def flow(self, src_track: Rows, src_ts: Ints, dst_track: Rows, dst_ts: Ints, kind: LinkKind, dst_row: Rows) -> None:
-        """Links the innermost events of the tracks at the given times (flow arrows).
+        """Link the innermost events of the tracks at the given times (flow arrows).
 
         All (n,): times ns; dst_row >= 0 names the event itself.
         """
@@ -198,7 +198,7 @@ class TraceBuilder:
         return totals
 
     def step(self, name: str, ts: int, dur: int, track: int = -1) -> None:
-        """Adds a step."""
+        """Add a step."""
         self._steps.append((ts, dur, self.string(name), track))
 
     def describe(self, **fields: Any) -> None:
@@ -207,7 +207,7 @@ class TraceBuilder:
         self._meta = replace(self._meta, **known)
 
     def warn(self, warning: str) -> None:
-        """Notes a tolerated oddity, once."""
+        """Note a tolerated oddity, once."""
         self._warnings[warning] = None
 
     def mentions(self, part: str) -> bool:

@@ -139,7 +139,7 @@ def _groups() -> dict[str, type[Any]]:
 
 
 def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
-    """Writes a trace into a new file, open for reading too, and returns its size."""
+    """Write a trace into a new file, open for reading too, and returns its size."""
     graphs = trace.graphs if isinstance(trace, JoinedTrace) else None
     trace = trace.own if isinstance(trace, JoinedTrace) else trace
     arrays: list[_Array] = []

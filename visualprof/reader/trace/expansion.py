@@ -33,7 +33,7 @@ class Expansion(msgspec.Struct, frozen=True):
 
 
 def expansion(own: Trace, graphs: Graphs) -> Expansion:
-    """Adds what is inside each launch: events on a track of kind `graph`, over the time of its kernels.
+    """Add what is inside each launch: events on a track of kind `graph`, over the time of its kernels.
 
     The outermost has the call that launched the graph as `parent`.
     """
@@ -75,7 +75,7 @@ def _track(stream: Track, first: int, end: int) -> Track:
 
 
 def _fill(graphs: Graphs, begin: Ints, track: Ids, step: Ids, columns: dict[str, Values], owner: Ids) -> None:
-    """Writes what is inside each launch from the row `begin` of each on. track, step: (l,) of each launch."""
+    """Write what is inside each launch from the row `begin` of each on. track, step: (l,) of each launch."""
     launches = (graphs.call, graphs.template, begin, track, step, graphs.work, graphs.first)
     inside = (graphs.nodes, graphs.kernels, graphs.name, graphs.category, graphs.parent, graphs.owner)
     types = (INT32, INT32, INT64, INT32, INT32, INT32, INT64, INT64, INT64, INT32, UINT8, INT32, INT32)
@@ -118,7 +118,7 @@ def _spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) -> tu
 
 
 def _sort(columns: dict[str, Values], before: int, bounds: Ints) -> Ids | None:
-    """Sorts what was added by (track, ts, -dur): the new row of each, None where all stay."""
+    """Sort what was added by (track, ts, -dur): the new row of each, None where all stay."""
     added = {name: column[before:] for name, column in columns.items()}
     ts, dur = added["ts"], added["dur"]
     late = (ts[1:] < ts[:-1]) | ((ts[1:] == ts[:-1]) & (dur[1:] > dur[:-1]))

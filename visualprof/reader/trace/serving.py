@@ -141,7 +141,7 @@ def _of_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | None = 
 
 
 def _load(texts: tuple[str | None, ...]) -> Load:
-    """Requests, tokens and the rest as they stand; of no request all are 0."""
+    """Request, tokens and the rest as they stand; of no request all are 0."""
     return _or_nothing(Load(*(None if text is None else int(text) for text in texts)))
 
 

@@ -74,7 +74,7 @@ def _marked(links: Links, kind: LinkKind, allowed: Mask | None, step: Ids) -> tu
 
 
 def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: Mask) -> None:
-    """Sets the steps on a thread that works off a queue: of an event that of the first queued work in it or before."""
+    """Set the steps on a thread that works off a queue: of an event that of the first queued work in it or before."""
     rows = np.arange(track.first, track.first + track.count)
     work = rows[queued[rows]]
     after = np.searchsorted(work, rows)
@@ -87,7 +87,7 @@ def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: 
 
 
 def _follow_stream(step: Ids, launched: Mask, before: Mask) -> None:
-    """Sets the steps of a stream's work without a launch: that of the launched work before it, none at the head.
+    """Set the steps of a stream's work without a launch: that of the launched work before it, none at the head.
 
     A stream on which nothing was launched keeps the steps by time, but for what started before all launched work.
     """

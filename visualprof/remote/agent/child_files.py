@@ -57,7 +57,7 @@ def listed(folder: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder that a child has filled, also one without permissions, or deeper than Python can follow."""
+    """Remove a folder that a child has filled, also one without permissions, or deeper than Python can follow."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def clear(path: Path) -> None:
 
 
 def link(file: Path, target: Path) -> None:
-    """Makes a file appear under another name too: a hard link, or a copy across file systems."""
+    """Make a file appear under another name too: a hard link, or a copy across file systems."""
     clear(target)
     try:
         os.link(file, target)

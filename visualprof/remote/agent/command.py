@@ -83,7 +83,7 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the arguments say; returns the exit status. Raises: AgentError."""
+    """Do what the arguments say; returns the exit status. Raises: AgentError."""
     if why := no_agent_here():
         raise AgentError(why)
     try:
@@ -187,7 +187,7 @@ def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
 
 
 def say(line: str) -> None:
-    """Writes a line about the agent to stderr."""
+    """Write a line about the agent to stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} agent: {line}\n")
     sys.stderr.flush()
 

@@ -57,7 +57,7 @@ class AgentDaemon:
         self._tasks: list[Task] = []
 
     def run(self) -> int:
-        """Runs until a signal, or the task of --once, ends it. Raises: AgentError."""
+        """Run until a signal, or the task of --once, ends it. Raises: AgentError."""
         self._state.lock()
         self._level = sandbox_level(self._settings.sandbox, self._say)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -91,7 +91,7 @@ class AgentDaemon:
             time.sleep(0.05)
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        """Runs a loop of the agent; when one of them fails, the agent ends and says why."""
+        """Run a loop of the agent; when one of them fails, the agent ends and says why."""
         try:
             loop()
         except StopRequested:
@@ -109,7 +109,7 @@ class AgentDaemon:
     # --- what the machine has ---
 
     def _looks(self) -> None:
-        """Looks again when an environment was made or removed, or at SIGHUP."""
+        """Look again when an environment was made or removed, or at SIGHUP."""
         known = runtimes.stamp(runtimes.folder())
         while not self._over.is_set():
             self._look_again.wait(LOOK_S)
@@ -251,7 +251,7 @@ class AgentDaemon:
     # --- the end ---
 
     def _follow_parent(self) -> None:
-        """Ends the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
+        """End the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
         while os.getppid() == self._parent:
             if self._over.wait(PARENT_S):
                 return
@@ -264,7 +264,7 @@ class AgentDaemon:
             self._end(now=number != signal.SIGTERM or self._leaving.is_set())
 
     def _end(self, now: bool) -> None:
-        """Takes no further task; with `now`, those that run are abandoned."""
+        """Take no further task; with `now`, those that run are abandoned."""
         self._leaving.set()
         for task in list(self._tasks) if now else ():
             task.end("abandoned")

@@ -25,7 +25,7 @@ class Task(Protocol):
         ...
 
     def end(self, why: str) -> None:
-        """Ends it. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
+        """End it. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
         ...
 
     def run(self) -> str:
@@ -50,7 +50,7 @@ class Registration:
         self._refused = ""
 
     def join(self, capabilities: Capabilities) -> bool:
-        """Registers, with the id it had before; False when it was told to stop meanwhile.
+        """Register, with the id it had before; False when it was told to stop meanwhile.
 
         Raises: AgentError: the server does not want it.
         """
@@ -87,7 +87,7 @@ class Registration:
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
 
     def beat(self, tasks: Sequence[Task], capabilities: Capabilities | None = None) -> None:
-        """Renews the leases of tasks, and ends those that are over. capabilities: sent along when they have changed.
+        """Renew the leases of tasks, and ends those that are over. capabilities: sent along when they have changed.
 
         Raises: Answered, Unreachable.
         """
@@ -110,13 +110,13 @@ class Registration:
             self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
 
     def reached(self) -> None:
-        """Says that the server answers again."""
+        """Say that the server answers again."""
         if not self._reachable:
             self._reachable = True
             self._say(f"{self._settings.server} answers again")
 
     def refused(self, error: Answered, capabilities: Capabilities) -> None:
-        """Handles an error in an answer: 401 registers again, anything else is said once.
+        """Handle an error in an answer: 401 registers again, anything else is said once.
 
         Raises: AgentError.
         """

@@ -94,7 +94,7 @@ class StateFolder:
             raise AgentError(f"cannot use {self.path}: {error.strerror}", hint) from None
 
     def lock(self) -> None:
-        """Keeps the folder for this process until it ends.
+        """Keep the folder for this process until it ends.
 
         Raises: AgentError: another agent has it.
         """
@@ -120,7 +120,7 @@ class StateFolder:
         return known if known.server == server else None
 
     def keep(self, identity: Identity) -> None:
-        """Writes the identity for the next start, readable by the owner alone."""
+        """Write the identity for the next start, readable by the owner alone."""
         part = self.path / "identity.json.part"
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -139,7 +139,7 @@ class StateFolder:
             remove(folder)
 
     def trim(self) -> None:
-        """Removes the files that were longest not used when the fetched ones grow beyond their share."""
+        """Remove the files that were longest not used when the fetched ones grow beyond their share."""
         blobs = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
         over = sum(size for _, size, _ in blobs) - BLOBS_MAX
         for used, size, file in blobs:
@@ -189,7 +189,7 @@ class Journal:
         return db
 
     def add(self, lease: Lease, server: str, folder: Path) -> None:
-        """Adds a leased task."""
+        """Add a leased task."""
         row = (lease.task, lease.attempt, server, json.dumps(asdict(lease)), str(folder))
         self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
 
@@ -198,15 +198,15 @@ class Journal:
         self._update(lease, "starts = starts + 1")
 
     def child(self, lease: Lease, pid: int, started: int) -> None:
-        """Notes the process of a task's child."""
+        """Note the process of a task's child."""
         self._update(lease, "pid = ?, started = ?", pid, started)
 
     def ended(self, lease: Lease, outcome: Outcome) -> None:
-        """Notes the outcome of a task that is still to be reported."""
+        """Note the outcome of a task that is still to be reported."""
         self._update(lease, "outcome = ?", json.dumps(outcome))
 
     def remove(self, lease: Lease) -> None:
-        """Forgets a task."""
+        """Forget a task."""
         self._do("DELETE FROM task WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
 
     def entries(self) -> list[JournalEntry]:
@@ -216,7 +216,7 @@ class Journal:
         return [_entry(*row) for row in rows]
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._db.close()
 
     def _update(self, lease: Lease, change: str, *values: object) -> None:

@@ -80,7 +80,7 @@ class Session(Protocol):
         return None
 
     def close(self) -> None:
-        """Leaves the modes that it entered; memory is freed with the process."""
+        """Leave the modes that it entered; memory is freed with the process."""
         return
 
 
@@ -272,7 +272,7 @@ def counted(operators: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 
 def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
-    """Compares the names of a job's inputs with those of its model.
+    """Compare the names of a job's inputs with those of its model.
 
     Raises: TaskFailure: input_error that names the first one that is missing or unknown.
     """

@@ -102,7 +102,7 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Reads the model; its memory is planned when sizes come."""
+    """Read the model; its memory is planned when sizes come."""
     session = LiteRtSession(path, spec)
     check_inputs(feeds, session.inputs)
     return session

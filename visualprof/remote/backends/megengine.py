@@ -142,7 +142,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
 
 def _recorded(run: Callable[[], Any], runs: int, out: Path) -> list[ProfileFile]:
-    """Writes the timeline of some runs."""
+    """Write the timeline of some runs."""
     tools: Any = importlib.import_module("megengine.utils.profiler")
     for _ in range(WARM_UP):
         run()
@@ -160,7 +160,7 @@ def _recorded(run: Callable[[], Any], runs: int, out: Path) -> list[ProfileFile]
 
 
 def _without_warm_up(source: Path, target: Path) -> int:
-    """Copies a timeline without the events before its start, which the graph's profiler records too; its epoch, ns."""
+    """Copy a timeline without the events before its start, which the graph's profiler records too; its epoch, ns."""
     document: dict[str, Any] = json.loads(source.read_bytes())
     document["traceEvents"] = [e for e in document["traceEvents"] if e.get("ts", 0) >= 0]
     target.write_text(json.dumps(document, ensure_ascii=False), "utf-8")

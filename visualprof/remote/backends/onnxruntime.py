@@ -90,7 +90,7 @@ class CudaSession(OnnxRuntimeSession):
         return prepared
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Copies the outputs to the host."""
+        """Copy the outputs to the host."""
         return list(outputs.copy_outputs_to_cpu())
 
 
@@ -260,7 +260,7 @@ def _providers(ort: Any, spec: Spec) -> list[Any]:
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:
-    """Copies a profile without its first run, up to 15 times as long as the others: recording cannot begin later."""
+    """Copy a profile without its first run, up to 15 times as long as the others: recording cannot begin later."""
     events: list[dict[str, Any]] = json.loads(source.read_bytes())
     end = min((e["ts"] + e["dur"] for e in events if e["name"] == "model_run"), default=0)
     kept = [e for e in events if e["ts"] >= end or not (e["cat"] == "Node" or e["name"] in RUN)]

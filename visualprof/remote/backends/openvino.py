@@ -51,7 +51,7 @@ class OpenVinoSession(Session):
         self.request = compiled.create_infer_request()
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Sets the arrays as the request's inputs, without a copy."""
+        """Set the arrays as the request's inputs, without a copy."""
         for name, values in feeds.items():
             self.request.set_tensor(name, self._tensor(values, shared_memory=True))
         return feeds

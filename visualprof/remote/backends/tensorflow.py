@@ -74,7 +74,7 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
-    """Reads the model; XLA compiles it for each size when that comes first."""
+    """Read the model; XLA compiles it for each size when that comes first."""
     options = choose(spec, OPTIONS)
     tf: Any = importlib.import_module("tensorflow")
     _choose_device(tf, spec)

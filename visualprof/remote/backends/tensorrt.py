@@ -146,7 +146,7 @@ class TensorRtSession(Session):
         self._checked(self._cuda.cudaStreamSynchronize(self._stream))
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Copies the outputs to the host."""
+        """Copy the outputs to the host."""
         device_to_host = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         for place, array in self._outputs.values():
             self._checked(self._cuda.cudaMemcpy(array.ctypes.data, place, array.nbytes, device_to_host))
@@ -165,7 +165,7 @@ class TensorRtSession(Session):
             self._checked(self._cuda.cudaFree(self._memory.pop()))
 
     def close(self) -> None:
-        """Frees the memory."""
+        """Free the memory."""
         self._free()
 
 
@@ -184,7 +184,7 @@ def devices() -> list[str]:
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TensorRtSession:
-    """Builds the engine of an ONNX model for the sizes of the feeds, and for others when they come; or reads one."""
+    """Build the engine of an ONNX model for the sizes of the feeds, and for others when they come; or reads one."""
     options = choose(spec, OPTIONS)
     trt: Any = importlib.import_module("tensorrt")
     if not spec.device.startswith("cuda"):

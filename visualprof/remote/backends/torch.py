@@ -59,7 +59,7 @@ class TorchSession(Session):
         self._modes = self.modes()
 
     def modes(self) -> ExitStack:
-        """Enters the modes in this thread."""
+        """Enter the modes in this thread."""
         modes = ExitStack()
         modes.enter_context(self._torch.inference_mode())
         if self._dtype and not self._casts:
@@ -108,7 +108,7 @@ class TorchSession(Session):
         return int(self._torch.cuda.max_memory_allocated(self.device)) if self._cuda else None
 
     def close(self) -> None:
-        """Leaves the modes."""
+        """Leave the modes."""
         self._modes.close()
 
     def lanes(self, count: int) -> Sequence[Session]:
@@ -142,7 +142,7 @@ class TorchLane(Session):
         self._modes = ExitStack()
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Enters the modes, which hold in one thread."""
+        """Enter the modes, which hold in one thread."""
         self._modes = self._session.modes()
         if self._cuda:
             self._stream = self._cuda.Stream(self._session.device)
@@ -157,7 +157,7 @@ class TorchLane(Session):
         return outputs
 
     def close(self) -> None:
-        """Leaves the modes."""
+        """Leave the modes."""
         self._modes.close()
 
 
@@ -194,7 +194,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 
 
 def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
-    """Loads each format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
+    """Load each format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise TaskFailure(

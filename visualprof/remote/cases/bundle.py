@@ -42,7 +42,7 @@ def staged(case: Case, data: Path | None = None) -> dict[str, Path]:
 
 
 def pack(case: Case, target: Path, data: Path | None = None) -> None:
-    """Writes the file. Raises: TaskFailure: too large, or a link is in it."""
+    """Write the file. Raises: TaskFailure: too large, or a link is in it."""
     files = staged(case, data)
     if len(files) > FILES_MAX or sum(file.stat().st_size for file in files.values()) > BYTES_MAX:
         error = msg(
@@ -62,7 +62,7 @@ def pack(case: Case, target: Path, data: Path | None = None) -> None:
 
 
 def unpack(packed: Path, folder: Path) -> dict[str, Any]:
-    """Lays the files of a bundle into an empty folder; what it says of itself.
+    """Lay the files of a bundle into an empty folder; what it says of itself.
 
     Raises: TaskFailure: input_error: it is none, or as `extract`.
     """
@@ -87,7 +87,7 @@ def sent_case(packed: Path, name: str, folder: Path) -> Case:
 
 
 def extract(packed: Path, folder: Path) -> None:
-    """Lays the files of a zip into a folder.
+    """Lay the files of a zip into a folder.
 
     Raises: TaskFailure: input_error: it is none, leads out of the folder, has links, or is a bomb.
     """

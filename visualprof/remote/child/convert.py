@@ -29,7 +29,7 @@ def read_conversion(work: Path) -> Conversion:
 
 
 def convert(work: Path, tell: Tell) -> None:
-    """Converts, and loads what was made.
+    """Convert, and loads what was made.
 
     Raises: TaskFailure, and whatever the converter or the runtime raises.
     """

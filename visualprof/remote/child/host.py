@@ -61,7 +61,7 @@ def waited_us() -> int | None:
 
 
 def forget_peak() -> None:
-    """Resets the peak of memory, where the system can."""
+    """Reset the peak of memory, where the system can."""
     try:
         CLEAR.write_text("5", "ascii")
     except OSError:

@@ -56,7 +56,7 @@ class World(Protocol):
         ...
 
     def together(self, lanes: Sequence[Lane], begin: Callable[[], None]) -> None:
-        """Runs the lanes at once to their ends. Each meets the others once; `begin` is called when all have come."""
+        """Run the lanes at once to their ends. Each meets the others once; `begin` is called when all have come."""
         ...
 
 
@@ -73,7 +73,7 @@ class RealTime:
             time.sleep(max(0, left - SLEEPS_EXACTLY_NS) / 1e9)
 
     def together(self, lanes: Sequence[Lane], begin: Callable[[], None]) -> None:
-        """Runs the lanes; one alone in this thread. The first error of any is raised when all have ended."""
+        """Run the lanes; one alone in this thread. The first error of any is raised when all have ended."""
         if len(lanes) == 1:
             lanes[0](begin)
             return
@@ -107,7 +107,7 @@ class Step(Stretch):
 
     @property
     def per_s(self) -> float:
-        """Runs that ended, a second."""
+        """Run that ended, a second."""
         return len(self.timed.samples) * 1e9 / max(1, self.timed.duration_ns)
 
 
@@ -122,7 +122,7 @@ class Loader:
         self._runs = -(-QUERY // samples) if self._load.mlperf == "MultiStream" else 1  # of a query
 
     def run(self, prepared: Any) -> Step:
-        """Measures every step; the one that stands for the point is the answer. prepared: inputs of the session."""
+        """Measure every step; the one that stands for the point is the answer. prepared: inputs of the session."""
         load = self._load
         with no_garbage_collection():
             for lanes in load.concurrency or [self._usual_lanes()]:
@@ -182,7 +182,7 @@ class Loader:
         return replace(step, decision=decide(over, len(timed.samples) + timed.unserved, self._load.tail))
 
     def _search(self, prepared: Any, lanes: int) -> None:
-        """Halves the rates between none and what the lanes can do in a closed loop."""
+        """Halve the rates between none and what the lanes can do in a closed loop."""
         capacity = self._closed(prepared, lanes)
         self.steps.append(replace(capacity, decision=None))
         low, high = 0.0, capacity.per_s
@@ -211,7 +211,7 @@ class Loader:
         return self._decided(self._together(lanes, due))
 
     def _open(self, lanes: int, rate: float) -> Step:
-        """Runs that arrive at a rate. What has not begun some time after the last arrival is left out: unserved."""
+        """Run that arrive at a rate. What has not begun some time after the last arrival is left out: unserved."""
         world, offsets = self._world, arrivals(rate, self._how)
         patience = max(round(self._how.min_s * 1e9), self._limit_ns)
         taken = itertools.count()

@@ -40,7 +40,7 @@ SERVING: dict[str, Callable[[TaskFile], Mapping[str, Callable[..., object]]]] = 
 
 
 def main(argv: list[str]) -> int:
-    """Runs a stage; 0 when it is done, 1 after a `failed` event."""
+    """Run a stage; 0 when it is done, 1 after a `failed` event."""
     faulthandler.enable()  # a native crash leaves its stack in the log
     work, stage = Path(argv[0]), argv[1]
     task = None if stage in WITHOUT_MODEL else read_task(work)
@@ -81,7 +81,7 @@ def _work(task: TaskFile, events: EventLog, stage: str) -> None:
 
 
 def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
-    """Measures every point once, in every other repeat the last one first."""
+    """Measure every point once, in every other repeat the last one first."""
     request, spec = task.lease.request, task.lease.spec
     runtime = backend_of(task)
     events.tell("phase", phase="preparing")

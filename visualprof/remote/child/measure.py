@@ -74,7 +74,7 @@ class Measured(Stretch):
 def measure_point(
     session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK, loop: Callable[[Any], Stretch] | None = None
 ) -> Measured:
-    """Measures a session at one point: first run, warm-up, the timed loop, and a loop that moves data too.
+    """Measure a session at one point: first run, warm-up, the timed loop, and a loop that moves data too.
 
     loop: the timed one, of prepared inputs; None: one run after another.
     """
@@ -107,7 +107,7 @@ def metered(timed: Timed, meter: LoadMeter) -> Stretch:
 
 
 def warm_up(infer: Infer, prepared: Any, how: Measure, clock: Clock = CLOCK) -> int:
-    """Runs until the medians of two windows agree; returns the number of runs.
+    """Run until the medians of two windows agree; returns the number of runs.
 
     A window is half of `warmup_s` and at least three runs. It ends after ten windows, or after `max_s`, in any case.
     """
@@ -170,7 +170,7 @@ def no_garbage_collection() -> Generator[None]:
 
 
 def _whole_per_s(session: Session, feeds: Feeds, least_s: float, clock: Clock) -> float:
-    """Runs a second when each brings its inputs to the device and its outputs back."""
+    """Run a second when each brings its inputs to the device and its outputs back."""
 
     def whole(values: Feeds) -> Any:
         return session.fetch(session.infer(session.prepare(values)))

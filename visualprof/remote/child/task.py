@@ -86,7 +86,7 @@ class EventLog:
             return os.write(self._file, data)
 
     def close(self) -> None:
-        """Closes the file and removes the one that kept room."""
+        """Close the file and removes the one that kept room."""
         self._reserve.unlink(missing_ok=True)
         os.close(self._file)
 

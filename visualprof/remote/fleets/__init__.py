@@ -59,7 +59,7 @@ class Placed(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Takes it back, or ends its process at once; nothing where it is over."""
+        """Take it back, or ends its process at once; nothing where it is over."""
 
     def logs(self) -> str:
         """What its process printed, as far as the scheduler keeps it here."""
@@ -85,7 +85,7 @@ class Fleet(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the scheduler."""
+        """Leave the scheduler."""
 
 
 @dataclass(frozen=True)

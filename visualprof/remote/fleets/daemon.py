@@ -33,7 +33,7 @@ class FleetDaemon(AgentDaemon):
     """One fleet at one server."""
 
     def __init__(self, settings: Settings, options: FleetOptions, say: Say) -> None:
-        """Reaches the scheduler. Raises: AgentError."""
+        """Reach the scheduler. Raises: AgentError."""
         super().__init__(settings, say)
         self._options = options
         self._kind, self._fleet = start(options.fleet, options.options, options.cpus)
@@ -73,7 +73,7 @@ class FleetDaemon(AgentDaemon):
         return self._roster.machine(replace(here, price_per_hour=self._settings.price_per_hour), self._kind)
 
     def _looks(self) -> None:
-        """Looks for nodes that came or went, and at what they do."""
+        """Look for nodes that came or went, and at what they do."""
         own, silent = self._context.machine.capabilities, False
         while not self._over.wait(LOOK_S):
             try:

@@ -65,7 +65,7 @@ class Order:
 
 
 def work(text: str) -> str:
-    """Does what an order says. The answer: what the node has as JSON, or in words how the task ended.
+    """Do what an order says. The answer: what the node has as JSON, or in words how the task ended.
 
     Raises: AgentError: the task was not begun.
     """
@@ -97,7 +97,7 @@ def work(text: str) -> str:
 def _worked(
     order: Order, lease: Lease, settings: Settings, state: StateFolder, registration: Registration, held: list[Task]
 ) -> str:
-    """Runs the task, which takes the place of what is held of it."""
+    """Run the task, which takes the place of what is held of it."""
     nvml = Nvml()
     told: Machine = build(Machine, order.machine) if order.machine else _look(order)
     here = replace(told.capabilities, hostname=platform.node(), gpus=nvml.gpus())
@@ -192,7 +192,7 @@ def answer(order: str) -> str:
 
 
 def main() -> int:
-    """Does the order in a file; the answer is the last line of the output."""
+    """Do the order in a file; the answer is the last line of the output."""
     told = answer(Path(sys.argv[1]).read_text("utf-8"))
     sys.stdout.write(f"\n{told}\n")
     return 0

@@ -49,7 +49,7 @@ class PlacedTask:
         return {"task": self.lease.task, "lease": self.lease.lease} if ours else {}
 
     def end(self, why: str) -> None:
-        """Takes the task back while it waits. One that runs is ended by its node, which hears of it, too."""
+        """Take the task back while it waits. One that runs is ended by its node, which hears of it, too."""
         self._why = why
         self._stop.set()
 
@@ -106,5 +106,5 @@ class PlacedTask:
         return self._report(failed(TaskFailure("agent_error", msg("fleets.node", f"node {where}: {error}"))))
 
     def _report(self, outcome: Outcome) -> str:
-        """Reports the end of a task that no node reports."""
+        """Report the end of a task that no node reports."""
         return LeasedTask(self.lease, self._context, outcome).run()

@@ -87,7 +87,7 @@ class Roster:
             return {}
 
     def look(self) -> None:
-        """Asks the scheduler for its nodes, and a node of each new kind for what it has.
+        """Ask the scheduler for its nodes, and a node of each new kind for what it has.
 
         Raises: AgentError: the scheduler does not answer.
         """

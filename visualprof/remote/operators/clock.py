@@ -45,7 +45,7 @@ class Runs(Protocol):
         ...
 
     def first_run(self) -> None:
-        """Runs it once. Raises: Refused: it does not run here."""
+        """Run it once. Raises: Refused: it does not run here."""
         ...
 
     def times(self, count: int) -> tuple[list[float], list[float]]:
@@ -145,7 +145,7 @@ def first_line(error: BaseException) -> str:
 def main(
     operator: Callable[[dict[str, Any], str, int], Runs], device: str, call: dict[str, Any], recorded: dict[str, Any]
 ) -> int:
-    """Runs the script; the last line is the result as JSON.
+    """Run the script; the last line is the result as JSON.
 
     Args: operator: makes it of a call, a device and a number of threads. device: by default.
     """

@@ -59,7 +59,7 @@ class Operator:
         mge._full_sync()  # noqa: SLF001 - nothing public waits for all
 
     def first_run(self) -> None:
-        """Runs it once. Raises: Refused: MegEngine does not run it here, or what comes out is not that of the run."""
+        """Run it once. Raises: Refused: MegEngine does not run it here, or what comes out is not that of the run."""
         try:
             shapes = [[*map(int, tuple(one.shape))] for one in self.prepared()()]
             self.wait()

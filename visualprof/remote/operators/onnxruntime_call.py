@@ -76,7 +76,7 @@ class Operator:
         self._binding.synchronize_outputs()
 
     def first_run(self) -> None:
-        """Runs it once. Raises: Refused: ONNX Runtime does not run it here."""
+        """Run it once. Raises: Refused: ONNX Runtime does not run it here."""
         try:
             self.prepared()()
             self.wait()
@@ -105,7 +105,7 @@ class Operator:
         return median(host), sum(kernels) / (count + 1) if kernels else None
 
     def record(self, count: int, folder: str) -> tuple[str, int]:
-        """Writes a profile of so many runs; its path, and the epoch of its time 0, ns."""
+        """Write a profile of so many runs; its path, and the epoch of its time 0, ns."""
         options = self._options()
         options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "ort_profile")
         session, binding = self._open(options)

@@ -56,7 +56,7 @@ class Operator:
             paddle.device.synchronize()
 
     def first_run(self) -> None:
-        """Runs it once. Raises: Refused: Paddle does not run it on these inputs."""
+        """Run it once. Raises: Refused: Paddle does not run it on these inputs."""
         try:
             self.prepared()()
             self.wait()

@@ -79,7 +79,7 @@ class Operator:
             torch.cuda.synchronize(self.device)
 
     def first_run(self) -> None:
-        """Runs it once. Raises: Refused: PyTorch does not run it here."""
+        """Run it once. Raises: Refused: PyTorch does not run it here."""
         try:
             self.prepared()()
             self.wait()

@@ -56,7 +56,7 @@ class Queue:
     mirror: Mirror | None = None
 
     def keep(self, name: str, read: Read) -> tuple[str, int]:
-        """Stores an uploaded file, for which jobs may wait; its sha256 and size.
+        """Store an uploaded file, for which jobs may wait; its sha256 and size.
 
         Raises: VisualprofError: it is too large, the disk is full.
         """
@@ -65,12 +65,12 @@ class Queue:
         return sha256, size
 
     def add(self, sha256: str, name: str, size: int) -> None:
-        """Notes a file that is in the store, for which jobs may wait."""
+        """Note a file that is in the store, for which jobs may wait."""
         self.blobs.add(sha256, name, size)
         self.jobs.arrived(sha256)
 
     def close(self) -> None:
-        """Ends its threads and its connections."""
+        """End its threads and its connections."""
         if self.mirror:
             self.mirror.close()
         if self.relay:

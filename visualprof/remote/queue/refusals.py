@@ -138,7 +138,7 @@ _FULL = {
 
 @contextmanager
 def disk(where: str) -> Generator[None]:
-    """Names the disk's troubles instead of calling them unexpected.
+    """Name the disk's troubles instead of calling them unexpected.
 
     Raises: DiskFull.
     """

@@ -109,7 +109,7 @@ class Remote:
 
     @property
     def direct(self) -> bool:
-        """Do browsers and commands send their files to a bucket, past this server?"""
+        """Does browsers and commands send their files to a bucket, past this server?"""
         return self._place is not None
 
     @property
@@ -290,7 +290,7 @@ def _existing(path: Path) -> Path:
 
 
 def _shut(folder: Path) -> None:
-    """Leaves what is kept to its owner, also what was there before; a folder where everybody writes stays open."""
+    """Leave what is kept to its owner, also what was there before; a folder where everybody writes stays open."""
     modes = {folder: 0o700} if not folder.stat().st_mode & stat.S_ISVTX else {}
     modes |= {folder / name: 0o700 for name in ("blobs", "incoming", "logs")}
     modes |= dict.fromkeys([*folder.glob("jobs.sqlite*"), folder / "secret", folder / "agent-token"], 0o600)

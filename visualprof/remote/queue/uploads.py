@@ -62,7 +62,7 @@ class KeptModel:
 def take(
     remote: Remote, name: str, read: Read, part: bool = False, known: Callable[[str], bool] = lambda _: True
 ) -> list[Upload]:
-    """Keeps a file and finds out what it is; the same content again is not read again.
+    """Keep a file and finds out what it is; the same content again is not read again.
 
     An `.npz` becomes its arrays, a zip with an ONNX model that model and the files beside it, model first.
     part: the file has weights of a model, and nothing is looked for in it.
@@ -82,7 +82,7 @@ def take(
 def announce(
     remote: Remote, owner: str | None, name: str, size: int, sha256: str = "", part: bool = False
 ) -> tuple[str, Way]:
-    """Awaits a file in the bucket: its id, and where its bytes go.
+    """Await a file in the bucket: its id, and where its bytes go.
 
     Raises: Conflict: there is no bucket. Oversize, OverQuota, StoreDown.
     """
@@ -109,7 +109,7 @@ def missing(remote: Remote, owner: str | None, upload: str) -> Way:
 def arrived(
     remote: Remote, owner: str | None, upload: str, known: Callable[[str], bool] = lambda _: True
 ) -> list[Upload]:
-    """Keeps an announced file that is all there; as `take`.
+    """Keep an announced file that is all there; as `take`.
 
     Raises: NotFound. Unfit: it is not all there, or differs; it can be sent again. VisualprofError: as `take`.
     """
@@ -122,7 +122,7 @@ def arrived(
 
 
 def give_up(remote: Remote, owner: str | None, upload: str) -> None:
-    """Awaits a file no more.
+    """Await a file no more.
 
     Raises: NotFound.
     """
@@ -239,7 +239,7 @@ def _unpacked(queue: Queue, path: Path, names: Sequence[str], known: Callable[[s
 
 
 def take_local(remote: Remote, files: Mapping[str, Path], part: bool = False) -> list[Upload]:
-    """Keeps a model, which comes first, and files with weights of it that lie on this machine, by their names.
+    """Keep a model, which comes first, and files with weights of it that lie on this machine, by their names.
 
     part: nothing is looked for in the first, either.
 
@@ -286,7 +286,7 @@ def kept(remote: Remote, names: Sequence[str], owner: str | None) -> list[Upload
 
 
 def fetched(remote: Remote, path: Path) -> None:
-    """Brings a kept model to where `kept_models` says that it is.
+    """Bring a kept model to where `kept_models` says that it is.
 
     Raises: NotFound, StoreDown.
     """

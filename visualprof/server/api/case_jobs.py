@@ -111,7 +111,7 @@ class CaseSubmissions(Resource):
             yield sent_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
 
     def _packed(self, queue: Queue, case: Case) -> str:
-        """Keeps the bundle of a case; its sha256."""
+        """Keep the bundle of a case; its sha256."""
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
             packed, name = Path(folder, "packed"), f"{case.name}{SUFFIX}"
             pack(case, packed)

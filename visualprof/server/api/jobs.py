@@ -109,7 +109,7 @@ class Jobs(Resource):
         self._known = Seen(remote, visible)
 
     def prepare(self, queue: Queue) -> None:
-        """Reads every job, and who may see it, before somebody asks for them: it takes a second of 10,000 jobs."""
+        """Read every job, and who may see it, before somebody asks for them: it takes a second of 10,000 jobs."""
         if self._visible.accounts:
             self._visible.accounts.sharing.revision()
         with self._jobs.refreshed(queue):

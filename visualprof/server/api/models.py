@@ -184,7 +184,7 @@ class Models:
         return self._reader.graph(path, model.name, (model.modified_ns, model.size_bytes), wait_s)
 
     def keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
-        """Keeps an uploaded model until the server ends.
+        """Keep an uploaded model until the server ends.
 
         Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept. Busy.
         """

@@ -199,7 +199,7 @@ class Runs(Resource):
         return rows
 
     def _rows(self, runs: Iterable[listing.Run]) -> list[Run]:
-        """Runs as they are answered, each encoded once."""
+        """Run as they are answered, each encoded once."""
         rows: list[msgspec.Raw] = []
         for run in runs:
             kept = self._encoded.get(run.id)

@@ -106,7 +106,7 @@ class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
     kinds: dict[str, Kind] = {}
 
     def __post_init__(self) -> None:
-        """Reads the kinds off the declaration."""
+        """Read the kinds off the declaration."""
         self.kinds = {**kinds_of(type(self)), **self.kinds}
 
     def tables(self) -> dict[str, Table[Any]]:
@@ -127,7 +127,7 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
     offset: int | None = None
 
     def __post_init__(self) -> None:
-        """Counts the rows and reads the kinds off the declaration."""
+        """Count the rows and reads the kinds off the declaration."""
         self.kinds = {**kinds_of(type(self)), **kinds_of(type(self.columns)), **self.kinds}
         if self.total_rows < 0:
             self.total_rows = len(self)

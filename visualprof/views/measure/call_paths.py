@@ -183,7 +183,7 @@ def forward_of(trace: Trace) -> Ids:
 
 
 def _numbered(trace: Trace, found: Ids) -> None:
-    """Sets the forward operators of those with the same number."""
+    """Set the forward operators of those with the same number."""
     events = trace.events
     column = trace.args["sequence"]
     rows = column.events[column.values >= 0]

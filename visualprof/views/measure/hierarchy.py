@@ -165,7 +165,7 @@ def _dissolve(groups: list[Group], of: list[int]) -> list[tuple[str, ...]]:
 
 
 def _cut(groups: list[Group], number: int, of: list[int]) -> None:
-    """Cuts a group of too many children into sections in order of execution."""
+    """Cut a group of too many children into sections in order of execution."""
     children = groups[number].children
     if len(children) <= SECTION:
         return

@@ -48,7 +48,7 @@ def can_use_tensor_core(name: str) -> bool:
 
 
 def knows_tensor_cores(trace: Trace) -> bool:
-    """Do the names of the trace's device work tell whether tensor cores were used? Those of NVIDIA's kernels do."""
+    """Does the names of the trace's device work tell whether tensor cores were used? Those of NVIDIA's kernels do."""
     return trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
 
 

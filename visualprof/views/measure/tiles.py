@@ -210,7 +210,7 @@ def groups_of_tracks(trace: Trace) -> list[range]:
 
 
 def on_timeline(trace: Trace) -> list[int]:
-    """Tracks with events, in the order in which they are shown."""
+    """Track with events, in the order in which they are shown."""
     order = (TrackKind.THREAD, TrackKind.GPU_ANNOTATION, TrackKind.GRAPH, TrackKind.STREAM, TrackKind.COUNTER)
     rank = {kind: place for place, kind in enumerate(order)}
     shown = [i for i, t in enumerate(trace.tracks) if t.count]

@@ -64,7 +64,7 @@ class Client:
             return _decoded(_read(response))
 
     def put(self, url: str, body: Iterable[bytes], size: int, headers: Mapping[str, str]) -> None:
-        """Sends `size` bytes to a signed address.
+        """Send `size` bytes to a signed address.
 
         Raises: Answered, Unreachable.
         """
@@ -74,7 +74,7 @@ class Client:
             _read(response)
 
     def get(self, url: str, start: int, take: Callable[[bytes], object]) -> int:
-        """Fetches a file from byte `start` and gives its pieces to `take`; returns the byte that it really began at.
+        """Fetch a file from byte `start` and gives its pieces to `take`; returns the byte that it really began at.
 
         Raises: Answered, Unreachable.
         """
@@ -113,7 +113,7 @@ def retried(
     patience_s: float = float("inf"),
     failed: Callable[[Unreachable], object] | None = None,
 ) -> T:
-    """Repeats a call, with growing pauses, while the server is unreachable; returns its result.
+    """Repeat a call, with growing pauses, while the server is unreachable; returns its result.
 
     Raises: StopRequested: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
     """

@@ -40,7 +40,7 @@ class Shipper:
             self._wake.set()
 
     def close(self, patience_s: float = 5.0) -> None:
-        """Sends what is left, for at most `patience_s`; the result holds all of it anyway."""
+        """Send what is left, for at most `patience_s`; the result holds all of it anyway."""
         self._closing = True
         self._wake.set()
         self._thread.join(patience_s)

@@ -41,7 +41,7 @@ class ResultFile:
 
 
 def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threading.Event) -> None:
-    """Fetches a file of a lease into `target`; what is there already is kept when its sha256 is right.
+    """Fetch a file of a lease into `target`; what is there already is kept when its sha256 is right.
 
     Raises: TaskFailure, StopRequested, OSError.
     """
@@ -79,7 +79,7 @@ def _renewed_url(client: Client, lease: Lease, file: File) -> str:
 
 
 def _fetch_rest(client: Client, file: File, part: Path) -> None:
-    """Appends what is missing.
+    """Append what is missing.
 
     Raises: TaskFailure: the server has less than it said. Unreachable: not all of it came.
     """
@@ -98,7 +98,7 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
 
 
 def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
-    """Uploads every file of a result.
+    """Upload every file of a result.
 
     Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
     """
@@ -113,7 +113,7 @@ def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading
 def send_all(
     client: Client, path: str, files: Sequence[ResultFile], stop: threading.Event, body: dict[str, Any]
 ) -> None:
-    """Announces files there and sends what the server does not have of them. body: what is announced besides.
+    """Announce files there and sends what the server does not have of them. body: what is announced besides.
 
     Raises: Answered, Unreachable, StopRequested, OSError. TaskFailure: the answer has no sense.
     """

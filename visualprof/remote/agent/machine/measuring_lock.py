@@ -16,7 +16,7 @@ WAIT_S = 0.2
 
 @contextmanager
 def turn(device: str, check: Callable[[], None], folder: Path | None = None) -> Generator[float]:
-    """Holds the host's device while the block runs; gives the seconds for which another agent had it.
+    """Hold the host's device while the block runs; gives the seconds for which another agent had it.
 
     Args:
         device: `cpu`, `cuda:0`. check: called while waiting; what it raises ends that.

@@ -59,19 +59,19 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
     def start(self) -> None:
-        """Begins to sample."""
+        """Begin to sample."""
         if not self._thread.is_alive():
             psutil.cpu_percent(None)  # the first answer is since nothing
             self._thread.start()
 
     def watch(self, tree: ProcessTree | None) -> None:
-        """Sets the processes whose usage is sampled; None: no child runs."""
+        """Set the processes whose usage is sampled; None: no child runs."""
         self._tree = tree
         at, _, waited = self._last
         self._last = (at, None, waited)
 
     def close(self) -> None:
-        """Ends the sampling; the file is complete afterwards."""
+        """End the sampling; the file is complete afterwards."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -85,7 +85,7 @@ class Nvml:
         return Gpu(device, name, int(memory), _text(self._ask("nvmlSystemGetDriverVersion")) or "")
 
     def _visible(self) -> list[Any]:
-        """Handles in CUDA's order. A list that names something unknown ends there, as in CUDA itself."""
+        """Handle in CUDA's order. A list that names something unknown ends there, as in CUDA itself."""
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         if listed is None:
             return self._handles

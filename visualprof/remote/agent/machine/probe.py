@@ -79,7 +79,7 @@ class Machine:
 
 
 def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
-    """Asks every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
+    """Ask every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
     converters: dict[str, list[str]] = {}

@@ -106,7 +106,7 @@ def signal_tree(pid: int, number: signal.Signals) -> None:
 
 
 def sweep(mark: str) -> int:
-    """Kills every process of a task, wherever it went: by the mark in its environment. Returns how many."""
+    """Kill every process of a task, wherever it went: by the mark in its environment. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
         processes = list(_marked(mark))
@@ -136,7 +136,7 @@ def start_ticks(pid: int) -> int:
 
 
 def kill_orphan(pid: int, started: int, mark: str) -> None:
-    """Ends what a killed agent left: the process with that start and its group, and all with the mark."""
+    """End what a killed agent left: the process with that start and its group, and all with the mark."""
     if pid and started and start_ticks(pid) == started:
         signal_tree(pid, signal.SIGKILL)
     sweep(mark)

@@ -72,7 +72,7 @@ class Rocm:
         return Gpu(device, str(name), round(total * MB), str(driver))
 
     def _visible(self) -> list[Any]:
-        """Handles in HIP's order. A list that names something unknown ends there, as in HIP itself."""
+        """Handle in HIP's order. A list that names something unknown ends there, as in HIP itself."""
         handles = self._handles
         for variable in VISIBLE:
             listed = os.environ.get(variable)

@@ -98,7 +98,7 @@ def install(
     gpus: Callable[[], list[Gpu]] = _gpus,
     more: Path | None = None,
 ) -> Path:
-    """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
+    """Make an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
     Args:
         requirement: name of a backend or a converter, with `==version` or without.

@@ -65,7 +65,7 @@ def case_task(
 
 
 def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
-    """Lays out the bundle of a job; the case's part of `task.json`. Raises: TaskFailure: it is none, or another's."""
+    """Lay out the bundle of a job; the case's part of `task.json`. Raises: TaskFailure: it is none, or another's."""
     case = lease.request.case
     root.mkdir(parents=True)
     description = unpack(bundle, root)
@@ -80,7 +80,7 @@ def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
 
 
 def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
-    """Runs a case that is laid out, in the first interpreter that lacks nothing.
+    """Run a case that is laid out, in the first interpreter that lacks nothing.
 
     Raises: TaskFailure: no_runtime where each lacks something. StopRequested.
     """
@@ -92,7 +92,7 @@ def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) ->
 
 
 def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
-    """Takes the first interpreter that lacks nothing; what it told is in `stages.progress.converted`.
+    """Take the first interpreter that lacks nothing; what it told is in `stages.progress.converted`.
 
     Raises: TaskFailure: each lacks something; what the one said that lacks least. StopRequested.
     """
@@ -130,7 +130,7 @@ def check_here(order: CaseOrder, folder: Path) -> dict[str, Any]:
 
 
 def run_here(order: CaseOrder, folder: Path) -> Outcome:
-    """Runs a case on this machine; `folder` becomes the run, and what an earlier one left whole there is kept."""
+    """Run a case on this machine; `folder` becomes the run, and what an earlier one left whole there is kept."""
     outcome, started_ns = SUCCEEDED, time.time_ns()
     with _Run(order, folder / WORK, folder) as run:
         try:
@@ -202,7 +202,7 @@ class _Run:
         remove(self.work.folder)
 
     def close(self) -> None:
-        """Ends the monitor and the log."""
+        """End the monitor and the log."""
         self._monitor.close()
         self.log.close()
 
@@ -231,7 +231,7 @@ def _results(folder: Path) -> list[Path]:
 
 
 def _move(out: Path, folder: Path) -> None:
-    """Puts the files of a result where the run is."""
+    """Put the files of a result where the run is."""
     for file in _results(out):
         target = folder / file.relative_to(out)
         target.parent.mkdir(parents=True, exist_ok=True)

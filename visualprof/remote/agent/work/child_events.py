@@ -50,7 +50,7 @@ class EventReader:
         self.offset = 0  # bytes that were read
 
     def skip_half_line(self) -> None:
-        """Skips to the end of the file, past half a line that the last child may have left."""
+        """Skip to the end of the file, past half a line that the last child may have left."""
         if is_plain(self._path):
             self.offset = self._path.stat().st_size
 

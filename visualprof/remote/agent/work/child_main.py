@@ -15,7 +15,7 @@ OOM_SCORE = "500"
 
 
 def limit() -> None:
-    """Sets the limits that the agent chose, dies with the agent, and is the first to go when memory is short."""
+    """Set the limits that the agent chose, dies with the agent, and is the first to go when memory is short."""
     for pair in os.environ.pop(LIMITS, "").split():
         name, _, value = pair.partition("=")
         which = getattr(resource, f"RLIMIT_{name}")

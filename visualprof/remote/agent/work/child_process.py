@@ -28,7 +28,7 @@ class CappedLog:
         self._file = path.open("ab", buffering=0)
 
     def write(self, data: bytes) -> None:
-        """Appends what there is room for."""
+        """Append what there is room for."""
         if self._room <= 0:
             return
         kept = data[: self._room]
@@ -46,7 +46,7 @@ class CappedLog:
         return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
 
@@ -54,7 +54,7 @@ class Child:
     """A running child and its group."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str], work: Path, log: CappedLog, mark: str) -> None:
-        """Starts it. Raises: OSError."""
+        """Start it. Raises: OSError."""
         self._mark = mark
         self._log = log
         self.noticed = threading.Event()  # set when its output ends: most likely it has ended
@@ -98,7 +98,7 @@ class Child:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def close(self) -> tuple[int, str]:
-        """Ends all its processes; returns its exit status and the name of the signal that ended it ("" none)."""
+        """End all its processes; returns its exit status and the name of the signal that ended it ("" none)."""
         if not self.ended():
             self.terminate(0)
         signal_tree(self.pid, signal.SIGKILL)  # its group outlives it

@@ -63,7 +63,7 @@ class Made:
 def convert(
     order: Conversion, parts: Mapping[str, Path], folder: Path, shop: Workshop, timeout_s: float = 600.0
 ) -> Made:
-    """Converts a model.
+    """Convert a model.
 
     Args:
         order: what is asked for.

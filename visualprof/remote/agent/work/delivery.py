@@ -27,7 +27,7 @@ class Delivery:
     leave: threading.Event
 
     def send(self, outcome: Outcome) -> str:
-        """Uploads the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
+        """Upload the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
 
         Raises: LeaseLost. StopRequested: the agent leaves.
         """
@@ -70,7 +70,7 @@ class Delivery:
         return [file.name for file in files]
 
     def _finish(self, outcome: Outcome, files: list[str]) -> str:
-        """Ends the task.
+        """End the task.
 
         Raises: LeaseLost. StopRequested. Answered: 422, a file is missing or differs; 507, the server's disk is full.
         """

@@ -21,7 +21,7 @@ def work_folder(state: StateFolder, lease: Lease, attempt: int = 0) -> Path:
 
 
 def keep(state: StateFolder, lease: Lease) -> None:
-    """Keeps what the last attempt left that left something, beside its work folder, which is about to go."""
+    """Keep what the last attempt left that left something, beside its work folder, which is about to go."""
     outs = (WorkFolder(work_folder(state, lease, n)).out for n in range(lease.attempt, 0, -1))
     left = next((files for out in outs if (files := _of_use(out, lease))), None)
     if left is None:
@@ -33,12 +33,12 @@ def keep(state: StateFolder, lease: Lease) -> None:
 
 
 def go_on(state: StateFolder, lease: Lease, out: Path) -> None:
-    """Lays what was kept into the folder of the result, for the child to find."""
+    """Lay what was kept into the folder of the result, for the child to find."""
     _copy(_of_use(_kept(state, lease), lease), out)
 
 
 def forget(state: StateFolder, lease: Lease) -> None:
-    """Removes what was kept of a task."""
+    """Remove what was kept of a task."""
     remove(_kept(state, lease))
 
 

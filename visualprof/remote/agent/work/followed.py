@@ -87,7 +87,7 @@ class Followed:
     _said: set[str] = field(default_factory=set[str])
 
     def round(self) -> None:
-        """Tells the server what changed. Raises: Answered: 401. Unreachable."""
+        """Tell the server what changed. Raises: Answered: 401. Unreachable."""
         try:
             if not self.root.is_dir() or not self._is_mine():
                 return
@@ -126,7 +126,7 @@ class Followed:
                 self._runs[name] = stamp
 
     def send(self) -> None:
-        """Sends the recordings that the server wants. Raises: Answered: 401. Unreachable. StopRequested."""
+        """Send the recordings that the server wants. Raises: Answered: 401. Unreachable. StopRequested."""
         for run, names in list(self._wanted.items()):
             for name in names:
                 if self._is_refused(run, name):
@@ -213,7 +213,7 @@ def plain(folder: int, name: str) -> BinaryIO:
 
 
 def write(folder: int, name: str, content: bytes) -> None:
-    """Writes a file beside its place and renames it. Raises: OSError."""
+    """Write a file beside its place and renames it. Raises: OSError."""
     part = f".{name}.{secrets.token_hex(4)}.part"
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder), "wb") as out:

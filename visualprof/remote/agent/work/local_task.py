@@ -114,7 +114,7 @@ class _SpokenLog(CappedLog):
         self._say = say
 
     def write(self, data: bytes) -> None:
-        """Appends, and tells."""
+        """Append, and tells."""
         super().write(data)
         for line in data.decode("utf-8", "replace").splitlines():
             said = line.removeprefix("[advice] ").removeprefix("[search] ")

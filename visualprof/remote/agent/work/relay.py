@@ -50,7 +50,7 @@ class Relay:
 
     @contextmanager
     def turn(self, device: str, runner: Runner, check: Callable[[], None]) -> Generator[None]:
-        """Holds the device for a stage. check: called while waiting; what it raises ends that."""
+        """Hold the device for a stage. check: called while waiting; what it raises ends that."""
         with self._changed:
             while device in self._working or min(self._runners[device], key=lambda r: r.rank) is not runner:
                 check()

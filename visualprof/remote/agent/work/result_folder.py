@@ -56,14 +56,14 @@ class WorkFolder:
     def lay_out(
         self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int], more: Mapping[str, Any] | None = None
     ) -> None:
-        """Makes the child's folder, with task.json. cpus: that it may use, [] all. more: for advice and search."""
+        """Make the child's folder, with task.json. cpus: that it may use, [] all. more: for advice and search."""
         self.out.mkdir(parents=True)
         paths = {name: str(path) for name, path in inputs.items()}
         task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(more or {})}
         self.task.write_text(json.dumps(task), "utf-8")
 
     def make_room(self) -> None:
-        """Removes the large files of a result whose disk became full: they are not whole."""
+        """Remove the large files of a result whose disk became full: they are not whole."""
         for file in listed(self.out):
             if is_plain(file) and file.stat().st_size > SMALL:
                 file.unlink()
@@ -104,7 +104,7 @@ def beside(folder: Path, path: str) -> Path:
 def assemble(
     work: WorkFolder, lease: Lease, outcome: Outcome, progress: TaskProgress, env: Mapping[str, Any], started_ns: int
 ) -> None:
-    """Completes the result's folder with the agent's files. env: of `environment`. Raises: OSError."""
+    """Complete the result's folder with the agent's files. env: of `environment`. Raises: OSError."""
     if work.out.is_symlink() or not work.out.is_dir():
         work.out.unlink(missing_ok=True)
         work.out.mkdir(parents=True)
@@ -179,7 +179,7 @@ def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
-    """Adds the monitor's samples to a profile of a kind that can take them."""
+    """Add the monitor's samples to a profile of a kind that can take them."""
     kind, start = profile.get("counters"), profile.get("start_ns")
     file = inside(work.out, str(profile.get("file") or "\0"))
     if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:
@@ -196,7 +196,7 @@ def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[s
 
 
 def _write(folder: Path, name: str, body: object) -> None:
-    """Writes a file of JSON whole, whatever the child left under that name."""
+    """Write a file of JSON whole, whatever the child left under that name."""
     part = folder / f"{name}.part"
     clear(part)
     part.write_text(json.dumps(body, indent=1), "utf-8")

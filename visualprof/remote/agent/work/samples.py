@@ -111,7 +111,7 @@ def history(path: Path) -> DeviceHistory:
 
 
 def complete_points(points: Path, monitor: Path) -> None:
-    """Adds `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
+    """Add `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
     device = history(monitor)
     if not device.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
         return
@@ -155,7 +155,7 @@ class ProfileTrace:
 
 
 def add_counters(profile: ProfileTrace, monitor: Path) -> int:
-    """Adds the monitor's samples of a profile's time to it; returns how many events that were.
+    """Add the monitor's samples of a profile's time to it; returns how many events that were.
 
     Raises: ValueError: the file is not what `kind` says; it is left as it was. OSError.
     """
@@ -211,7 +211,7 @@ def _append(file: Path, events: bytes) -> None:
 
 
 def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
-    """Makes a file end with `data`, from `at` on."""
+    """Make a file end with `data`, from `at` on."""
     out.seek(at)
     out.truncate()
     out.write(data)

@@ -41,7 +41,7 @@ NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 
 
 def refuse_code(name: str, level: int, case: str = "") -> None:
-    """Keeps a model that may run its maker's code, and a benchmark case, out of children without a sandbox.
+    """Keep a model that may run its maker's code, and a benchmark case, out of children without a sandbox.
 
     Args: name: of the model's file. level: of the sandbox. case: its name, "" for a model.
     Raises: TaskFailure: it is such a model, or a case.
@@ -90,7 +90,7 @@ class StageRunner:
     step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def run(self, stage: str, deadline: float) -> None:
-        """Runs one stage to its end. deadline: time.monotonic().
+        """Run one stage to its end. deadline: time.monotonic().
 
         Raises: TaskFailure: it failed, crashed, was too slow or too large. StopRequested.
         """
@@ -229,7 +229,7 @@ class StageRunner:
         )
 
     def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
-        """Judges a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
+        """Judge a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
         how = (
             msg("agent.ended", f"ended by {signal_name}")
             if signal_name

@@ -86,7 +86,7 @@ class LeasedTask:
     def __init__(
         self, lease: Lease, context: AgentContext, outcome: Outcome | None = None, warnings: Sequence[str] = ()
     ) -> None:
-        """Takes a lease. outcome: how it ended already; only the report is missing. warnings: of its result."""
+        """Take a lease. outcome: how it ended already; only the report is missing. warnings: of its result."""
         self.lease = lease
         self._context = context
         self._machine = context.machine
@@ -128,7 +128,7 @@ class LeasedTask:
         return MEASURED + PASSES * (self._done - rounds + self._progress.share) / max(passes, 1)
 
     def end(self, why: str) -> None:
-        """Ends the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
+        """End the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
         if why != "cancelled" or not self._why:
             self._why = why
         if why != "cancelled":
@@ -136,7 +136,7 @@ class LeasedTask:
         self._stop.set()
 
     def run(self) -> str:
-        """Works, reports and tidies up; returns in words how it ended. An abandoned task stays in the journal."""
+        """Work, reports and tidies up; returns in words how it ended. An abandoned task stays in the journal."""
         journal, lease, warnings = self._context.journal, self.lease, self._progress.warnings
         try:
             self._check()
@@ -174,7 +174,7 @@ class LeasedTask:
             return []
 
     def _worked(self) -> Outcome:
-        """Does the work and completes the result's folder. Raises: StopRequested: stale or abandoned."""
+        """Do the work and completes the result's folder. Raises: StopRequested: stale or abandoned."""
         try:
             self._do()
             outcome = SUCCEEDED
@@ -207,7 +207,7 @@ class LeasedTask:
             self._run_stages(runtime, runner)
 
     def _prepare(self) -> Runtime:
-        """Fetches the files and lays them out; the runtime that the spec wants."""
+        """Fetch the files and lays them out; the runtime that the spec wants."""
         work, lease = self._work, self.lease
         runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
@@ -303,7 +303,7 @@ class LeasedTask:
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
     def _run_each(self, stages: StageRunner, runner: Runner) -> None:
-        """Runs the stages; a pass, advice or search that fails is a warning, for the measured points stand."""
+        """Run the stages; a pass, advice or search that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
         left_s = timeout_s
         for stage in self._stages:
@@ -342,7 +342,7 @@ class LeasedTask:
 
     @contextmanager
     def _device(self, runner: Runner) -> Generator[None]:
-        """Holds the device for a stage: no other task of this agent, and no other agent of the host, has it."""
+        """Hold the device for a stage: no other task of this agent, and no other agent of the host, has it."""
         device, self._progress.phase = self.lease.spec.device, "preparing"
         with self._context.relay.turn(device, runner, self._check), turn(device, self._check) as waited_s:
             before = throttled_periods()

@@ -12,7 +12,7 @@ from visualprof.remote.processor import cpu_name
 
 
 def prepare(framework: str) -> None:
-    """Makes `.cuda()` of PyTorch do nothing, so that cases written for a GPU run."""
+    """Make `.cuda()` of PyTorch do nothing, so that cases written for a GPU run."""
     if framework != "pytorch":
         return
     torch: Any = importlib.import_module("torch")

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 def converted(
     python: str, step: Step, model: Path, data: Path | None, folder: Path, bounds: Bounds, limit_s: float
 ) -> Json:
-    """Runs a conversion in an interpreter that has its framework; what it says of what it made.
+    """Run a conversion in an interpreter that has its framework; what it says of what it made.
 
     Args: data: an .npz with rows of the user's. folder: gets the model, below `out/made`.
     Raises: TaskFailure: what it failed with, or how it ended.

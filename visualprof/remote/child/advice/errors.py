@@ -73,7 +73,7 @@ class Comparison:
         self._classifies = True
 
     def add(self, original: Sequence[Any], candidate: Sequence[Any]) -> None:
-        """Takes the outputs of one set of inputs; arrays of both in the same order."""
+        """Take the outputs of one set of inputs; arrays of both in the same order."""
         self._broken = self._broken or _incomparable(original, candidate)
         if self._broken:
             return

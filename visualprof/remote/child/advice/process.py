@@ -48,7 +48,7 @@ class Process:
     """
 
     def __init__(self, python: str, work: Path, stage: str, folder: Path, bounds: Bounds, asked: bool = False) -> None:
-        """Starts it. folder: its own, whose size is bounded. asked: it answers commands.
+        """Start it. folder: its own, whose size is bounded. asked: it answers commands.
 
         Raises: TaskFailure: it cannot be started.
         """
@@ -68,7 +68,7 @@ class Process:
         self._rest = b""
 
     def ask(self, do: str, timeout_s: float, **fields: Any) -> Any:
-        """Sends a command and waits for its answer.
+        """Send a command and waits for its answer.
 
         Raises: TaskFailure: what it failed with, or how it ended.
         """
@@ -91,7 +91,7 @@ class Process:
         return status
 
     def close(self) -> None:
-        """Ends it and all that it started in its session."""
+        """End it and all that it started in its session."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -41,7 +41,7 @@ class Row:
 
 
 def mark_front(rows: Sequence[Row], at: int) -> None:
-    """Marks the rows that no other beats in ratio, error and size. at: number of the size that is judged."""
+    """Mark the rows that no other beats in ratio, error and size. at: number of the size that is judged."""
     measured = [row for row in rows if row.points and row.verdict != "wrong"]
     places = [(r.points[at]["ratio"]["value"], _relative(r), float(r.size_bytes or 0)) for r in measured]
     for row, best in zip(measured, front(places), strict=True):

@@ -41,7 +41,7 @@ class Sets:
 
 
 def make_sets(task: TaskFile, folder: Path) -> Sets:
-    """Writes the sets of a task into a folder.
+    """Write the sets of a task into a folder.
 
     Raises: TaskFailure: the data do not fit the model.
     """

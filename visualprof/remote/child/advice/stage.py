@@ -59,7 +59,7 @@ class Running:
 
 
 def advise(task: TaskFile, events: EventLog) -> None:
-    """Runs the stage.
+    """Run the stage.
 
     Raises: TaskFailure: the original itself cannot be loaded, or the data do not fit it.
     """
@@ -70,7 +70,7 @@ class Advice:
     """One stage: the original with its process, and the rows so far."""
 
     def __init__(self, task: TaskFile, events: EventLog) -> None:
-        """Takes a task whose request has an objective."""
+        """Take a task whose request has an objective."""
         self.task, self.events = task, events
         self.request, self.asked = task.lease.request, task.lease.request.advise
         self.folder = task.work / "advice"
@@ -121,7 +121,7 @@ class Advice:
         self.events.tell("progress", done=total, total=max(1, total))
 
     def _one(self, candidate: Candidate, row: Row) -> None:
-        """Converts, loads, compares, times and judges one; the row tells how far it came."""
+        """Convert, loads, compares, times and judges one; the row tells how far it came."""
         folder = self.folder / candidate.name
         try:
             model, changed = self._converted(candidate, row, folder)
@@ -227,7 +227,7 @@ class Advice:
         return comparison.error()
 
     def _compare(self, row: Row, running: Running) -> None:
-        """Fills in errors and the user's metric; the verdict is "wrong" where an output is."""
+        """Fill in errors and the user's metric; the verdict is "wrong" where an output is."""
         row.random, row.data = self._errors(running)
         judging = row.data or row.random
         broken = row.random.broken or judging.broken
@@ -351,7 +351,7 @@ class Advice:
         return [one for one in here if told.get(one.name) == ""]
 
     def _keep(self, row: Row, model: Path) -> list[str]:
-        """Moves a made model into the result, the model's file first; nothing where there are too many."""
+        """Move a made model into the result, the model's file first; nothing where there are too many."""
         files = sorted(model.parent.iterdir(), key=lambda file: file != model)
         kept = sum(len(other.files) for other in self.rows)
         if kept + len(files) > KEPT_MAX or not all(file.is_file() and not file.is_symlink() for file in files):

@@ -72,7 +72,7 @@ class Worker:
         }  # fmt: skip
 
     def load(self, model: str, spec: Json) -> Json:
-        """Loads a model as a spec says; the time that took, what it really is, and whose version."""
+        """Load a model as a spec says; the time that took, what it really is, and whose version."""
         wanted = build(Spec, spec)
         runtime = backend(wanted.backend)
         self.points, feeds = inputs_of(self.task)
@@ -84,7 +84,7 @@ class Worker:
         return {"load_ns": took_ns, "effective": self.session.effective(), "version": runtime.version()}
 
     def outputs(self, feeds: str, into: str) -> int:
-        """Runs a set of inputs, an .npz, and writes its outputs as `<into>/<number>.npy`; their number."""
+        """Run a set of inputs, an .npz, and writes its outputs as `<into>/<number>.npy`; their number."""
         with np.load(feeds, allow_pickle=False) as file:
             values: Feeds = {name: file[name] for name in file.files}
         session = self._loaded()
@@ -95,7 +95,7 @@ class Worker:
         return len(found)
 
     def warm(self, at: int) -> Json:
-        """Makes a point of the sweep, by its number, ready for turns; what its first run took."""
+        """Make a point of the sweep, by its number, ready for turns; what its first run took."""
         session, feeds = self._loaded(), inputs_of(self.task)[1](self.points[at])
         forget_peak()
         self.prepared = session.prepare(feeds)

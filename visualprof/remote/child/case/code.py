@@ -99,7 +99,7 @@ def _synchronize(vendor: Vendor, config: Any) -> None:
 
 
 def _export_as_written(framework: str) -> None:
-    """Exports by TorchScript unless a case says `dynamo`: FlagPerf's cases were written when there was nothing else."""
+    """Export by TorchScript unless a case says `dynamo`: FlagPerf's cases were written when there was nothing else."""
     if framework != "pytorch" or not importlib.util.find_spec("torch"):
         return
     onnx: Any = importlib.import_module("torch").onnx

@@ -81,7 +81,7 @@ class Clocks:
         here.ns = self.clock() - here.start_ns
 
     def warm(self, call: Callable[[list[Any]], Any], inputs: list[Any]) -> None:
-        """Runs a batch until its times settle, kept apart from the rounds."""
+        """Run a batch until its times settle, kept apart from the rounds."""
         begin = self.clock()
         self.warmup_n = 1 + warm_up(lambda one: call(one), inputs, WARM_UP)
         self.warmup_ns = self.clock() - begin
@@ -236,7 +236,7 @@ def _repeat(one: Round) -> dict[str, Any]:
 
 
 def _rate(samples: int, ns: int) -> float | None:
-    """Samples a second; None where nothing was timed."""
+    """Sample a second; None where nothing was timed."""
     return samples * 1e9 / ns if ns > 0 else None
 
 

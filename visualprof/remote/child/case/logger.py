@@ -30,7 +30,7 @@ class Logger:
         sys.stdout.flush()
 
     def level(self, name: str, no: int | None = None, **_: Any) -> None:
-        """Makes a level known."""
+        """Make a level known."""
         if no is None and name not in self._levels:
             raise ValueError(f"there is no level {name!r}")
         self._levels.setdefault(name, no or 0)

@@ -38,7 +38,7 @@ OWN = ("case.json", "steps", "points.jsonl")  # of the folder of the result, non
 
 
 def check(work: Path, tell: Tell) -> None:
-    """Tells what is missing and what is odd, and runs nothing of the case."""
+    """Tell what is missing and what is odd, and runs nothing of the case."""
     steps = CaseSteps(work, tell)
     problem, hint, reason = "", "", ""
     try:
@@ -61,7 +61,7 @@ def check(work: Path, tell: Tell) -> None:
 
 
 def run(work: Path, tell: Tell) -> None:
-    """Runs the steps. Raises: TaskFailure: one failed; it is named."""
+    """Run the steps. Raises: TaskFailure: one failed; it is named."""
     CaseSteps(work, tell).run()
 
 
@@ -137,7 +137,7 @@ class CaseSteps:
         return self._note(row | {"state": "done", "took_ns": took_ns, "files": files})
 
     def _note(self, row: dict[str, Any]) -> None:
-        """Shows a step as it stands."""
+        """Show a step as it stands."""
         self._rows[row["name"]] = row
         self.result |= {"step": row["name"], "steps": list(self._rows.values())}
         self.result["e2e_ns"] = sum(one.get("took_ns") or 0 for one in self._rows.values())
@@ -183,7 +183,7 @@ class CaseSteps:
     # The steps.
 
     def configure(self) -> None:
-        """Merges the layers, and finds out what is to be run. Raises: TaskFailure."""
+        """Merge the layers, and finds out what is to be run. Raises: TaskFailure."""
         task, told = self.task, self.task.description
         host = {
             "perf_dir": str(self.out), "data_dir": task.data_dir, "log_dir": str(self.out), "vendor": task.vendor,
@@ -253,7 +253,7 @@ class CaseSteps:
         self._find_kept()
 
     def _see_one_device(self) -> None:
-        """Hides all devices but the one of the task; a list that is set already is what its number counts in."""
+        """Hide all devices but the one of the task; a list that is set already is what its number counts in."""
         variable, number = self.vendor.visible, self.task.device.partition(":")[2]
         if variable and number:
             listed = os.environ.get(variable, "")

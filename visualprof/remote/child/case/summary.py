@@ -75,7 +75,7 @@ def judged(validation: float | None, inference: float | None, tolerance: float |
 
 
 def write_point(out: Path, clocks: Clocks, passed: dict[str, Any], load_ns: int, tell: Callable[..., None]) -> None:
-    """Leaves the calls as evaluations leave their runs: a line of `points.jsonl`, and `latencies.bin`."""
+    """Leave the calls as evaluations leave their runs: a line of `points.jsonl`, and `latencies.bin`."""
     calls = np.array([call for one in clocks.rounds for call in one.calls], np.int64)
     (out / "latencies.bin").write_bytes(packed(calls))
     if not len(calls) or not passed["samples"]:

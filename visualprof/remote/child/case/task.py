@@ -46,7 +46,7 @@ def read_case_task(work: Path) -> CaseTask:
 
 
 def require(task: CaseTask, vendor: Vendor, engine: Sequence[str]) -> None:
-    """Looks for what a case needs before anything of it runs. engine: packages of the engine that compiles.
+    """Look for what a case needs before anything of it runs. engine: packages of the engine that compiles.
 
     Raises: TaskFailure: packages, data or the vendor's device are missing, all of which it names.
     """

@@ -47,7 +47,7 @@ class Bench:
     def __init__(
         self, task: TaskFile, events: EventLog, points: list[SweepPoint], bounds: Sequence[Constraint], folder: Path
     ) -> None:
-        """Makes the inputs. bounds: constraints, whose percentiles need runs. Raises: TaskFailure: the data do not fit.
+        """Make the inputs. bounds: constraints, whose percentiles need runs. Raises: TaskFailure: the data do not fit.
 
         folder: an empty one, removed by whoever made it.
         """
@@ -86,7 +86,7 @@ class Bench:
         return Running(process, folder, load)
 
     def close(self, running: Running) -> None:
-        """Ends a process, and forgets its outputs."""
+        """End a process, and forgets its outputs."""
         running.process.close()
         shutil.rmtree(running.outputs, ignore_errors=True)
 
@@ -197,5 +197,5 @@ class Bench:
 
 
 def _runs(field: str) -> int:
-    """Runs that a figure needs to be known: percentiles many."""
+    """Run that a figure needs to be known: percentiles many."""
     return next((least for p, least in ENOUGH.items() if field == f"p{p // 10}_ns" and p % 10 == 0), 0)

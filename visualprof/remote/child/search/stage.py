@@ -34,7 +34,7 @@ STARTS = 2  # of a trial that the agent, or the machine, did not survive
 
 
 def search(task: TaskFile, events: EventLog) -> None:
-    """Runs the stage.
+    """Run the stage.
 
     Raises: TaskFailure: the default setting cannot be loaded.
     """
@@ -45,7 +45,7 @@ class SearchStage:
     """One search: the default setting with its process, and the trials so far."""
 
     def __init__(self, task: TaskFile, events: EventLog) -> None:
-        """Takes a task whose request has a search."""
+        """Take a task whose request has a search."""
         self.task, self.events, self.asked = task, events, task.lease.request.search
         self.folder, self.file = task.work / "search", task.out / "search.json"
         self.points: list[SweepPoint] = inputs_of(task)[0]
@@ -98,7 +98,7 @@ class SearchStage:
         return {"at": trial.at, "cost": trial.ratio["value"] if trial.ratio else None, "excess": excess}
 
     def _resume(self) -> None:
-        """Takes over what an earlier start of this search has tried.
+        """Take over what an earlier start of this search has tried.
 
         What it was in the middle of is tried once more; what was begun twice has ended its agent twice.
         """
@@ -119,7 +119,7 @@ class SearchStage:
             _log(f"goes on after {len(self.trials)} trials")
 
     def _try(self, trial: Trial) -> None:
-        """Measures one; whatever it fails with is its own row."""
+        """Measure one; whatever it fails with is its own row."""
         self._write(complete=False)
         began = time.monotonic_ns()
         try:
@@ -137,7 +137,7 @@ class SearchStage:
         _log(f"trial {len(self.trials)} of {self.total}: {shown}: {ended}; best so far {best}")
 
     def _measure(self, trial: Trial) -> None:
-        """Loads, compares, times and judges one; its figures tell how far it came."""
+        """Load, compares, times and judges one; its figures tell how far it came."""
         running = self.bench.load(f"trial{trial.at}", trial.setting)
         try:
             trial.figures = self.bench.known(running, self.beside, trial.setting)

@@ -31,7 +31,7 @@ class FormatTools(Protocol):
     """A module of this folder."""
 
     def check(self, path: Path) -> object:
-        """Loads a model. Raises: whatever the runtime raises."""
+        """Load a model. Raises: whatever the runtime raises."""
         ...
 
     def content(self, path: Path) -> Content:

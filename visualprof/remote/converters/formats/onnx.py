@@ -30,7 +30,7 @@ def read(path: Path, weights: bool = True) -> Any:
 
 
 def write(model: Any, target: Path) -> None:
-    """Writes a model, with its weights in a file beside it where one would be too large."""
+    """Write a model, with its weights in a file beside it where one would be too large."""
     onnx: Any = importlib.import_module("onnx")
     beside = {"save_as_external_data": True, "location": f"{target.name}.data"} if large(model) else {}
     onnx.save(model, str(target), **beside)
@@ -56,14 +56,14 @@ def plain(path: Path) -> Generator[Path]:
 
 
 def optimized(path: Path, target: Path, level: Any, **settings: Any) -> None:
-    """Writes the graph that ONNX Runtime makes of a model. level, settings: of its options."""
+    """Write the graph that ONNX Runtime makes of a model. level, settings: of its options."""
     weights = {"session.optimized_model_external_initializers_file_name": f"{target.name}.data"}
     config = weights if large(read(path)) else {}
     session(path, config, graph_optimization_level=level, optimized_model_filepath=str(target), **settings)
 
 
 def check(path: Path) -> None:
-    """Loads a model: in ONNX Runtime where this interpreter has it, else by the rules of the format alone."""
+    """Load a model: in ONNX Runtime where this interpreter has it, else by the rules of the format alone."""
     if importlib.util.find_spec("onnxruntime"):
         session(path)
     else:

@@ -18,7 +18,7 @@ def read(path: Path) -> Any:
 
 
 def write(model: Any, target: Path, half: bool = False) -> None:
-    """Writes a model. half: weights in f16."""
+    """Write a model. half: weights in f16."""
     importlib.import_module("openvino").save_model(model, target, compress_to_fp16=half)
 
 
@@ -31,7 +31,7 @@ def shapes(model: Any) -> dict[str, list[int | str | None]]:
 
 
 def check(path: Path) -> None:
-    """Compiles it for the CPU."""
+    """Compile it for the CPU."""
     importlib.import_module("openvino").Core().compile_model(path, "CPU")
 
 

@@ -36,7 +36,7 @@ def signature(path: Path) -> tuple[str, dict[str, list[int | None]]]:
 
 
 def check(path: Path) -> None:
-    """Loads it."""
+    """Load it."""
     backend("tensorflow").load(path, Spec("check", "tensorflow"), dict.fromkeys(signature(path)[1]))
 
 

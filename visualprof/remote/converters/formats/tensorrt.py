@@ -24,7 +24,7 @@ def read(path: Path) -> Any:
 
 
 def check(path: Path) -> None:
-    """Loads it."""
+    """Load it."""
     read(path)
 
 

@@ -18,7 +18,7 @@ NEEDS = {"tensorflow": "tensorflow-cpu"}
 
 
 def write(model: Path, target: Path, prepare: Callable[[Any, Any], None]) -> None:
-    """Converts a SavedModel. prepare: gets TensorFlow and its converter, and sets what is wanted."""
+    """Convert a SavedModel. prepare: gets TensorFlow and its converter, and sets what is wanted."""
     tf: Any = importlib.import_module("tensorflow")
     name, _ = tensorflow.signature(model)
     with saved_folder(model) as folder:
@@ -40,7 +40,7 @@ def _interpreter(path: Path) -> Any:
 
 
 def check(path: Path) -> None:
-    """Loads it and plans its memory."""
+    """Load it and plans its memory."""
     _interpreter(path).allocate_tensors()
 
 

@@ -26,7 +26,7 @@ class _Runner:
         return True
 
     def work(self, order: str) -> str:
-        """Does it."""
+        """Do it."""
         from visualprof.remote.fleets import node
 
         return node.answer(order)

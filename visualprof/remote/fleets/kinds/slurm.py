@@ -29,7 +29,7 @@ MARGIN_S = 600  # beyond the task's own time: files, turns, the interpreter's st
 
 
 def _call(order: str, mark: str) -> str:
-    """Runs at the node."""
+    """Run at the node."""
     Path(mark).touch()
     return node.answer(order)
 

@@ -18,7 +18,7 @@ REQUIRED = ("status.json", "env.json", "job.json")
 
 
 def check_name(name: str) -> None:
-    """Refuses every name that could lead elsewhere, or hide.
+    """Refuse every name that could lead elsewhere, or hide.
 
     Raises: Unfit.
     """

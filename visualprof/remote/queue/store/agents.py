@@ -220,7 +220,7 @@ class Agents:
         standing: Standing | None = None,
         allow: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """Changes what is not None of an agent. What one that is put out was doing goes to others.
+        """Change what is not None of an agent. What one that is put out was doing goes to others.
 
         allow: raises where whoever asks may not do it.
 
@@ -245,7 +245,7 @@ class Agents:
                 connection.execute(held.values(lease_until_ns=0))
 
     def remove(self, identity: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
-        """Forgets an agent that is gone. allow: raises where whoever asks may not do it.
+        """Forget an agent that is gone. allow: raises where whoever asks may not do it.
 
         Raises: NotFound, Conflict: it is online or has a task.
         """

@@ -49,7 +49,7 @@ class Blobs:
         self._store = store
 
     def keep(self, name: str, read: Read, limit: int = MAX_BLOB) -> tuple[str, int]:
-        """Stores a file; its sha256 and size. The name is only shown.
+        """Store a file; its sha256 and size. The name is only shown.
 
         Raises: Oversize, DiskFull.
         """
@@ -58,7 +58,7 @@ class Blobs:
         return sha256, size
 
     def add(self, sha256: str, name: str, size: int) -> None:
-        """Notes a file that is in the store."""
+        """Note a file that is in the store."""
         row = {"name": shown(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
         try:
             with self._database.write() as connection:
@@ -68,7 +68,7 @@ class Blobs:
                 connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(row))
 
     def again(self, sha256: str, name: str) -> int:
-        """Notes that a file that is here was wanted again, under this name; its size.
+        """Note that a file that is here was wanted again, under this name; its size.
 
         Raises: NotFound: it is not here, or nothing was found in it.
         """
@@ -105,7 +105,7 @@ class Blobs:
             raise
 
     def _release(self, files: Iterable[str]) -> None:
-        """Removes those that nobody needs."""
+        """Remove those that nobody needs."""
         with self._database.write() as connection:
             gone = forget_unneeded(connection, files)
         for sha256 in gone:
@@ -137,7 +137,7 @@ class Blobs:
         return path
 
     def remember(self, sha256: str, name: str, content: dict[str, Any]) -> None:
-        """Notes what inspection found: JSON's types; "graph" in it is the model's id on the Graph page.
+        """Note what inspection found: JSON's types; "graph" in it is the model's id on the Graph page.
 
         "names" are all by which the same content was kept, the first one first.
         """
@@ -171,7 +171,7 @@ class Blobs:
             return connection.execute(of_model.limit(most)).all()
 
     def forget(self, sha256: str) -> None:
-        """Removes a file that was never of use; one that jobs may name stays."""
+        """Remove a file that was never of use; one that jobs may name stays."""
         useless = (blobs.c.sha256 == sha256) & blobs.c.inspected.is_(None)
         with self._database.write() as connection:
             gone = connection.execute(delete(blobs).where(useless)).rowcount

@@ -132,12 +132,12 @@ class Database:
         return int(pages) * int(size)
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         self.engine.dispose()
 
     @contextlib.contextmanager
     def _named_errors(self) -> Generator[None]:
-        """Says what is wrong with the database, instead of calling it unexpected.
+        """Say what is wrong with the database, instead of calling it unexpected.
 
         Raises: DiskFull, Crowded, Damaged.
         """
@@ -192,7 +192,7 @@ def open_sqlite(path: Path) -> Database:
 
 
 def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str = "") -> None:
-    """Makes the tables, or brings older ones up to date, in one transaction: all of it, or nothing.
+    """Make the tables, or brings older ones up to date, in one transaction: all of it, or nothing.
 
     Args:
         database: to be changed.
@@ -257,7 +257,7 @@ def unasked(statement: Statement) -> Statement:
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:
-    """Counts one change of the named kind and gives the new revision."""
+    """Count one change of the named kind and gives the new revision."""
     return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
 
 

@@ -81,7 +81,7 @@ class Store:
         return self._folder / "blobs" / blob
 
     def put(self, read: Read, limit: int) -> tuple[str, int]:
-        """Keeps a blob; its sha256 and size. What is there already is kept once.
+        """Keep a blob; its sha256 and size. What is there already is kept once.
 
         Raises: Oversize, DiskFull; nothing is left then.
         """
@@ -122,7 +122,7 @@ class Store:
         return 0
 
     def bring(self, key: str, size: int, target: Path) -> str:
-        """Puts a file that has arrived where it is wanted; the sha256 of what is there then.
+        """Put a file that has arrived where it is wanted; the sha256 of what is there then.
 
         Raises: NotFound.
         """
@@ -132,7 +132,7 @@ class Store:
             return digest_of(file.read)[0]
 
     def append(self, key: str, offset: int, read: Read, limit: int) -> int:
-        """Adds bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
+        """Add bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
 
         Raises: NotFound: nobody expects it. Elsewhere: it ends elsewhere. Oversize: beyond `limit` bytes. DiskFull.
         """
@@ -158,7 +158,7 @@ class Store:
             return file.tell()
 
     def delete(self, prefix: str) -> None:
-        """Removes a file, or every file of an `incoming/<task>-<attempt>` folder, that nobody needs any more."""
+        """Remove a file, or every file of an `incoming/<task>-<attempt>` folder, that nobody needs any more."""
         if not (_KEY.fullmatch(prefix) or _BELOW.fullmatch(prefix)):
             raise NotFound(msg("queue.nothing_server", f"{prefix[:100]!r} is nothing of this server"))
         path = self._folder / prefix
@@ -168,7 +168,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def purge(self, blob: str) -> None:
-        """Removes a blob that no row names."""
+        """Remove a blob that no row names."""
         self.delete(f"blobs/{blob}")
 
     def listed(self, room: Room) -> list[str]:
@@ -185,7 +185,7 @@ class Store:
             return 0.0
 
     def want(self, key: str) -> None:
-        """Notes that a file is wanted again: it is as young as a new one.
+        """Note that a file is wanted again: it is as young as a new one.
 
         Raises: NotFound: it is not here.
         """
@@ -207,7 +207,7 @@ def _write(file: FileIO, piece: bytes) -> None:
 
 
 def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
-    """Writes a stream; its sha256 and size."""
+    """Write a stream; its sha256 and size."""
     with path.open("xb") as file:
 
         def taken(size: int) -> bytes:

@@ -41,7 +41,7 @@ class Arrivals:
         self._database = database
 
     def announce(self, owner: str | None, name: str, size: int, sha256: str, part: bool) -> tuple[Arrival, bool]:
-        """Awaits a file, and whether it is a new one: the same content goes on where it broke off.
+        """Await a file, and whether it is a new one: the same content goes on where it broke off.
 
         Raises: OverQuota: its owner may not have so many bytes more.
         """

@@ -98,7 +98,7 @@ class Quotas:
 
 
 def change_quota(connection: Connection, user: str, quota: Quota | None) -> None:
-    """Sets what a user, or `EVERYBODY`, may have; None removes the row."""
+    """Set what a user, or `EVERYBODY`, may have; None removes the row."""
     connection.execute(delete(quotas).where(quotas.c.user == user))
     if quota is not None:
         connection.execute(insert(quotas).values(user=user, **asdict(quota)))

@@ -105,7 +105,7 @@ class Task:
 
     @property
     def place(self) -> str:
-        """Names the folder and log of this attempt."""
+        """Name the folder and log of this attempt."""
         return f"{self.id}-{self.attempt}"
 
 

@@ -133,7 +133,7 @@ class Registry:
             return _one(connection, model, None)
 
     def annotate(self, model: str, number: int, by: Asker, **values: Any) -> RegisteredModel:
-        """Changes the notes of a version, or its configuration; the rest of it never changes.
+        """Change the notes of a version, or its configuration; the rest of it never changes.
 
         Raises: NotFound. Forbidden. BadParameter.
         """
@@ -148,7 +148,7 @@ class Registry:
             return _one(connection, model, None)
 
     def name(self, model: str, alias: str, number: int | None, by: Asker) -> RegisteredModel:
-        """Moves an alias to a version; None takes it away.
+        """Move an alias to a version; None takes it away.
 
         Raises: NotFound. Forbidden. BadParameter: no name for one.
         """
@@ -177,7 +177,7 @@ class Registry:
             return _losses(connection, found, _chosen(found, number), viewer)
 
     def remove(self, model: str, number: int | None, by: Asker, force: bool = False) -> Losses:
-        """Removes a version, or the whole model for None, with the files that nothing else names.
+        """Remove a version, or the whole model for None, with the files that nothing else names.
 
         Raises: NotFound. Forbidden. Conflict: a job uses it, and this is not to be forced.
         """

@@ -20,12 +20,12 @@ def rules_of(connection: Connection) -> dict[tuple[Removable, str], int | None]:
 
 
 def change_rule(connection: Connection, rule: Rule) -> None:
-    """Sets a rule."""
+    """Set a rule."""
     drop_rule(connection, rule.kind, rule.project)
     connection.execute(insert(retention).values(kind=rule.kind, project=rule.project, days=rule.days))
 
 
 def drop_rule(connection: Connection, kind: Removable, project: str) -> None:
-    """Takes a rule away: what it was for follows that of all others."""
+    """Take a rule away: what it was for follows that of all others."""
     connection.execute(delete(retention).filter_by(kind=kind, project=project))
     changed(connection, "runs")

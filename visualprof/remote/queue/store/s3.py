@@ -91,7 +91,7 @@ class Bucket(Store):
         return path
 
     def put(self, read: Read, limit: int) -> tuple[str, int]:
-        """Keeps a blob that this server made, of an archive; its sha256 and size.
+        """Keep a blob that this server made, of an archive; its sha256 and size.
 
         Raises: Oversize, DiskFull, StoreDown.
         """
@@ -102,7 +102,7 @@ class Bucket(Store):
         return digest, size
 
     def adopt(self, key: str, size: int, sha256: str = "") -> str:
-        """Keeps a file that has arrived as a blob; its sha256. sha256: that it should have, where that is known.
+        """Keep a file that has arrived as a blob; its sha256. sha256: that it should have, where that is known.
 
         Raises: Unfit: it is not all there, or differs; what differs is removed. DiskFull, StoreDown.
         """
@@ -164,7 +164,7 @@ class Bucket(Store):
         return have
 
     def bring(self, key: str, size: int, target: Path) -> str:
-        """Fetches a file that has arrived to where it is wanted; the sha256 of what is there then.
+        """Fetch a file that has arrived to where it is wanted; the sha256 of what is there then.
 
         Raises: NotFound, StoreDown.
         """
@@ -175,7 +175,7 @@ class Bucket(Store):
         return self._download(key, target, size)[1]
 
     def keep(self, path: Path, key: str) -> None:
-        """Puts a file of a run into the bucket.
+        """Put a file of a run into the bucket.
 
         Raises: StoreDown.
         """
@@ -183,7 +183,7 @@ class Bucket(Store):
             self._s3.upload_fileobj(file, self.place.bucket, self._full(key))
 
     def delete(self, prefix: str) -> None:
-        """Removes the copy of a blob, or what is arriving.
+        """Remove the copy of a blob, or what is arriving.
 
         The blob itself goes when upkeep finds that no row names it: transactions do not wait for another service.
         """
@@ -201,7 +201,7 @@ class Bucket(Store):
                 )
 
     def purge(self, blob: str) -> None:
-        """Removes a blob that no row names, and its copy."""
+        """Remove a blob that no row names, and its copy."""
         super().delete(f"blobs/{blob}")
         with self._named_errors():
             self._s3.delete_object(**self._at(f"blobs/{blob}"))
@@ -223,7 +223,7 @@ class Bucket(Store):
         return {r["Key"].removeprefix(prefix) for r in rows if time.time() - r["LastModified"].timestamp() > age_s}
 
     def remove_run_file(self, key: str) -> None:
-        """Removes a file of a run that no row names."""
+        """Remove a file of a run that no row names."""
         with self._named_errors():
             self._s3.delete_object(**self._at(key))
 
@@ -289,7 +289,7 @@ class Bucket(Store):
             self._s3.copy(self._at(key), self.place.bucket, self._full(to), ExtraArgs=same, Config=pieces)
 
     def _download(self, key: str, target: Path, most: int = 1 << 62) -> tuple[str, str]:
-        """Writes a file, not much more than `most` bytes of it; its tag and sha256."""
+        """Write a file, not much more than `most` bytes of it; its tag and sha256."""
         digest, left = hashlib.sha256(), most
         with self._named_errors(), target.open("wb") as file:
             answer = self._s3.get_object(**self._at(key))
@@ -319,7 +319,7 @@ class Bucket(Store):
         self.trim()
 
     def trim(self, others: Iterable[Path] = (), busy: Container[str] = ()) -> bool:
-        """Removes the copies that were used the longest ago; is there still too much, as all else is in use?
+        """Remove the copies that were used the longest ago; is there still too much, as all else is in use?
 
         Args:
             others: copies outside this folder.
@@ -345,7 +345,7 @@ class Bucket(Store):
 
     @contextlib.contextmanager
     def _named_errors(self) -> Generator[None]:
-        """Names the service's troubles.
+        """Name the service's troubles.
 
         Raises: NotFound: it has no such thing. StoreDown: it does not answer, or not as it should.
         """

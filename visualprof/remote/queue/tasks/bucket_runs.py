@@ -58,7 +58,7 @@ class Run:
 
 
 def keep(bucket: Bucket, folder: Path, run: str, task: Task, uploaded: Iterable[str]) -> list[dict[str, Any]]:
-    """Puts a prepared folder into the bucket, and marks it as a copy; the rows that name its files.
+    """Put a prepared folder into the bucket, and marks it as a copy; the rows that name its files.
 
     Args:
         run: its id. task: whose result it is. uploaded: sha256 of files that are there already.

@@ -70,7 +70,7 @@ class Finisher:
         self._locks = [threading.Lock() for _ in range(64)]
 
     def finish(self, agent: Agent, task: str, token: str, report: Report) -> None:
-        """Ends a lease; the same report again changes nothing.
+        """End a lease; the same report again changes nothing.
 
         Raises: Stale. Unfit: a file is missing or differs; the task still runs. DiskFull: the task has failed by it.
         """
@@ -96,7 +96,7 @@ class Finisher:
                 self.salvage(task)
 
     def salvage(self, task: str) -> None:
-        """Makes a run of a task that ended without one, if there is anything to show. Trouble is only logged."""
+        """Make a run of a task that ended without one, if there is anything to show. Trouble is only logged."""
         try:
             self._salvage(task)
         except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra

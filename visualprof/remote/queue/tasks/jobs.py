@@ -109,7 +109,7 @@ class Jobs:
         return _same(before, request, _digest(_text(request))) if before else None
 
     def cancel(self, job: str) -> None:
-        """Ends what waits at once, and asks the agents of what runs to end it.
+        """End what waits at once, and asks the agents of what runs to end it.
 
         Raises: NotFound.
         """
@@ -168,7 +168,7 @@ class Jobs:
             self._notifier.notify(queued)
 
     def revision(self) -> int:
-        """Grows with every change of a job."""
+        """Grow with every change of a job."""
         with self._database.look() as connection:
             return revision(connection)
 
@@ -261,7 +261,7 @@ def _start(point: dict[str, Any]) -> float:
 
 
 def touch(connection: Connection, job: str) -> None:
-    """Counts a change of a job or of one of its tasks."""
+    """Count a change of a job or of one of its tasks."""
     connection.execute(_COUNTED)
     connection.execute(_TOUCHED, {"of": job})
 

@@ -155,7 +155,7 @@ class Leases:
         return row
 
     def point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
-        """Keeps a point; the same size again replaces it.
+        """Keep a point; the same size again replaces it.
 
         Raises: Stale. Oversize: it has more of them than a job can ask for.
         """

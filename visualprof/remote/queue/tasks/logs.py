@@ -34,7 +34,7 @@ class Logs:
         return self._folder / f"{task.id}-{attempt}.txt"
 
     def append(self, task: Task, offset: int, data: bytes) -> tuple[int, bool]:
-        """Adds what is new of a piece; the size now, and whether something did not fit.
+        """Add what is new of a piece; the size now, and whether something did not fit.
 
         Raises: Elsewhere: bytes before the piece are missing. DiskFull.
         """

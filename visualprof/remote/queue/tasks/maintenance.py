@@ -71,11 +71,11 @@ class Upkeep:
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
 
     def start(self) -> None:
-        """Begins in a quarter of a lease."""
+        """Begin in a quarter of a lease."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
@@ -189,7 +189,7 @@ def _clock_offset() -> int:
 
 
 def remove_leftovers(database: Database, store: Store, partial: Path) -> None:
-    """Removes files of attempts that are over, unfinished ones, and uploads that no job has named for too long.
+    """Remove files of attempts that are over, unfinished ones, and uploads that no job has named for too long.
 
     Args:
         database, store: of the queue.

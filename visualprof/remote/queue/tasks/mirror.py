@@ -83,13 +83,13 @@ class Mirror:
         self._thread = threading.Thread(target=self._loop, name="mirror", daemon=True)
 
     def start(self) -> None:
-        """Begins to follow the database, and to fetch."""
+        """Begin to follow the database, and to fetch."""
         self._thread.start()
         for _ in range(_AT_ONCE):
             threading.Thread(target=self._serve, name="fetch", daemon=True).start()
 
     def close(self) -> None:
-        """Ends its threads; a store that does not answer keeps nobody waiting."""
+        """End its threads; a store that does not answer keeps nobody waiting."""
         self._stop.set()
         for _ in range(_AT_ONCE):
             self._wanted.put(None)
@@ -163,7 +163,7 @@ class Mirror:
         return path
 
     def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
-        """Brings a file to its path in the background. then: is told why it could not be, or None."""
+        """Bring a file to its path in the background. then: is told why it could not be, or None."""
 
         def tell(done: Future[None]) -> None:
             error = done.exception()

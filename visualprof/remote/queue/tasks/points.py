@@ -68,7 +68,7 @@ def read_points(file: Path) -> dict[int, str] | None:
 
 
 def keep_point(connection: Connection, agent: str, task: str, lease: str, batch: int, point: Mapping[str, Any]) -> bool:
-    """Keeps a point of a lease; the same size again replaces it. False where the lease does not hold, or is full."""
+    """Keep a point of a lease; the same size again replaces it. False where the lease does not hold, or is full."""
     held = {"of": task, "of_agent": agent, "of_lease": lease, "of_batch": batch}
     connection.execute(_REPLACED, held)
     return connection.execute(_ADDED, {**held, "its_text": msgspec.json.encode(point).decode()}).rowcount > 0

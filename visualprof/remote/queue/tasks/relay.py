@@ -48,7 +48,7 @@ class Relay:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and its connection."""
+        """End the thread and its connection."""
         self._stop.set()
         self._wake()
         self._thread.join(timeout=5)

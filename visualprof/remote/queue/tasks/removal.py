@@ -86,7 +86,7 @@ class Removal:
         )
 
     def remove(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> Freed:
-        """Removes a job, and says what that freed. allow: raises where it may stay after all.
+        """Remove a job, and says what that freed. allow: raises where it may stay after all.
 
         Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
         """

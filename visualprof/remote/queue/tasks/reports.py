@@ -42,7 +42,7 @@ class Reports:
         return taken
 
     def _commit(self, take: Callable[[], list[tuple[Act[Any], Future[Any]]]]) -> None:
-        """Keeps what is taken once it is its turn. Where the database refuses them together, each is tried alone."""
+        """Keep what is taken once it is its turn. Where the database refuses them together, each is tried alone."""
         reports: list[tuple[Act[Any], Future[Any]]] = []
         try:
             with self._database.write() as connection:

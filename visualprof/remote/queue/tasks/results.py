@@ -132,7 +132,7 @@ class Results:
         return head.get("job") == job and not target.is_symlink()
 
     def keep(self, folder: Path, run: str, task: Task, request: Request) -> list[dict[str, Any]]:
-        """Puts a prepared folder into the bucket, where runs are kept there; rows for `note`.
+        """Put a prepared folder into the bucket, where runs are kept there; rows for `note`.
 
         Raises: StoreDown.
         """
@@ -146,7 +146,7 @@ class Results:
             connection.execute(insert(artefacts), kept)
 
     def publish(self, folder: Path, run: str) -> None:
-        """Puts a prepared folder in its place; an earlier result there gives way.
+        """Put a prepared folder in its place; an earlier result there gives way.
 
         Raises: DiskFull.
         """
@@ -166,7 +166,7 @@ class Results:
 
     @staticmethod
     def discard(folder: Path | None) -> None:
-        """Removes a folder if it was not published."""
+        """Remove a folder if it was not published."""
         if folder is not None and folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -82,7 +82,7 @@ class Retention:
             return [Rule(kind, project, days) for (kind, project), days in rules_of(connection).items()]
 
     def change(self, rule: Rule, noted: Noted = _nobody) -> None:
-        """Sets a rule.
+        """Set a rule.
 
         Raises: BadParameter: there is no such one. NotFound: there is no such project.
         """
@@ -101,7 +101,7 @@ class Retention:
             change_rule(connection, rule)
 
     def drop(self, project: str, noted: Noted = _nobody) -> None:
-        """Takes the rule of a project's jobs away."""
+        """Take the rule of a project's jobs away."""
         with self._database.write() as connection:
             noted(connection, subject=msg("queue.jobs_all_others", f"jobs {project[:40]}: as all others"))
             drop_rule(connection, "jobs", project)

@@ -51,7 +51,7 @@ def _pairs(prefill: Load, decode: Load) -> float:
 
 
 def _sizes(prefill: Load, decode: Load) -> tuple[int, int]:
-    """Queries, and what they attend to."""
+    """Query, and what they attend to."""
     return (prefill.tokens or 0) + (decode.tokens or 0), (prefill.context or 0) + (decode.context or 0)
 
 
