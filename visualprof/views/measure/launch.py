@@ -237,7 +237,7 @@ def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     Host self time is the operator's own less its direct child operators and runtime calls; device time is that of
     the work it launched, total with that of the operators inside it.
 
-    Source: torch-tb-profiler's definitions, docs/views.md#operator-times.
+    Source: torch-tb-profiler's definitions, docs/views.md#operator.
     """
     events = trace.events
     ops = is_operator(trace)
