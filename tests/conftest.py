@@ -55,6 +55,14 @@ def shared(path: str) -> Path:
 
 
 @cache
+def ui_texts(language: str) -> dict[str, Any]:
+    """Return the texts of the web UI by section."""
+    folder = ROOT / "visualprof" / "frontend" / "src" / "locales" / language
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return {section: words for file in files for section, words in file.items()}
+
+
+@cache
 def trace_of(path: Path) -> Trace:
     """The trace of a file, read once a session."""
     return read_trace(path)

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES, ROOT, until
+from tests.conftest import FIXTURES, ROOT, ui_texts, until
 from tests.remote.draft_sites import Known
 from visualprof.cli import _fail_on, _request, _sending, _watch, main, submit
 from visualprof.cli._server import Server as Client
@@ -193,8 +193,7 @@ def test_a_condition_that_is_none_is_explained(text: str) -> None:
 
 
 def test_every_verdict_can_be_a_condition() -> None:
-    words = json.loads((ROOT / "visualprof/frontend/src/locales/en.json").read_text())
-    assert set(words["verdict"]) == {*_fail_on.VERDICTS, "unstable", "host_busy", "throttled", "sample"}
+    assert set(ui_texts("en")["verdict"]) == {*_fail_on.VERDICTS, "unstable", "host_busy", "throttled", "sample"}
 
 
 def test_fail_on_without_waiting_is_refused(lonely: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

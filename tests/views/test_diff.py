@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.noise import BUSY, HOST, QUIET, called, tried
-from tests.conftest import FIXTURES, ROOT, SAMPLES, Write, json_of, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, Write, json_of, shared, trace_of, ui_texts
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.answer import DiffNote
@@ -378,8 +378,7 @@ def test_the_input_is_that_of_the_first_product_whichever_takes_longer(write: Wr
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_has_words_for_every_note(language: str) -> None:
-    locale = SAMPLES.parent / "frontend" / "src" / "locales" / f"{language}.json"
-    words: dict[str, Any] = json.loads(locale.read_text("utf-8"))["compare"]["note"]
+    words: dict[str, str] = ui_texts(language)["compare"]["note"]
     assert set(words) == set(get_args(get_type_hints(DiffNote)["id"]))
 
 
@@ -388,6 +387,5 @@ def test_every_family_has_a_word_of_the_page(language: str) -> None:
     """Functors and Triton's kernels keep their names."""
     tables = [family for table in (families._KERNELS, families._OPERATORS) for _, family in table]  # pyright: ignore[reportPrivateUsage]
     named = {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "sendrecv"}  # by what the pattern finds
-    locale = ROOT / f"visualprof/frontend/src/locales/{language}.json"
-    words = json.loads(locale.read_text(encoding="utf-8"))["family"]
+    words = ui_texts(language)["family"]
     assert words.keys() == {*tables, *named} - {"", "functor"}

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Write, answer
+from tests.conftest import Write, answer, ui_texts
 from visualprof.views.rules import all_rules
 
 Events = list[dict[str, Any]]
 STEPS = 3
 ROOT = Path(__file__).parents[2]
 MEMORY = 1 << 30
-LOCALES: list[dict[str, Any]] = [
-    json.loads((ROOT / f"visualprof/frontend/src/locales/{language}.json").read_text(encoding="utf-8"))
-    for language in ("en", "zh")
-]
+LOCALES = [ui_texts(language) for language in ("en", "zh")]
 TRAINING = re.compile(
     r"(?i)train|loss|gradient|DataLoader|data loading|optimi[sz]er|epoch|checkpoint|AdamW|backward|"
     r"训练|损失|梯度|优化器|数据加载|检查点|反向"

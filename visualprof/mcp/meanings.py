@@ -16,7 +16,7 @@ from msgspec import Struct
 from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Table
 
-_TEXTS = Path(__file__).parents[1] / "frontend" / "src" / "locales" / "en.json"
+_TEXTS = Path(__file__).parents[1] / "frontend" / "src" / "locales" / "en"
 _UNITS: dict[Kind, str] = {
     "id": "id", "flag": "true or false", "count": "number", "ratio": "share, 0 to 1", "ns": "ns", "bytes": "bytes",
     "rate": "bytes/s", "flo": "operations", "flop_rate": "operations/s", "joule": "J", "moment": "ns since 1970 UTC",
@@ -32,8 +32,9 @@ Meanings = dict[tuple[str, str], str]  # by table, "" being the answer itself, a
 
 @cache
 def texts() -> dict[str, Any]:
-    """The page's texts in English."""
-    return json.loads(_TEXTS.read_text(encoding="utf-8"))
+    """Return the English texts of the web UI by section."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(_TEXTS.glob("*.json"))]
+    return {section: words for file in files for section, words in file.items()}
 
 
 def says(scope: str, word: str, facts: Mapping[str, Any]) -> str:

@@ -1,29 +1,28 @@
-import { speak } from "./locales";
+import { createMemoryHistory, createRouter, createWebHashHistory } from "vue-router";
+import { pageTexts, SHARED_TEXTS, speak } from "./locales";
 import { language } from "./state/preferences";
-import { createMemoryHistory, createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
 
-// A page is one folder in pages/; its name is the id of the view it shows. Nothing else registers it.
-const files = import.meta.glob<{ default: object }>("./pages/*/page.vue");
-const id_of = (path: string) => path.split("/").at(-2) as string;
+/** By path, `.../pages/ID/page.vue`; ID is the id of the view that the page shows. */
+export type Pages = Readonly<Record<string, () => Promise<{ default: object }>>>;
 
-export const page_ids = Object.keys(files).map(id_of);
-
-const routes: RouteRecordRaw[] = Object.entries(files).map(([path, load]) => {
-  const id = id_of(path);
-  return { path: `/${id}`, name: id, component: load };
-});
+export const FIRST_PAGE = "overview";
 
 export const router = createRouter({
   // The hash keeps the state out of the server's reach: one static index.html serves every address.
   // Within another page, as a report in a notebook, there is no address of its own.
   history: /^(https?|file):$/.test(location.protocol) ? createWebHashHistory() : createMemoryHistory(),
   routes: [
-    ...routes,
     { path: "/:view", component: () => import("./pages/view.vue"), props: true },
-    { path: "/:rest(.*)*", redirect: (to) => ({ path: "/overview", query: to.query }) },
+    { path: "/:rest(.*)*", redirect: (to) => ({ path: `/${FIRST_PAGE}`, query: to.query }) },
   ],
 });
 
-// It does without the words of the other pages, and without those that say what a number means.
-const FIRST = "overview";
-router.beforeResolve(async (to) => (to.name === FIRST ? undefined : await speak(language.value, true)));
+export function addPages(pages: Pages): void {
+  for (const [path, component] of Object.entries(pages)) {
+    const id = path.split("/").at(-2) as string;
+    router.addRoute({ path: `/${id}`, name: id, component });
+  }
+}
+
+// The first page does without the texts of the other pages, and without those that say what a number means.
+router.beforeResolve(async (to) => (to.name === FIRST_PAGE ? undefined : await speak(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS)));

@@ -1,43 +1,67 @@
-import { createI18n, type MessageContext } from "vue-i18n";
-import { EARLY, LATE, type Language, type Messages } from "./languages";
+// The texts of the web UI in its current language. A text may have slots, `{name}`, and forms for one and many, or for
+// none, one and many: "{n} row | {n} rows".
+import { readonly, ref, shallowReactive } from "vue";
+import { FALLBACK, FILES, FIRST_TEXTS, type Language, type Messages } from "./languages";
 
-/** A text has slots, `{name}`; what differs between one and many stands around a bar: "{n} row | {n} rows". */
-function compiled(message: unknown) {
-  const forms = String(message).split(" | ");
-  const filled = (form: string, { named }: MessageContext) => form.replace(/\{(\w+)\}/g, (_slot, name: string) => String(named(name)));
-  return (context: MessageContext) => filled(forms.length > 1 ? context.plural(forms) : (forms[0] ?? ""), context);
+type Slots = Readonly<Record<string, unknown>>;
+
+const texts = shallowReactive(new Map<Language, ReadonlyMap<string, string>>());
+const current = ref<Language>(FALLBACK);
+export const locale = readonly(current);
+
+function lookup(key: string): string | undefined {
+  return texts.get(current.value)?.get(key) ?? texts.get(FALLBACK)?.get(key);
 }
 
-export const i18n = createI18n({
-  legacy: false,
-  locale: "en",
-  fallbackLocale: "en",
-  missingWarn: false,
-  fallbackWarn: false,
-  messageCompiler: compiled,
-  messages: {},
-});
-
-/** The page speaks one language at a time: everything that shows words takes them from here. */
-export const { t, te, locale } = i18n.global;
-
-const learned = new Map<() => unknown, Promise<void>>();
-let needs_all = false;
-let spoken_last: Language | null = null;
-
-async function learn(language: Language, load: () => Promise<Messages>): Promise<void> {
-  i18n.global.mergeLocaleMessage(language, await load());
+/** Whether there is a text for the key. */
+export function te(key: string): boolean {
+  return lookup(key) !== undefined;
 }
 
-/** The locale's words are fetched when it is first spoken, those of some pages when one of them opens. */
-export async function speak(language: Language, all = needs_all): Promise<void> {
-  needs_all ||= all;
-  spoken_last = language;
-  const halves = [EARLY, ...(needs_all ? [LATE] : [])].flatMap((files) => files[`./${language}.json`] ?? []);
-  for (const load of halves) if (!learned.has(load)) learned.set(load, learn(language, load));
-  await Promise.all(halves.map((load) => learned.get(load)));
-  // Words of the language before may come later than those of this one.
-  if (language !== spoken_last) return;
-  i18n.global.locale.value = language;
-  document.documentElement.lang = i18n.global.t("shell.language_tag");
+function chooseForm(forms: readonly string[], count: number): string {
+  if (forms.length === 2) return forms[count === 0 || count > 1 ? 1 : 0] ?? "";
+  return forms[Math.min(count, forms.length - 1)] ?? "";
+}
+
+/** Return the text for the key with its slots filled, or the key itself. `n` of the slots, if a number, or `count` chooses the form. */
+export function t(key: string, slots: Slots = {}, count = 1): string {
+  const text = lookup(key);
+  if (text === undefined) return key;
+  const form = chooseForm(text.split(" | "), typeof slots["n"] === "number" ? slots["n"] : count);
+  return form.replace(/\{(\w+)\}/g, (slot, name: string) => (name in slots ? String(slots[name]) : slot));
+}
+
+function* entries(messages: Messages, prefix = ""): Generator<[key: string, text: string]> {
+  for (const [name, value] of Object.entries(messages)) {
+    if (typeof value === "string") yield [prefix + name, value];
+    else yield* entries(value, `${prefix}${name}.`);
+  }
+}
+
+const loading = new Map<string, Promise<void>>();
+
+async function load(language: Language, path: string): Promise<void> {
+  const messages = await FILES[path]?.();
+  if (messages) texts.set(language, new Map([...(texts.get(language) ?? []), ...entries(messages)]));
+}
+
+function loadOnce(language: Language, name: string): Promise<void> {
+  const path = `./${language}/${name}.json`;
+  const promise = loading.get(path) ?? load(language, path);
+  loading.set(path, promise);
+  return promise;
+}
+
+const needed = new Set<string>(FIRST_TEXTS);
+let requested: Language | null = null;
+
+/** Load files of texts, in addition to those loaded before, and show the web UI in this language. */
+export async function speak(language: Language, files: readonly string[] = []): Promise<void> {
+  requested = language;
+  for (const name of files) needed.add(name);
+  await Promise.all([...needed].map((name) => loadOnce(language, name)));
+  // The user may have chosen another language meanwhile.
+  if (language !== requested) return;
+  current.value = language;
+  document.documentElement.lang = t("shell.language_tag");
 }

@@ -1,13 +1,40 @@
-// The languages of the page: the files beside this one. A further language is a further file.
+// The languages of the web UI: the folders next to this file. A further language is a further folder.
 export type Messages = { [key: string]: string | Messages };
 
-/** The words that every page needs, and those of some pages alone (vite.config.ts). */
-export const EARLY = import.meta.glob<Messages>("./*.json", { query: "?early", import: "default" });
-export const LATE = import.meta.glob<Messages>("./*.json", { query: "?late", import: "default" });
+/** By path, `./LANGUAGE/NAME.json`. A file with the name of a page has the texts of that page. */
+export const FILES = import.meta.glob<Messages>(["./*/*.json", "!./server/*"], { import: "default" });
 
 export type Language = string;
 
-export const LANGUAGES: readonly Language[] = Object.keys(EARLY).map((path) => path.replace(/^\.\/|\.json$/g, "")).sort();
+const parts = (path: string) => path.slice("./".length, -".json".length).split("/") as [language: Language, name: string];
+const unique = (values: readonly string[]) => [...new Set(values)].sort();
+
+export const LANGUAGES: readonly Language[] = unique(Object.keys(FILES).map((path) => parts(path)[0]));
+export const ALL_TEXTS: readonly string[] = unique(Object.keys(FILES).map((path) => parts(path)[1]));
+
+/** Used where a language lacks a text. */
+export const FALLBACK: Language = "en";
+
+/** Files that the first page needs. */
+export const FIRST_TEXTS: readonly string[] = ["shell", "tables", "overview"];
+
+/** Files that every other page, dialogs and tooltips need. */
+export const SHARED_TEXTS: readonly string[] = ["metrics", "dialogs", "compare", "operator", "kernel", "memory", "run", "evaluation", "account", "serving"];
+
+/** Files of other pages that a page needs, too. */
+const BORROWED: Readonly<Record<string, readonly string[]>> = {
+  distributed: ["idle"],
+  graph: ["trace"],
+  models: ["agents"],
+  people: ["agents"],
+  run: ["agents"],
+  trace: ["idle"],
+};
+
+/** Return the files with the texts of a page. */
+export function pageTexts(page: string): readonly string[] {
+  return [...SHARED_TEXTS, page, ...(BORROWED[page] ?? [])].filter((name) => ALL_TEXTS.includes(name));
+}
 
 /** What a button calls it: by its own name where that is short, as 中文 is. */
 export function short_name(language: Language): string {

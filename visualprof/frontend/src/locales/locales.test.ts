@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { i18n, speak } from "./index";
-import en from "./en.json";
-import zh from "./zh.json";
+import { importGraph, reachable, sources } from "../../tests/imports";
+import { ALL_TEXTS, FIRST_TEXTS, LANGUAGES, locale, pageTexts, SHARED_TEXTS, speak, t } from "./index";
+
+const files = import.meta.glob<object>(["./*/*.json", "!./server/*"], { import: "default", eager: true });
 
 function leaves(node: object, path = ""): [key: string, text: string][] {
   return Object.entries(node).flatMap(([key, value]: [string, unknown]) =>
@@ -9,34 +10,63 @@ function leaves(node: object, path = ""): [key: string, text: string][] {
   );
 }
 
+/** The texts of a language by `FILE:KEY`. */
+function texts(language: string): Map<string, string> {
+  return new Map(ALL_TEXTS.flatMap((name) => leaves(files[`./${language}/${name}.json`] ?? {}).map(([key, text]): [string, string] => [`${name}:${key}`, text])));
+}
+
 const slots = (text: string) => [...text.matchAll(/\{\w+\}|%\w+%/g)].map(String).sort();
 
 describe("locales", () => {
-  const english = new Map(leaves(en));
-  const chinese = new Map(leaves(zh));
+  const inFiles = texts("en");
+  const english = new Map([...inFiles].map(([key, text]) => [key.replace(/^.*?:/, ""), text]));
+  const others = LANGUAGES.filter((language) => language !== "en").map(texts);
 
-  it("have the same keys", () => expect([...chinese.keys()].sort()).toEqual([...english.keys()].sort()));
+  it("have each key in one file", () => expect(english.size).toBe(inFiles.size));
+
+  it("have the same keys in the same files", () => {
+    for (const other of others) expect([...other.keys()].sort()).toEqual([...inFiles.keys()].sort());
+  });
 
   it("have the same placeholders", () => {
-    for (const [key, text] of english) expect([key, slots(chinese.get(key) ?? "")]).toEqual([key, slots(text.replace(/^.* \| /, ""))]);
+    for (const other of others) for (const [key, text] of inFiles) expect([key, slots(other.get(key) ?? "")]).toEqual([key, slots(text.replace(/^.* \| /, ""))]);
   });
 
   it("hold only messages that are read as plain text", async () => {
-    await speak("en", true);
-    const { t } = i18n.global;
+    await speak("en", ALL_TEXTS);
     for (const [key, text] of english) if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
   });
 
   it("are spoken as asked for last, whichever words come first", async () => {
-    await speak("en", true);
-    const before = speak("zh", true);
-    await Promise.all([speak("en", true), before]);
-    expect(i18n.global.locale.value).toBe("en");
+    await speak("en", ALL_TEXTS);
+    const before = speak("zh", ALL_TEXTS);
+    await Promise.all([speak("en", ALL_TEXTS), before]);
+    expect(locale.value).toBe("en");
   });
 
   it("define every number that a table shows", () => {
     const shown = [...english.keys()].filter((key) => /^column\.[^.]+$/.test(key)).map((key) => key.slice("column.".length));
     const only_facts = new Set(["framework", "format", "producer", "host", "rank", "world_size", "device_type", "events", "duration_ns", "kernels"]);
     expect(shown.filter((column) => !english.has(`metric.${column}`) && !only_facts.has(column))).toEqual([]);
+  });
+});
+
+describe("the files of texts", () => {
+  const fileOf = new Map(ALL_TEXTS.flatMap((name) => leaves(files[`./en/${name}.json`] ?? {}).map(([key]) => [key, name] as const)));
+  const graph = importGraph();
+  const isTest = (path: string) => path.endsWith(".test.ts");
+  /** Files with the texts that a source names; of a key such as `run.state.${state}` the part before the slot is known. */
+  const used = (path: string) => [...(sources[path] ?? "").matchAll(/["'`]([a-z_]+(?:\.\w+)*\.)(\w+(?=["'`]))?(?=["'`]|\$\{)/g)].flatMap(([, start = "", end]) =>
+    [...new Set([...fileOf].filter(([key]) => (end === undefined ? key.startsWith(start) : key === start + end)).map(([, name]) => name))],
+  );
+  const missing = (entry: string, loaded: readonly string[], skipped: (path: string) => boolean = isTest) =>
+    reachable(graph, entry, skipped).flatMap((path) => used(path).filter((name) => !loaded.includes(name)).map((name) => `${path}: ${name}.json`));
+
+  it("that every page loads have all texts of the shell", () => {
+    expect(missing("src/start.ts", [...FIRST_TEXTS, ...SHARED_TEXTS], (path) => path.startsWith("src/pages/"))).toEqual([]);
+  });
+
+  it.each(Object.keys(sources).flatMap((path) => /^src\/pages\/(\w+)\/page\.vue$/.exec(path)?.[1] ?? []))("of the page %s have all of its texts", (page) => {
+    expect(missing(`src/pages/${page}/page.vue`, [...FIRST_TEXTS, ...pageTexts(page)], (path) => path === "src/router.ts")).toEqual([]);
   });
 });

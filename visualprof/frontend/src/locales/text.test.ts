@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { speak } from "./index";
+import { ALL_TEXTS, speak } from "./index";
 import { chart_text, column_labels, counter_name, monitored, said_value } from "./text";
 
-beforeAll(() => speak("en", true));
+beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("counter_name", () => {
   it("names what the monitor counts and leaves the unit", () => expect(counter_name("child CPU %")).toBe("CPU of this process %"));
@@ -29,7 +29,7 @@ describe("column_labels", () => {
 
   it("leave the unit out, where nothing else is called the same", () => expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
   it("do so in any language", async () => {
-    await speak("zh", true);
+    await speak("zh", ALL_TEXTS);
     expect(labels()).toEqual(["名称", "Busy（时间）", "Busy（占比）", "Idle"]);
   });
 });

@@ -1,10 +1,9 @@
 // Lookups with a fallback: a server may know columns, views or findings that this page has no words for yet.
 import type { Kinds } from "../api/model";
-import { i18n } from "./i18n";
+import { t, te } from "./i18n";
 
 function first_known(keys: readonly string[]): string | null {
-  const { te, t, fallbackLocale } = i18n.global;
-  const known = keys.find((key) => te(key) || te(key, String(fallbackLocale.value)));
+  const known = keys.find(te);
   return known === undefined ? null : t(known);
 }
 
@@ -21,7 +20,7 @@ export function column_label(column: string, scope = ""): string {
 export function column_labels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
   const names = columns.map((column) => column_label(column, scope));
   const alike = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
-  const label = (column: string, name: string) => (alike(name) ? i18n.global.t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name);
+  const label = (column: string, name: string) => (alike(name) ? t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name);
   return Object.fromEntries(columns.map((column, place) => [column, label(column, names[place] ?? column)]));
 }
 
@@ -48,8 +47,8 @@ export function definition(column: string, scope = ""): string {
 /** The text of a chart's token. Parts of a step and stages are categories by other names; "|device" adds the side. */
 export function chart_text(key: string): string {
   const [name = key, side] = key.split("|");
-  if (side !== undefined) return i18n.global.t("chart.of_side", { name: chart_text(name), side: word(side) });
-  if (key.startsWith("derived.")) return i18n.global.t("overview.derived", { name: word(key.slice("derived.".length)) });
+  if (side !== undefined) return t("chart.of_side", { name: chart_text(name), side: word(side) });
+  if (key.startsWith("derived.")) return t("overview.derived", { name: word(key.slice("derived.".length)) });
   const plain = key.replace(/^(part|stage)\./, "category.");
   return text_or(plain, plain.replace(/^.*\./, ""));
 }

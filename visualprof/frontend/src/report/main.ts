@@ -1,10 +1,11 @@
 // The entry of a report: the same page, answered from what its file holds (visualprof/server/report.py).
 import { hold } from "../api/client";
-import { speak } from "../locales";
-import { router } from "../router";
+import { ALL_TEXTS, speak } from "../locales";
+import { addPages, router } from "../router";
 import { leave } from "../state/address";
 import { language } from "../state/preferences";
 import { Held } from "./held";
+import { REPORT_PAGES } from "./pages";
 import "./print.css";
 
 declare global {
@@ -17,9 +18,11 @@ hold(held);
 leave("/trace", held.first);
 
 async function begin(): Promise<void> {
-  await speak(language.value, true);
+  addPages(REPORT_PAGES);
+  await speak(language.value, ALL_TEXTS);
   const asked = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
   if (!("run" in asked.query)) await router.replace({ path: asked.path, query: { ...held.shown, ...asked.query } });
-  await import("../main");
+  const { start } = await import("../start");
+  await start();
 }
 void begin();

@@ -1,11 +1,11 @@
 import { defineAsyncComponent, type Component } from "vue";
-import { speak } from "../locales";
+import { SHARED_TEXTS, speak } from "../locales";
 import { language } from "../state";
 
 /** A part that most first pages do without; it comes with the words that they do without. */
 export function late(load: () => Promise<{ default: Component }>): Component {
   return defineAsyncComponent(async () => {
-    await speak(language.value, true);
+    await speak(language.value, SHARED_TEXTS);
     return load();
   });
 }

@@ -1,7 +1,7 @@
 // Which pages there are and in which order: the server's views, then those that show nothing of a profile.
 import { computed, shallowRef } from "vue";
 import { address, get, held, type ViewInfo, type ViewsAnswer } from "../api";
-import { page_ids } from "../router";
+import { router } from "../router";
 import { link_ends_ns } from "./person";
 import { span, viewable } from "./selection";
 
@@ -49,7 +49,7 @@ export interface Tab {
 
 /** None until the server has said which views it has. */
 export const tabs = computed<Tab[]>(() => {
-  const paged = views.value.filter((view) => page_ids.includes(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
+  const paged = views.value.filter((view) => router.hasRoute(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
   const [run, agents] = link_ends_ns.value === null && !held ? [["run", "models"], ["cases", "trend", "agents"]] : [[], []];

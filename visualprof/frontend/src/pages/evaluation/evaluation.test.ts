@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
 import { labels_of, list_text, newest, parse_list, place_of } from "../../state/chosen";
-import { speak } from "../../locales";
+import { ALL_TEXTS, speak } from "../../locales";
 import { with_latency_axis, with_limit } from "./limit";
 import { facts_of, ordered_rows, why_unknown, worded } from "./points";
 
@@ -55,7 +55,7 @@ describe("a load", () => {
   const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<typeof facts_of>[0];
   it("is no fact where one run followed another", () => expect(facts_of(facts)).not.toHaveProperty("scenario"));
   it("is told in the page's words", async () => {
-    await speak("en", true);
+    await speak("en", ALL_TEXTS);
     expect(facts_of({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({ concurrency: 4, verdict: "exceeded", scenario: "closed loop" });
     expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual(["kept", "Server", "pass"]);
   });

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { fits, heads_of, misfit, type ModelInput } from "./npz";
-import { speak } from "../../locales";
+import { ALL_TEXTS, speak } from "../../locales";
 
 /** An .npz as numpy.savez writes one: entries stored as they are, a directory behind them. */
 function npz(arrays: Record<string, string>): Blob {
@@ -30,7 +30,7 @@ function npz(arrays: Record<string, string>): Blob {
 const head = (descr: string, shape: string) => `{'descr': '${descr}', 'fortran_order': False, 'shape': (${shape}), }`;
 const INPUTS = [{ name: "x", dtype: "float32", dims: ["n", 3, 4] }, { name: "scale", dtype: "float32", dims: [] }] as unknown as ModelInput[];
 
-beforeAll(() => speak("en", true));
+beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("rows of one's own", () => {
   it("are read from the heads of the arrays", async () => {

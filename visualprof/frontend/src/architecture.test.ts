@@ -1,19 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { importGraph } from "../tests/imports";
 
-const files = import.meta.glob<string>(["./**/*.{ts,vue}", "!./**/*.test.ts"], { query: "?raw", import: "default", eager: true });
-
-function resolved(from: string, path: string): string | undefined {
-  const parts = from.split("/").slice(0, -1);
-  for (const part of path.split("/")) {
-    if (part === "..") parts.pop();
-    else if (part !== ".") parts.push(part);
-  }
-  return ["", ".ts", ".vue", "/index.ts"].map((end) => parts.join("/") + end).find((name) => name in files);
-}
-
-const imports = new Map(
-  Object.entries(files).map(([name, text]) => [name, [...text.matchAll(/^(?:import|export)\b[^;]*?from "(\.[^"]*)"/gm)].flatMap(([, path = ""]) => resolved(name, path) ?? [])]),
-);
+const imports = importGraph("static");
 
 /** Files on a way from `name` back to itself. */
 function circle(name: string, path: readonly string[] = [], done = new Set<string>()): readonly string[] {
@@ -31,13 +19,13 @@ describe("the rooms", () => {
   it("have no circle of imports", () => expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
 
   it("keep each page to itself", () => {
-    const page_of = (name: string) => /^\.\/pages\/(\w+)\//.exec(name)?.[1];
+    const page_of = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];
     const strangers = [...imports].flatMap(([name, targets]) => targets.filter((target) => page_of(target) && page_of(target) !== page_of(name)).map((target) => `${name} -> ${target}`));
     expect(strangers).toEqual([]);
   });
 
   it("keep the shared canvas free of pages", () => {
-    const pages = [...imports].filter(([name]) => name.startsWith("./canvas/")).flatMap(([, targets]) => targets.filter((target) => target.startsWith("./pages/")));
+    const pages = [...imports].filter(([name]) => name.startsWith("src/canvas/")).flatMap(([, targets]) => targets.filter((target) => target.startsWith("src/pages/")));
     expect(pages).toEqual([]);
   });
 });

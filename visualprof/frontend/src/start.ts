@@ -1,0 +1,20 @@
+import { createApp, watch } from "vue";
+import App from "./app.vue";
+import { vTip } from "./components/tip";
+import { SHARED_TEXTS, speak } from "./locales";
+import { router } from "./router";
+import { language } from "./state/preferences";
+import "./styles/tokens.css";
+import "./styles/base.css";
+
+/** Show the web UI. Its pages are added before (`addPages`). */
+export async function start(): Promise<void> {
+  watch(language, (wanted) => void speak(wanted));
+  // Tooltips say what a number means.
+  for (const gesture of ["pointermove", "keydown"]) addEventListener(gesture, () => void speak(language.value, SHARED_TEXTS), { once: true });
+
+  const app = createApp(App).use(router).directive("tip", vTip);
+  // The first frame is already in the right language and on the right page: the shell adds to the address.
+  await Promise.all([speak(language.value), router.isReady()]);
+  app.mount("#app");
+}
