@@ -1,4 +1,4 @@
-"""`listen`: a process that records when somebody asks for it (docs/adr/0051-asked-by-files.md).
+"""`listen`: a process that records when somebody asks for it (docs/adr/0051-request-recordings-through-files.md).
 
 The thread that trains notes when each step ends and compares two numbers. All else is done by a thread beside it, so
 that a log directory that stands still never stops a training; only a request makes the training read and write.

@@ -1,4 +1,4 @@
-"""Runs of processes that listen in a folder of this machine (docs/adr/0056-runs-that-an-agent-follows.md).
+"""Runs of processes that listen in a folder of this machine (docs/adr/0056-mirror-followed-runs-through-the-agent.md).
 
 What they say goes to the server each second, and with its answer comes what it asks of them; their recordings follow.
 Here these files are bytes: the server knows their form (`capture/live.py`). Whoever trains may plant links, pipes and
