@@ -79,5 +79,5 @@ def test_an_agent_says_that_it_needs_linux(system: str, words: list[str], tmp_pa
     program = f"from visualprof.cli import main\nsys.exit(main({words}))"
     done = python(tmp_path, program, system)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == f"visualprof: an agent needs Linux, this is {system}"
+    assert done.stderr.splitlines()[0] == f"visualprof: An agent needs Linux, this is {system}"
     assert "Traceback" not in done.stderr

@@ -158,18 +158,18 @@ def test_without_the_package_the_command_says_what_to_install(
     assert main(["mcp", str(runs)]) == 2
     assert capfd.readouterr() == (
         "",
-        f"visualprof: the package 'mcp' is {state}\nhint: pip install 'visualprof[mcp]'\n",
+        f"visualprof: The package 'mcp' is {state}\nHint: pip install 'visualprof[mcp]'\n",
     )
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ([], "which profiles?"),
-        (["gone"], "there is no folder or file 'gone'"),
+        ([], "Which profiles?"),
+        (["gone"], "There is no folder or file 'gone'"),
         ([".", "--server", "localhost:8040"], "--server 'localhost:8040' is no address"),
         ([".", "--http", "--port", "70000"], "--port 70000 is no port"),
-        ([".", "--http", "--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1:0"),
+        ([".", "--http", "--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1:0"),
     ],
 )
 def test_wrong_options_are_explained(

@@ -176,7 +176,7 @@ def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Pa
     assert (kinds["change"], kinds["nodes"]) == (["removed"], [1])
     assert run("compare", paths[0], tmp_path / "none.onnx", capfd=capfd)[::2] == (
         2,
-        "visualprof: none.onnx: No such file or directory\nhint: is the file still there and readable?\n",
+        "visualprof: none.onnx: No such file or directory\nHint: Is the file still there and readable?\n",
     )
 
 
@@ -236,11 +236,11 @@ def test_a_file_opens_its_folder_at_the_run_or_model(
     [
         ([], ["visualprof demo", "visualprof runs/", "--help"]),
         (["--read-only"], ["visualprof demo"]),
-        (["serv"], ["did you mean `visualprof serve`?", "demo"]),
-        (["veiw", "overview", "x.json", "--format", "json"], ["did you mean `visualprof view`?"]),
-        (["runs"], ["no folder or file 'runs'", "did you mean run?"]),
+        (["serv"], ["Did you mean `visualprof serve`?", "demo"]),
+        (["veiw", "overview", "x.json", "--format", "json"], ["Did you mean `visualprof view`?"]),
+        (["runs"], ["no folder or file 'runs'", "Did you mean run?"]),
         (["--logdir", "nope"], ["'nope'", "--create", "visualprof demo"]),
-        (["rank0.json/x", "--create"], ["cannot make"]),
+        (["rank0.json/x", "--create"], ["Cannot make"]),
     ],
 )
 def test_what_cannot_be_shown_is_told_with_what_to_do(

@@ -97,11 +97,11 @@ def test_what_is_no_limit(limit: str) -> None:
         (
             ("before.json", "after.json"),
             ("--fail-on", "memory.peak>1MiB"),
-            "neither before.json nor after.json has data",
+            "Neither before.json nor after.json has data",
         ),
         (("before.json", "after.json"), ("--fail-on", "kernel[name~nccl].total>1%"), "neither run has that"),
         (("before.json", "after.json"), ("--view", "layers"), "there is no such view to compare"),
-        (("before.json", "after.json"), ("--step", "99"), "there is no step '99'"),
+        (("before.json", "after.json"), ("--step", "99"), "There is no step '99'"),
         (("before.json", "after.json"), ("--view", "graph", "--fail-on", "step.total>1%"), "no limits"),
         (("before.json", "after.json"), ("--step", "1", "--format", "html"), "two profiles as a whole"),
     ],
@@ -114,7 +114,7 @@ def test_a_bad_pair_is_an_error_and_never_a_pass(
     event = {"ph": "X", "cat": "cpu_instant_event", "name": "x", "pid": 1, "tid": 1, "ts": 0, "dur": 0}
     Path("empty.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
     status, _, err = diff(capfd, *arguments, pair=pair)
-    assert (status, told in err, "hint: " in err) == (2, True, True), err
+    assert (status, told in err, "Hint: " in err) == (2, True, True), err
 
 
 def test_markdown_fits_a_comment_and_nothing_in_a_name_escapes(capfd: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_a_report_as_pdf_needs_a_browser(
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("visualprof.cli.report.page_of", lambda *_, **__: b"<!doctype html>")
     assert main(["report", "after.json", "--format", "pdf"]) == 2
-    assert "install Chromium or Chrome" in capfd.readouterr().err
+    assert "Install Chromium or Chrome" in capfd.readouterr().err
     monkeypatch.setattr("shutil.which", lambda name: sys.executable)  # one that does not know what is asked
     assert main(["report", "after.json", "--format", "pdf"]) == 2
     assert "did not print the report: " in capfd.readouterr().err

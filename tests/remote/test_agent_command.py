@@ -46,7 +46,7 @@ def test_an_error_of_the_agent_is_one_of_the_command_line(capfd: pytest.CaptureF
     assert main(["agent"]) == 2
     err = capfd.readouterr().err
     assert "visualprof: --server is missing" in err
-    assert "hint: " in err
+    assert "Hint: " in err
 
 
 def test_probe_prints_json(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx", [3, 5]), *QUICK, "--batch", "1", "--wait", code=1).stdout
     assert "ort: failed (model_error): " in out
-    assert "hint: " in out
+    assert "Hint: " in out
 
 
 @pytest.mark.long
@@ -330,7 +330,7 @@ def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Pat
     url, _ = served
     path = model(tmp_path / "net.onnx", [1, 7], width="seq")
     done = run(url, path, *QUICK, "--batch", "1", "--wait", code=1)
-    assert "hint: does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
+    assert "Hint: Does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
     run(url, path, *QUICK, "--batch", "1", "--dim", "seq=7", "--wait")
 
 
@@ -399,7 +399,7 @@ def test_a_pickle_is_refused_before_anything_is_queued(lonely: str, tmp_path: Pa
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"weights": [1, 2]}))
     done = run(lonely, tmp_path / "model.pt", code=2)
     assert "model.pt: a Python pickle" in done.stderr
-    assert "hint: visualprof runs ONNX" in done.stderr
+    assert "Hint: visualprof runs ONNX" in done.stderr
 
 
 def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely: str) -> None:

@@ -1,7 +1,10 @@
-"""Shows where the time of a profiled model goes: PyTorch, Paddle, MegEngine, ONNX Runtime.
+"""Command line of visualprof.
 
-visualprof runs/ opens the dashboard over a folder, visualprof trace.json at one file, visualprof demo over samples.
-Every other command stands first: visualprof COMMAND --help.
+    visualprof runs/          open the dashboard over a folder
+    visualprof trace.json     open the dashboard at one file
+    visualprof demo           open the dashboard over sample runs
+
+Every other command comes first: visualprof COMMAND --help.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -23,7 +27,7 @@ _DEFAULT = "serve"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and returns the exit status: 2 for an error that is explained on stderr."""
+    """Run a command and return its exit status; 2 if an error was printed to stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     names = commands()
     chosen = words.pop(0) if words and words[0] in names else _DEFAULT
@@ -35,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),  # 2 ms to find it, for each argument
         conflict_handler="resolve",  # `submit --version` is that of a runtime
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="what is installed, and end")
+    parser.add_argument("--version", action=_Version, nargs=0, help="Show the version and exit.")
     module.add_arguments(parser)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     try:
@@ -48,9 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = with_file(args.config, parser, words)
         return module.run(args)
     except VisualprofError as error:
-        print(f"visualprof: {error.error}", file=sys.stderr)
+        print(f"visualprof: {_sentence(error.error)}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+            print(f"Hint: {_sentence(error.hint)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -59,8 +63,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+def _sentence(text: str) -> str:
+    """Return `text` with a capital letter, unless it starts with a command, a name, a path or an option."""
+    return text[:1].upper() + text[1:] if re.match(r"(?!pip |python |visualprof )[a-z']+ ", text) else text
+
+
 class _Version(argparse.Action):
-    """Prints the version and whether the native reader is in use."""
+    """Action that prints the version and whether the native reader is in use."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from visualprof.reader import native
@@ -70,12 +79,12 @@ class _Version(argparse.Action):
 
 
 def commands() -> list[str]:
-    """The names of the commands: the files of this folder."""
+    """Return the names of the commands, which are the modules of this package."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
 
 def _command(name: str) -> ModuleType:
-    """A module with `add_arguments(parser)`, `run(args) -> int` and a docstring that is its help."""
+    """Import a command: a module with `add_arguments(parser)`, `run(args) -> int` and its help as the docstring."""
     return importlib.import_module(f"{__name__}.{name}")
 
 

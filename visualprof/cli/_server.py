@@ -254,9 +254,18 @@ def _sha256(file: BinaryIO) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which server, and its token."""
-    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
-    what = f"of the server, for changes; {VARIABLE} keeps it out of the process list (default: your own server's here)"
-    parser.add_argument("--token", default="", metavar="T", help=what)
+    parser.add_argument(
+        "--server", default="http://127.0.0.1:8040", metavar="URL", help="Address of the server (default: %(default)s)."
+    )
+    parser.add_argument(
+        "--token",
+        default="",
+        metavar="T",
+        help=(
+            f"Token of the server, needed for changes. Set {VARIABLE} to keep it out of the process list "
+            "(default: the token of your own server on this machine)."
+        ),
+    )
 
 
 def actions_of(parser: argparse.ArgumentParser, required: bool = False) -> Callable[..., argparse.ArgumentParser]:

@@ -35,8 +35,13 @@ NOUN: dict[Stage, str] = {"advise": "advice", "search": "search"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where it is tried, on which inputs, and what is measured of the model itself."""
     add = parser.add_argument
-    add("--server", default="", metavar="URL", help="measures there; without, on this machine")
-    add("--token", default="", metavar="T", help="of the server")
+    add(
+        "--server",
+        default="",
+        metavar="URL",
+        help="Measure on the machines of this server (default: measure on this machine).",
+    )
+    add("--token", default="", metavar="T", help="Token of the server.")
     submit.add_inputs(parser)
     submit.add_specs(parser)
     sent = ("concurrency", "rate", "slo", "mlperf", "price_per_hour", "max_s", "quiet_host", "pin", "repeat")

@@ -1,4 +1,10 @@
-"""Looks after the accounts of a team's server, beside it or while it is down: people, their roles, a backup."""
+"""Manage the accounts of a team server: users, roles, retention, backups.
+
+Works while the server is running and while it is stopped.
+
+Example:
+  visualprof admin --logdir runs/ create-user ada@example.org --role admin
+"""
 
 from __future__ import annotations
 
@@ -31,42 +37,66 @@ _NOTED = "INSERT INTO audit (at_ns, email, action, subject, address) VALUES (?, 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One command a task."""
-    parser.add_argument("--logdir", default="", metavar="DIR", help="the first log directory of the server")
-    parser.add_argument("--data", default="", metavar="DIR", help="where the server keeps jobs, if not in there")
-    parser.add_argument("--config", metavar="FILE", help="the server's visualprof.toml, which names them")
+    parser.add_argument("--logdir", default="", metavar="DIR", help="First log directory of the server.")
+    parser.add_argument(
+        "--data",
+        default="",
+        metavar="DIR",
+        help="Folder where the server stores jobs, if it is not in the log directory.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="The server's visualprof.toml, which names these folders.")
     add_database(parser)
     add_store(parser)
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
     person = argparse.ArgumentParser(add_help=False)
     person.add_argument("email")
-    create = tasks.add_parser("create-user", parents=[person], help="make an account; asks for its password")
+    create = tasks.add_parser("create-user", parents=[person], help="Create an account and ask for its password.")
     create.add_argument("--name", default="")
     create.add_argument("--role", choices=["viewer", "member", "admin"], default="member")
-    create.add_argument("--no-password", action="store_true", help="the proxy of --user-header logs them in")
-    grant = tasks.add_parser("grant", parents=[person], help="change what somebody may, or let them in again")
+    create.add_argument(
+        "--no-password",
+        action="store_true",
+        help="Create no password, because the proxy of --user-header logs the user in.",
+    )
+    grant = tasks.add_parser("grant", parents=[person], help="Change the role of a user, or unblock the user.")
     grant.add_argument("role", choices=["viewer", "member", "admin"])
-    tasks.add_parser("revoke", parents=[person], help="let somebody in no more; what is theirs stays")
-    tasks.add_parser("set-password", parents=[person], help="asks for the new one; ends their sessions and tokens")
-    tasks.add_parser("list", help="everybody with an account")
-    rule = tasks.add_parser("retention", help="what is removed when: show the rules, or set one")
+    tasks.add_parser("revoke", parents=[person], help="Block a user. The user's runs and jobs stay.")
+    tasks.add_parser(
+        "set-password", parents=[person], help="Set a new password. This ends the user's sessions and tokens."
+    )
+    tasks.add_parser("list", help="List all accounts.")
+    rule = tasks.add_parser("retention", help="Show the retention rules, or set one.")
     rule.add_argument(
         "kind",
         nargs="?",
         choices=["jobs", "uploads", "notices", "audit"],
-        help="jobs with their results, after their end",
+        help="Kind of data: jobs with their results, counted from the end of the job.",
     )
-    rule.add_argument("days", nargs="?", type=_days, help="a number; never; or others, with --project")
-    rule.add_argument("--project", default="", metavar="P", help="only of jobs shared with it: its name or id")
-    rule.add_argument("--yes", action="store_true", help="set it; else only told is what it would remove now")
+    rule.add_argument(
+        "days",
+        nargs="?",
+        type=_days,
+        help="Number of days, 'never', or 'others' to follow the general rule (with --project).",
+    )
+    rule.add_argument(
+        "--project", default="", metavar="P", help="Apply the rule only to jobs shared with this project (name or id)."
+    )
+    rule.add_argument(
+        "--yes",
+        action="store_true",
+        help="Set the rule. Without this option, only show what the rule would remove now.",
+    )
     health = tasks.add_parser(
-        "health", help="ask a running server whether it is well; 1 with a warning, for monitoring"
+        "health", help="Check a running server. Exits with 1 if there is a warning, for monitoring."
     )
     add_server(health)
-    health.add_argument("--json", action="store_true", help="print the answer as JSON")
-    backup = tasks.add_parser("backup", help="copy the database, while the server runs or not")
+    health.add_argument("--json", action="store_true", help="Print the answer as JSON.")
+    backup = tasks.add_parser("backup", help="Copy the database, whether the server is running or not.")
     backup.add_argument("file", type=Path)
-    migrate = tasks.add_parser("migrate", help="take the database back to the schema of an earlier version")
-    migrate.add_argument("schema", help="as that version calls it, like 0008; what it cannot hold is gone")
+    migrate = tasks.add_parser("migrate", help="Downgrade the database to the schema of an earlier version.")
+    migrate.add_argument(
+        "schema", help=("Schema revision of that version, such as 0008. Data that the old schema cannot hold is lost.")
+    )
 
 
 def run(args: argparse.Namespace) -> int:

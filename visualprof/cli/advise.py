@@ -1,7 +1,10 @@
-"""Tries conversions, runtimes and options of a model, each measured beside it on this machine (or on a server's).
+"""Find a faster way to run a model: try conversions, runtimes and options, and measure each.
 
-visualprof advise model.onnx --batch 1:64 --max-error 1e-2 --data rows.npz
-Each is faster, equal within noise, slower, wrong (its outputs differ), without effect, or failed: docs/advice.md.
+Each candidate is faster, equal within noise, slower, wrong (its outputs differ), without effect, or failed. See
+docs/advice.md.
+
+Example:
+  visualprof advise model.onnx --batch 1:64 --max-error 1e-2 --data rows.npz
 """
 
 from __future__ import annotations
@@ -33,20 +36,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
     add = parser.add_argument
     add(
-        "--objective", choices=OBJECTIVES, default="latency", help="what candidates are judged by (default %(default)s)"
+        "--objective",
+        choices=OBJECTIVES,
+        default="latency",
+        help="Metric that candidates are compared by (default: %(default)s).",
     )
-    add("--max-error", type=float, default=1e-2, metavar="E", help="beyond it outputs are wrong (default %(default)s)")
-    data = "rows of your own, arrays by the inputs' names: every second one calibrates, the others judge"
-    add("--data", type=Path, metavar="FILE.npz", help=data)
-    add("--metric", type=Path, metavar="FILE.py", help="with metric(original, candidate), lists of outputs -> a number")
-    add("--only", action="extend", nargs="+", default=[], metavar="NAME", help="candidates, or how their names begin")
-    add("--budget", type=float, default=600.0, metavar="S", help="no candidate begins after (default %(default)s)")
-    add("--candidate-s", type=float, default=120.0, metavar="S", help="for each of its steps (default %(default)s)")
     add(
-        "-o", "--output", type=Path, metavar="DIR", help="gets the result, with the made models (default: MODEL-advice)"
+        "--max-error",
+        type=float,
+        default=1e-2,
+        metavar="E",
+        help=("Largest relative error of the outputs; a larger error counts as wrong (default: %(default)s)."),
     )
-    add("--format", choices=("table", "json"), default="table", help="of what is printed")
-    add("--apply", action="store_true", help="with --server: what passes becomes versions, and their evaluations begin")
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE.npz",
+        help=(
+            "Your own rows as arrays named like the inputs. Every second row calibrates, the others are "
+            "used for the comparison."
+        ),
+    )
+    add(
+        "--metric",
+        type=Path,
+        metavar="FILE.py",
+        help=("Python file that defines metric(original, candidate): lists of outputs in, a number out."),
+    )
+    add(
+        "--only",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="Try only these candidates, by name or prefix; repeatable.",
+    )
+    add(
+        "--budget",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="Stop starting new candidates after S seconds (default: %(default)s).",
+    )
+    add(
+        "--candidate-s",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="Time limit for each step of a candidate, in seconds (default: %(default)s).",
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="Output directory for the result and the converted models (default: MODEL-advice).",
+    )
+    add("--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s).")
+    add(
+        "--apply",
+        action="store_true",
+        help="Register the candidates that pass as new versions and evaluate them (with --server).",
+    )
     _trying.add_arguments(parser)
 
 

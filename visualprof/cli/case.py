@@ -1,14 +1,15 @@
-"""Benchmark cases: a model validated in its framework, compiled by a vendor's engine, both compared.
+"""Run benchmark cases: validate a model in its framework, compile and measure it with a vendor's engine.
 
-visualprof case list                                     what ships, and results in the log directory
-visualprof case new NAME                                 a folder to begin with
-visualprof case check FOLDER --compiler openvino         what is missing, before anything starts
-visualprof case run FOLDER --compiler openvino           seven steps in a process of its own
-visualprof case run NAME --agent gpu7 --compiler tensorrt
-visualprof case show RUN --format flagperf               FlagPerf's own line and row
-visualprof case compare RUN RUN
+FOLDER is a case, the name of a case that ships, or a case of FlagPerf: .../inference:resnet50. See docs/cases.md.
 
-FOLDER is a case, one of those that ship by its name, or FlagPerf's own: .../inference:resnet50. See docs/cases.md.
+Examples:
+  visualprof case list                                     list the shipped cases and the results in the log directory
+  visualprof case new NAME                                 create a folder with the files of a new case
+  visualprof case check FOLDER --compiler openvino         report missing requirements without running anything
+  visualprof case run FOLDER --compiler openvino           run seven steps in a separate process
+  visualprof case run NAME --agent gpu7 --compiler tensorrt
+  visualprof case show RUN --format flagperf               print FlagPerf's own line and row
+  visualprof case compare RUN RUN
 """
 
 from __future__ import annotations
@@ -77,44 +78,123 @@ def export_model(model, config):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="make a folder to begin with")
+    new = actions.add_parser("new", help="Create a folder with the files of a new case.")
     new.add_argument("name", metavar="FOLDER")
-    for name, help in (("check", "say what is missing"), ("run", "run it here, or on machines of a server")):
+    for name, help in (
+        ("check", "Report missing requirements without running anything."),
+        ("run", "Run the case here, or on machines of a server."),
+    ):
         _add_case(actions.add_parser(name, help=help), name == "run")
     for name, help in (
-        ("list", "what ships, and what was measured"),
-        ("compare", "results side by side"),
-        ("show", "one result"),
+        ("list", "List the shipped cases and their results."),
+        ("compare", "Compare results side by side."),
+        ("show", "Show one result."),
     ):
         _add_results(actions.add_parser(name, help=help), name)
 
 
 def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
     add = parser.add_argument
-    add("case", metavar="CASE", nargs="?" if runs else None, help="a folder, a name that ships, or ROOT:CASE")
-    add("--vendor", default="", metavar="V", help="whose engines, monitor and peaks (that of --device; cpu)")
-    add("--framework", default="", metavar="F", help="where the case has several")
-    add("--compiler", default="", metavar="C", help="as --set compiler=C; none: stop after validation")
-    add("--set", action="append", default=[], metavar="K=V", help="of the configuration, above every file; repeatable")
-    add("--device", default="", metavar="D", help="cpu, cuda:1 (that of the vendor)")
-    add("--data", default="", metavar="DIR", help="data_dir of the case (its own data/)")
-    python = "a Python to look into first; repeatable. Then come this one and the installed runtimes"
-    add("--python", action="append", default=[], metavar="PATH", help=python)
-    add("--sandbox", choices=("auto", "off", "require"), default="auto", help="bubblewrap around it (%(default)s)")
-    add("--memory", type=float, default=0.0, metavar="GIB", help="it may use (90 %% of the machine's)")
-    add("--format", choices=("table", "json"), default="table", help="of what is told (%(default)s)")
-    add("--timeout", type=float, default=3600.0, metavar="S", help="ended after that (%(default)g)")
-    each = "ends a step that takes longer; S for every step, repeatable"
-    add("--step-timeout", action="append", default=[], metavar="STEP=S", help=each)
+    add(
+        "case",
+        metavar="CASE",
+        nargs="?" if runs else None,
+        help="A folder, the name of a case that ships, or ROOT:CASE.",
+    )
+    add(
+        "--vendor",
+        default="",
+        metavar="V",
+        help=(
+            "Platform whose engines, monitor and peak values are used (default: the platform of --device, else cpu)."
+        ),
+    )
+    add("--framework", default="", metavar="F", help="Framework to use, if the case supports several.")
+    add(
+        "--compiler",
+        default="",
+        metavar="C",
+        help="Compiler to use, like --set compiler=C. 'none' stops after validation.",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="Configuration value that overrides every file; repeatable.",
+    )
+    add(
+        "--device",
+        default="",
+        metavar="D",
+        help="Device to run on: cpu, or cuda:1 for the second device of the platform.",
+    )
+    add(
+        "--data",
+        default="",
+        metavar="DIR",
+        help="Data directory of the case, data_dir (default: the case's own data/).",
+    )
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=("Python interpreter to look into first; repeatable. This interpreter and the installed runtimes follow."),
+    )
+    add(
+        "--sandbox",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="Whether to isolate the process with bubblewrap (default: %(default)s).",
+    )
+    add(
+        "--memory",
+        type=float,
+        default=0.0,
+        metavar="GIB",
+        help="Memory limit in GiB (default: 90 %% of the machine's memory).",
+    )
+    add("--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s).")
+    add(
+        "--timeout",
+        type=float,
+        default=3600.0,
+        metavar="S",
+        help="Stop the case after S seconds (default: %(default)g).",
+    )
+    add(
+        "--step-timeout",
+        action="append",
+        default=[],
+        metavar="STEP=S",
+        help="Stop a step after S seconds; S alone applies to every step; repeatable.",
+    )
     if not runs:
         return
-    add("--all", action="store_true", help="every case that ships")
-    add("--matrix", action="append", default=[], metavar="K=V,V", help="a run for each of these values; repeatable")
-    add("--logdir", default="runs", metavar="DIR", help="gets the runs: DIR/CASE/... (%(default)s, here)")
-    add("--out", default="", metavar="DIR", help="the run itself; one that is there keeps its good steps")
-    add("--again", action="store_true", help="a new run, also where an earlier one could be gone on with")
-    add("--agent", default="", metavar="A,B", help="on these machines of a server")
-    add("--wait", action="store_true", help="with --agent: until it is over")
+    add("--all", action="store_true", help="Run every case that ships.")
+    add(
+        "--matrix",
+        action="append",
+        default=[],
+        metavar="K=V,V",
+        help="Run the case once for each of these values; repeatable.",
+    )
+    add(
+        "--logdir",
+        default="runs",
+        metavar="DIR",
+        help="Log directory for the runs, DIR/CASE/... (default: %(default)s).",
+    )
+    add(
+        "--out",
+        default="",
+        metavar="DIR",
+        help="Folder of this run. If the folder exists, its successful steps are reused.",
+    )
+    add("--again", action="store_true", help="Start a new run even if an earlier one could be resumed.")
+    add("--agent", default="", metavar="A,B", help="Run on these machines of a server.")
+    add("--wait", action="store_true", help="Wait until the run has finished (with --agent).")
     from visualprof.cli import _server
 
     _server.add_arguments(parser)
@@ -123,12 +203,20 @@ def _add_case(parser: argparse.ArgumentParser, runs: bool) -> None:
 def _add_results(parser: argparse.ArgumentParser, name: str) -> None:
     formats = ("table", "json", "flagperf") if name == "show" else ("table", "json")
     if name == "show":
-        parser.add_argument("run", metavar="RUN", help="folder of a result")
+        parser.add_argument("run", metavar="RUN", help="Folder of a result.")
     elif name == "compare":
-        parser.add_argument("run", metavar="RUN", nargs="+", help="folders of results, or with results below them")
+        parser.add_argument(
+            "run", metavar="RUN", nargs="+", help="Folders of results, or folders that contain results."
+        )
     else:
-        parser.add_argument("--logdir", action="append", default=[], metavar="DIR", help="default runs")
-    parser.add_argument("--format", choices=formats, default="table", help="default %(default)s")
+        parser.add_argument(
+            "--logdir",
+            action="append",
+            default=[],
+            metavar="DIR",
+            help="Log directory for the runs, DIR/CASE/... (default: %(default)s).",
+        )
+    parser.add_argument("--format", choices=formats, default="table", help="Output format (default: %(default)s).")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""Compares two models: what one of them has and the other has not, or has differently."""
+"""Compare two models: nodes, weights and attributes that only one has or that differ.
+
+Example:
+  visualprof compare before.onnx after.onnx
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from visualprof.cli.view import add_output_arguments, model_at, print_answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", metavar="MODEL", help="a file of a model")
-    parser.add_argument("other", metavar="OTHER", help="the one to compare it with")
+    parser.add_argument("model", metavar="MODEL", help="A model file.")
+    parser.add_argument("other", metavar="OTHER", help="The model file to compare it with.")
     add_output_arguments(parser)
 
 

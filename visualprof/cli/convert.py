@@ -1,12 +1,13 @@
-"""Makes another model of a model on this machine: in f16 or int8, for OpenVINO, simplified, ...
+"""Convert a model on this machine: to f16 or int8, for OpenVINO, simplified, ...
 
-visualprof convert model.onnx --list                                       which converters take it, what is missing
-visualprof convert model.onnx --to onnx_fp16 -o small.onnx
-visualprof convert model.onnx --to ort_int8_static --data inputs.npz       rows of your own data calibrate it
+The conversion runs in a separate process with limits; with bubblewrap also without network and other files. The
+command exits with 3 and writes no file if the new model would equal the old one. To find out whether the new model is
+faster and correct, measure it (visualprof submit). All converters: docs/convert.md.
 
-It runs in a process of its own with limits, where bubblewrap is installed without network and other files, and ends
-with 3 and no file when the new model would be no other one. Whether it is faster, and right, has to be measured
-(visualprof submit). All converters: docs/convert.md
+Examples:
+  visualprof convert model.onnx --list                                     list applicable converters
+  visualprof convert model.onnx --to onnx_fp16 -o small.onnx
+  visualprof convert model.onnx --to ort_int8_static --data inputs.npz     calibrate with your own rows
 """
 
 from __future__ import annotations
@@ -38,24 +39,55 @@ SHOWN = 12  # operators
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", metavar="MODEL", help="a model that a runtime here loads")
+    parser.add_argument("model", metavar="MODEL", help="A model that a runtime on this machine can load.")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--list", action="store_true", help="which converters take it, and how to get those that miss")
-    what.add_argument("--to", metavar="NAME", help="the converter")
-    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="of the converter; repeatable")
-    data = "rows of your data by the input's name; every second row calibrates, the others never do"
-    parser.add_argument("--data", default="", metavar="NPZ", help=data)
+    what.add_argument(
+        "--list",
+        action="store_true",
+        help="List the converters that accept the model, and how to install missing ones.",
+    )
+    what.add_argument("--to", metavar="NAME", help="Converter to use.")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="K=V", help="Option of the converter; repeatable."
+    )
+    parser.add_argument(
+        "--data",
+        default="",
+        metavar="NPZ",
+        help="File with your own rows, by which the conversion is calibrated and checked.",
+    )
     out = "file or folder for it (default MODEL.NAME.suffix, here)"
     parser.add_argument("-o", "--out", default="", metavar="OUT", help=out)
-    python = "a Python to look into first; repeatable. Then come this one and the installed runtimes"
-    parser.add_argument("--python", action="append", default=[], metavar="PATH", help=python)
     parser.add_argument(
-        "--timeout", type=float, default=0.0, metavar="S", help="ended after that (the converter's own)"
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=("Python interpreter to look into first; repeatable. This interpreter and the installed runtimes follow."),
     )
-    parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="it may use (90 %% of the machine's)")
-    sandbox = "bubblewrap around it (%(default)s)"
-    parser.add_argument("--sandbox", choices=("auto", "off", "require"), default="auto", help=sandbox)
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="of what is told (%(default)s)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="Stop the conversion after S seconds (default: the converter's own limit).",
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=0.0,
+        metavar="GIB",
+        help="Memory limit in GiB (default: 90 %% of the machine's memory).",
+    )
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="Whether to isolate the process with bubblewrap (default: %(default)s).",
+    )
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s)."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

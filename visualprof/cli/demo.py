@@ -1,4 +1,8 @@
-"""Opens the dashboard over sample runs, one of each framework, and measures a model on this machine."""
+"""Open the dashboard over sample runs of each framework, and measure a model on this machine.
+
+Example:
+  visualprof demo --port 8050
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_server_arguments(parser)
     parser.add_argument(
-        "--check", action="store_true", help="run the job, ask for every view of every run once, and exit 0 or 1"
+        "--check", action="store_true", help="Run the job, request every view of every run once, and exit with 0 or 1."
     )
 
 

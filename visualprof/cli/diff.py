@@ -1,6 +1,7 @@
-"""Compares two runs: what became of a step, and which rows explain it; two measurements of models; two models.
+"""Compare two runs: how the step time changed, and which rows explain the change; or two measurements, or two models.
 
-visualprof diff before.json after.json --fail-on 'step.total>3%' ends with 3 when a step takes over 3 % longer.
+Example:
+  visualprof diff before.json after.json --fail-on 'step.total>3%'    exit with 3 if a step takes over 3 % longer
 """
 
 from __future__ import annotations
@@ -29,20 +30,48 @@ VIEWS = ("overview", "operator", "kernel", "modules", "runtime", "memory", "dist
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("base", metavar="BASE", help="a profile, the folder of a run or of results, or a model")
-    parser.add_argument("new", metavar="NEW", help="the one to compare with it")
-    shown = f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
-    parser.add_argument("--view", default="", metavar="VIEW", help=shown)
-    parser.add_argument("--step", default="", metavar="S", help="one step of both, by name (default: all)")
-    phases = "of servers: steps of this phase, as decode (default: the one that most of the time goes to)"
-    parser.add_argument("--phase", default="", metavar="P", help=phases)
-    parser.add_argument("--worker", default="", metavar="W", help="of runs with several (default: the first)")
-    param = "a parameter: group=shape compares operators by name and input shapes"
-    parser.add_argument("--param", action="append", default=[], metavar="K=V", help=param)
+    parser.add_argument("base", metavar="BASE", help="A profile, the folder of a run or of results, or a model.")
+    parser.add_argument("new", metavar="NEW", help="The profile, folder or model to compare with it.")
+    f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
+    parser.add_argument(
+        "--view",
+        default="",
+        metavar="VIEW",
+        help=(f"Views to compare: {', '.join(VIEWS)} (default: overview; evaluation for measured models)."),
+    )
+    parser.add_argument(
+        "--step", default="", metavar="S", help="Compare this step of both runs, by name (default: all steps)."
+    )
+    parser.add_argument(
+        "--phase",
+        default="",
+        metavar="P",
+        help=(
+            "Compare the steps of this phase of an inference server, such as decode (default: the phase "
+            "with the most time)."
+        ),
+    )
+    parser.add_argument(
+        "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
+    )
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help=("Parameter of the view; group=shape compares operators by name and input shapes; repeatable."),
+    )
     formats = ["table", "json", "markdown", "html"]
-    parser.add_argument("--format", choices=formats, default="table", help="of the output (default %(default)s)")
-    when = f"exit {FAILED} where this is so, repeatable: 'step.total>3%%', 'memory.peak>256MiB'; see docs/diff.md"
-    parser.add_argument("--fail-on", action="append", default=[], metavar="EXPR", help=when)
+    parser.add_argument("--format", choices=formats, default="table", help="Output format (default: %(default)s).")
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help=(
+            f"Exit with {FAILED} if this is true; repeatable: 'step.total>3%%', 'memory.peak>256MiB'. See docs/diff.md."
+        ),
+    )
 
 
 def run(args: argparse.Namespace) -> int:

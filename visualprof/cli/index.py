@@ -1,8 +1,10 @@
-"""Reads everything in log directories ahead, so that dashboards and commands open it at once.
+"""Index log directories ahead of time, so that dashboards and commands open every file at once.
 
-What was read before is left alone. Thousands of files are read by all processors of this machine, or by a cluster
-whose machines see the log directory and the cache (VISUALPROF_CACHE_DIR) under the same paths:
-visualprof index /data/runs --engine ray
+Already indexed files are skipped. Files are parsed by all processors of this machine, or by a cluster whose machines
+see the log directory and the cache (VISUALPROF_CACHE_DIR) under the same paths.
+
+Example:
+  visualprof index /data/runs --engine ray
 """
 
 from __future__ import annotations
@@ -32,11 +34,21 @@ _WORST = 10  # failures that are printed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "paths", nargs="+", metavar="LOGDIR", help="as the dashboard is given them: folders, or s3://bucket/runs"
+        "paths",
+        nargs="+",
+        metavar="LOGDIR",
+        help="Log directories as the dashboard is given them: folders, or s3://bucket/runs.",
     )
     add_engine(parser)
-    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: its processors)")
-    parser.add_argument("--format", choices=["table", "json"], default="table", help="of the output")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="Number of processes on this machine (default: the number of processors).",
+    )
+    parser.add_argument(
+        "--format", choices=["table", "json"], default="table", help="Output format (default: %(default)s)."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,10 @@
-"""Lists the jobs of a server, and removes those that have ended, with their results.
+"""List the jobs of a server, or delete finished jobs and their results.
 
-visualprof jobs                       every job, newest first
-visualprof jobs remove ID [ID...]     these, and what each frees
-visualprof jobs remove --older-than 30   those that ended more than 30 days ago
-visualprof jobs keep ID [ID...]       stay whatever the server's rules of retention say; --no-more takes it back
+Examples:
+  visualprof jobs                          list all jobs, newest first
+  visualprof jobs remove ID [ID...]        delete jobs, and show the disk space that each frees
+  visualprof jobs remove --older-than 30   delete jobs that ended more than 30 days ago
+  visualprof jobs keep ID [ID...]          exempt jobs from the retention rules; --no-more undoes this
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ DAY_NS = 24 * 3600 * 10**9
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     _server.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the answers as JSON")
+    parser.add_argument("--json", action="store_true", help="Print the answers as JSON.")
     action = _server.actions_of(parser)
-    remove = action("remove", help="remove jobs with their results")
-    remove.add_argument("jobs", nargs="*", metavar="ID", help="of jobs that have ended")
-    remove.add_argument("--older-than", type=float, metavar="DAYS", help="those that ended so long ago")
-    keep = action("keep", help="keep jobs, whatever the server's rules say of their age")
+    remove = action("remove", help="Delete jobs and their results.")
+    remove.add_argument("jobs", nargs="*", metavar="ID", help="Ids of jobs that have ended.")
+    remove.add_argument(
+        "--older-than", type=float, metavar="DAYS", help="Delete the jobs that ended more than DAYS days ago."
+    )
+    keep = action("keep", help="Exempt jobs from the server's retention rules.")
     keep.add_argument("jobs", nargs="+", metavar="ID")
-    keep.add_argument("--no-more", action="store_true", help="let them follow the rules again")
-    remove.add_argument("--dry-run", action="store_true", help="only say what it would free")
+    keep.add_argument("--no-more", action="store_true", help="Apply the retention rules to these jobs again.")
+    remove.add_argument("--dry-run", action="store_true", help="Only show what would be freed.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,20 +1,20 @@
-"""Lists the machines that measure for a server, and says which of them get tasks, and whose.
+"""List the machines that measure for a server, and control which of them get tasks, and for whom.
 
-visualprof machines               every machine
-visualprof machines drain NAME    gets no further task; what it is doing goes on
-visualprof machines out NAME      put out: what it is doing goes to others, and it is refused
-visualprof machines work NAME     gets tasks again
-visualprof machines remove NAME   forgotten, when it is offline or put out
-visualprof machines new-token     another registration token; machines that are registered stay
+Examples:
+  visualprof machines               list all machines
+  visualprof machines drain NAME    assign no further tasks; running tasks continue
+  visualprof machines out NAME      block the machine; its running tasks are reassigned
+  visualprof machines work NAME     assign tasks again
+  visualprof machines remove NAME   delete a machine that is offline or blocked
+  visualprof machines new-token     rotate the registration token; registered machines stay
 
 On a server with accounts:
-
-visualprof machines enrol                                  a command by which one machine joins, for ten minutes
-visualprof machines grant NAME [EMAIL] [--project P]       a private machine works for them, too; revoke takes it back
-visualprof machines public NAME                            works for everybody; private: for its owner and those granted
-visualprof machines reserve NAME EMAIL --until T           kept for one user; --from T, else from now
-visualprof machines maintain NAME --until T                gets no task in that time
-visualprof machines free NAME [ID]                         ends its booking; ID: where it has several
+  visualprof machines enrol                                  create a command by which one machine joins (ten minutes)
+  visualprof machines grant NAME [EMAIL] [--project P]       let others use a private machine; revoke undoes it
+  visualprof machines public NAME                            let every user use it; private: only its owner and grantees
+  visualprof machines reserve NAME EMAIL --until T           reserve it for one user, from --from T or from now
+  visualprof machines maintain NAME --until T                assign no tasks during that time
+  visualprof machines free NAME [ID]                         End its booking.; ID chooses one of several
 """
 
 from __future__ import annotations
@@ -47,34 +47,38 @@ CHANGES: dict[str, Json] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     _server.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument("--json", action="store_true", help="Print the answer as JSON.")
     action = _server.actions_of(parser)
     for name, what in (
-        ("drain", "give it no further task"),
-        ("out", "put it out: its task goes to others, and it is refused"),
-        ("work", "give it tasks again"),
-        ("remove", "forget one that is offline or put out"),
-        ("public", "let it work for everybody"),
-        ("private", "let it work for its owner and those it is granted to"),
-        ("grant", "let a private one work for a user or a project, too"),
-        ("revoke", "take that back"),
-        ("reserve", "keep it for a user"),
-        ("maintain", "give it no task for a time"),
-        ("free", "end its booking"),
+        ("drain", "Assign no further tasks; running tasks continue."),
+        ("out", "Block the machine; its running tasks are reassigned."),
+        ("work", "Assign tasks again."),
+        ("remove", "Delete a machine that is offline or blocked."),
+        ("public", "Let every user use it."),
+        ("private", "Let only its owner and grantees use it."),
+        ("grant", "Let a user or a project use a private machine."),
+        ("revoke", "Withdraw a grant."),
+        ("reserve", "Reserve it for one user."),
+        ("maintain", "Assign no tasks during a maintenance window."),
+        ("free", "End its booking."),
     ):
         one = action(name, help=what)
-        one.add_argument("machine", metavar="NAME", help="name or id")
+        one.add_argument("machine", metavar="NAME", help="Name or id of the machine.")
         if name in ("grant", "revoke", "reserve"):
             one.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
         if name in ("grant", "revoke"):
-            one.add_argument("--project", metavar="P", default="", help="its name or id")
+            one.add_argument("--project", metavar="P", default="", help="Name or id of the project.")
         if name in ("reserve", "maintain"):
-            one.add_argument("--from", dest="begin", type=_time, metavar="T", help="default: now")
-            one.add_argument("--until", type=_time, metavar="T", required=True, help="as 2026-11-23T18:00")
+            one.add_argument(
+                "--from", dest="begin", type=_time, metavar="T", help="Start of the booking (default: now)."
+            )
+            one.add_argument(
+                "--until", type=_time, metavar="T", required=True, help="End of the booking, such as 2026-11-23T18:00."
+            )
         if name == "free":
-            one.add_argument("booking", metavar="ID", nargs="?", default="", help="of the booking")
-    action("enrol", help="make a command by which one machine joins; with accounts")
-    action("new-token", help="make another registration token; registered machines stay")
+            one.add_argument("booking", metavar="ID", nargs="?", default="", help="Id of the booking.")
+    action("enrol", help="Create a command by which one machine joins (needs accounts).")
+    action("new-token", help="Rotate the registration token. Registered machines stay registered.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""Lets assistants ask about profiles: a server of the Model Context Protocol, over stdio or HTTP, that only reads."""
+"""Let assistants query profiles: a read-only server of the Model Context Protocol, over stdio or HTTP.
+
+Example:
+  visualprof mcp runs/
+"""
 
 from __future__ import annotations
 
@@ -24,21 +28,32 @@ _PORT = 8042
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file")
-    parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="Folders with profiles and models, or one file.")
     parser.add_argument(
-        "--server", default="", metavar="URL", help="a dashboard over the same folders: answers link to its pages"
+        "--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="Same as the positional PATH arguments."
     )
-    parser.add_argument("--http", action="store_true", help="listen on HTTP (path /mcp) instead of stdio")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+        "--server", default="", metavar="URL", help="Dashboard over the same folders, to whose pages the answers link."
     )
-    parser.add_argument("--port", type=int, default=_PORT, help="0 takes a free one (default %(default)s)")
+    parser.add_argument("--http", action="store_true", help="Listen on HTTP (path /mcp) instead of stdio.")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a further name by which clients may call it"
+        "--host", default="127.0.0.1", help="Address to listen on (default: %(default)s, this machine only)."
     )
-    what = "answer everybody who reaches it (default: a printed token; VISUALPROF_TOKEN sets it)"
-    parser.add_argument("--no-token", action="store_true", help=what)
+    parser.add_argument(
+        "--port", type=int, default=_PORT, help="Port to listen on; 0 chooses a free one (default: %(default)s)."
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Additional host name that clients may use; repeatable.",
+    )
+    parser.add_argument(
+        "--no-token",
+        action="store_true",
+        help=("Answer every client without a token (default: print a token; set it with VISUALPROF_TOKEN)."),
+    )
 
 
 def run(args: argparse.Namespace) -> int:

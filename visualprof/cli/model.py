@@ -1,15 +1,16 @@
-"""Registered models: names with versions that never change, beside the jobs of a server.
+"""Manage registered models: names with immutable versions, stored on the server.
 
-visualprof model add resnet resnet50.onnx        a version of it, the first one or the next
-visualprof model add resnet fp16.onnx --parent resnet/1 --converter onnxconverter-common
-visualprof model add resnet --job ID             the model of a job, with what was asked of its inputs
-visualprof model list | show resnet@production | versions resnet
-visualprof model tag resnet@production 3         moves a name to a version; --remove takes it away
-visualprof model tag resnet vision cnn           words to find it by; --remove takes them away
-visualprof model get resnet/3 -o folder          its files
-visualprof model delete resnet/2                 says what is left without it; asks for --yes
+A version is resnet/3, resnet@production, or resnet for the newest. `visualprof submit` accepts it in place of a file.
 
-A version is resnet/3, resnet@production, or resnet: the newest. `visualprof submit` takes it in place of a file.
+Examples:
+  visualprof model add resnet resnet50.onnx        add a version, the first one or the next
+  visualprof model add resnet fp16.onnx --parent resnet/1 --converter onnxconverter-common
+  visualprof model add resnet --job ID             add the model of a job with the input sizes of that job
+  visualprof model list | show resnet@production | versions resnet
+  visualprof model tag resnet@production 3         move an alias to a version; --remove deletes the alias
+  visualprof model tag resnet vision cnn           set keywords to find the model by; --remove deletes them
+  visualprof model get resnet/3 -o folder          write its files
+  visualprof model delete resnet/2                 show what depends on it; --yes deletes it
 """
 
 from __future__ import annotations
@@ -46,36 +47,54 @@ VERSIONS: dict[str, Kind] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     _server.add_arguments(parser)
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s)."
+    )
     action = _server.actions_of(parser, required=True)
-    _add(action("add", help="add a version of a model"))
-    action("list", help="every model")
-    address = "NAME, NAME/3 or NAME@production"
-    action("show", help="one version").add_argument("address", metavar="ADDRESS", help=address)
-    action("versions", help="the versions of a model").add_argument("name", metavar="NAME")
-    tag = action("tag", help="move an alias to a version, or set words to find a model by")
+    _add(action("add", help="Add a version of a model."))
+    action("list", help="List all models.")
+    action("show", help="Show one version.").add_argument(
+        "address", metavar="ADDRESS", help="NAME, NAME/VERSION or NAME@ALIAS of a registered model."
+    )
+    action("versions", help="List the versions of a model.").add_argument("name", metavar="NAME")
+    tag = action("tag", help="Move an alias to a version, or set the keywords of a model.")
     tag.add_argument("address", metavar="NAME@ALIAS | NAME")
     tag.add_argument("values", nargs="*", metavar="VERSION | TAG")
-    tag.add_argument("--remove", action="store_true", help="take it away")
-    get = action("get", help="write the files of a version")
-    get.add_argument("address", metavar="ADDRESS", help=address)
-    get.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: here")
-    delete = action("delete", help="remove a version, or with NAME alone all of them")
-    delete.add_argument("address", metavar="ADDRESS", help=address)
-    delete.add_argument("--yes", action="store_true", help="remove it; without, only say what is left without it")
-    delete.add_argument("--force", action="store_true", help="also while a job uses it")
+    tag.add_argument("--remove", action="store_true", help="Remove the alias or the keywords.")
+    get = action("get", help="Write the files of a version.")
+    get.add_argument("address", metavar="ADDRESS", help="NAME, NAME/VERSION or NAME@ALIAS of a registered model.")
+    get.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="Output directory (default: the current directory).",
+    )
+    delete = action("delete", help="Delete a version, or with NAME alone the whole model.")
+    delete.add_argument("address", metavar="ADDRESS", help="NAME, NAME/VERSION or NAME@ALIAS of a registered model.")
+    delete.add_argument(
+        "--yes", action="store_true", help="Delete it. Without this option, only show what depends on it."
+    )
+    delete.add_argument("--force", action="store_true", help="Delete it even if a job uses it.")
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME")
-    add("path", nargs="?", metavar="MODEL", help="a file, or a folder with it and the files of its weights")
-    add("--job", default="", metavar="ID", help="the model of this job instead of a file")
-    add("--parent", default="", metavar="ADDRESS", help="the version that it was made of")
-    add("--converter", default="", metavar="C", help="what made it")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the converter")
-    add("--tool", action="append", default=[], metavar="PACKAGE=VERSION", help="that took part")
-    add("--host", default="", metavar="H", help="on which it was made")
+    add("path", nargs="?", metavar="MODEL", help="A model file, or a folder with the model and its weight files.")
+    add("--job", default="", metavar="ID", help="Register the model of this job instead of a file.")
+    add("--parent", default="", metavar="ADDRESS", help="Version that this model was derived from.")
+    add("--converter", default="", metavar="C", help="Converter that made this model.")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="Option of the converter; repeatable.")
+    add(
+        "--tool",
+        action="append",
+        default=[],
+        metavar="PACKAGE=VERSION",
+        help="Package and version that took part in the conversion; repeatable.",
+    )
+    add("--host", default="", metavar="H", help="Machine on which the model was made.")
     add("--notes", default="", metavar="TEXT")
 
 

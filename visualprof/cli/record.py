@@ -1,6 +1,7 @@
-"""Asks a training or serving process to record its next steps, all ranks the same ones.
+"""Record the next steps of a running training or serving process, the same steps on all ranks.
 
-visualprof record runs/today --steps 5 --wait     the process has called capture.listen("runs/today")
+Example:
+  visualprof record runs/today --steps 5 --wait     the process has called capture.listen("runs/today")
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ _ODD = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where, how many steps, and what to record."""
     add = parser.add_argument
-    add("logdir", metavar="DIR", help="log directory, or a run in it")
-    add("--run", default="", metavar="NAME", help="where processes of several runs listen")
-    add("--steps", type=int, default=5, metavar="N", help=f"1 to {live.MOST_RECORDED} (default %(default)s)")
-    add("--stacks", action="store_true", help="Python stacks")
+    add("logdir", metavar="DIR", help="Log directory, or a run in it.")
+    add("--run", default="", metavar="NAME", help="Run to record, if processes of several runs are listening.")
+    add(
+        "--steps",
+        type=int,
+        default=5,
+        metavar="N",
+        help=f"Number of steps to record, 1 to {live.MOST_RECORDED} (default: %(default)s).",
+    )
+    add("--stacks", action="store_true", help="Record Python stacks.")
     for name in ("memory", "shapes"):
-        add(f"--no-{name}", dest=name, action="store_false", help=f"leave {name} out")
-    add("--wait", action="store_true", help="until the files are there: 0 when all are, else 1")
+        add(f"--no-{name}", dest=name, action="store_false", help=f"Do not record {name}.")
+    add("--wait", action="store_true", help="Wait for the files. Exits with 0 if all were written, else 1.")
 
 
 def run(args: argparse.Namespace) -> int:

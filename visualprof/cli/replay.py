@@ -1,10 +1,12 @@
-"""Runs one operator of a profile alone: a script that needs its framework only, a measurement here, or a job elsewhere.
+"""Replay one operator of a profile alone: as a script, measured here, or as a job on another machine.
 
-visualprof replay trace.json --operator aten::addmm                     the script
-visualprof replay trace.json --operator aten::addmm --shape 2 --run     measured here, beside the run and the peak
-visualprof replay trace.json --operator aten::addmm --agent gpu7        measured there
-visualprof replay ort_profile.json --operator Conv --model resnet.onnx  attributes and constants from the model
-`visualprof view calls trace.json --param operator=aten::addmm` lists the shapes. See docs/replay.md.
+`visualprof view calls trace.json --param operator=aten::addmm` lists the input shapes. See docs/replay.md.
+
+Examples:
+  visualprof replay trace.json --operator aten::addmm                     print the script
+  visualprof replay trace.json --operator aten::addmm --shape 2 --run     measure here, next to the run and the peak
+  visualprof replay trace.json --operator aten::addmm --agent gpu7        measure on that machine
+  visualprof replay ort_profile.json --operator Conv --model resnet.onnx  take attributes and constants from the model
 """
 
 from __future__ import annotations
@@ -30,22 +32,54 @@ TIMEOUT_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
-    add("path", metavar="PATH", help="a profile, or the folder of a run")
-    add("--operator", required=True, metavar="NAME", help="aten::addmm, Conv")
-    add("--model", type=Path, metavar="FILE", help="the ONNX model that ran (default: the one beside the profile)")
-    add("--shape", type=int, default=0, metavar="I", help="which of its calls that differ, the longest first (0)")
-    add("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
-    add("--span", default="", metavar="S", help="of a worker with several (default: the first)")
-    add("--out", type=Path, metavar="FILE", help="gets the script; as *operator a file that `visualprof submit` takes")
-    add("--run", action="store_true", help="measure it on this machine, in a child")
-    add("--python", default=sys.executable, metavar="PY", help="interpreter of --run, with the framework (this one)")
-    add("--device", default="", metavar="D", help="cpu, cuda:1 (default: cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="of the CPU")
-    add("--repeats", type=int, default=0, metavar="N", help="timed calls of --run (default: about a second of them)")
-    add("--sandbox", choices=("auto", "off", "require"), default="auto", help="bubblewrap around it (%(default)s)")
-    add("--agent", default="", metavar="A", help="measure it on that machine of a server, as a job")
-    add("--wait", action="store_true", help="with --agent: until it is over")
-    add("--format", choices=("table", "json"), default="table", help="of what --run prints")
+    add("path", metavar="PATH", help="A profile, or the folder of a run.")
+    add("--operator", required=True, metavar="NAME", help="Operator to replay, such as aten::addmm or Conv.")
+    add("--model", type=Path, metavar="FILE", help="The ONNX model that ran (default: the model next to the profile).")
+    add(
+        "--shape",
+        type=int,
+        default=0,
+        metavar="I",
+        help="Index of the input shapes to replay, longest call first (default: %(default)s).",
+    )
+    add("--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first).")
+    add(
+        "--span",
+        default="",
+        metavar="S",
+        help="Recording (span) to read, for a worker with several (default: the first).",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="Write the script to FILE. FILE.*operator can be passed to `visualprof submit`.",
+    )
+    add("--run", action="store_true", help="Measure the operator on this machine, in a child process.")
+    add(
+        "--python",
+        default=sys.executable,
+        metavar="PY",
+        help="Interpreter for --run, with the framework installed (default: this interpreter).",
+    )
+    add("--device", default="", metavar="D", help="Device to run on: cpu or cuda:1 (default: cpu).")
+    add("--threads", type=int, default=0, metavar="N", help="Number of CPU threads (default: the framework's own).")
+    add(
+        "--repeats",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Number of timed calls with --run (default: as many as take about one second).",
+    )
+    add(
+        "--sandbox",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="Whether to isolate the process with bubblewrap (default: %(default)s).",
+    )
+    add("--agent", default="", metavar="A", help="Measure on this machine of a server, as a job.")
+    add("--wait", action="store_true", help="Wait until the job has finished (with --agent).")
+    add("--format", choices=("table", "json"), default="table", help="Output format of --run (default: %(default)s).")
     _server.add_arguments(parser)
 
 

@@ -1,4 +1,8 @@
-"""Writes a run as one HTML file that opens anywhere: no server, no network. Its gist as Markdown or PDF."""
+"""Write a run as one HTML file that opens without server or network, or its summary as Markdown or PDF.
+
+Example:
+  visualprof report trace.json --compare before.json -o report.html
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,35 @@ _SUFFIXES = {"html": ".html", "markdown": ".md", "pdf": ".pdf"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
-    parser.add_argument("--compare", default="", metavar="BASE", help="another profile or run: with what changed since")
-    parser.add_argument("-o", "--output", default="", metavar="FILE", help="default: report.html, .md or .pdf")
-    told = "html (default), markdown, or pdf: its first page, printed by Chromium or Chrome"
-    parser.add_argument("--format", choices=list(_SUFFIXES), default="html", help=told)
-    parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
-    parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
+    parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
+    parser.add_argument(
+        "--compare",
+        default="",
+        metavar="BASE",
+        help="Baseline profile or run; the report then also shows what changed since.",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="",
+        metavar="FILE",
+        help="Output file (default: report.html, report.md or report.pdf).",
+    )
+    parser.add_argument(
+        "--format",
+        choices=list(_SUFFIXES),
+        default="html",
+        help=("html, markdown, or pdf: the first page, printed by Chromium or Chrome (default: %(default)s)."),
+    )
+    parser.add_argument(
+        "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
+    )
+    parser.add_argument(
+        "--span",
+        default="",
+        metavar="S",
+        help="Recording (span) to read, for a worker with several (default: the first).",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

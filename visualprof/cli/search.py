@@ -1,7 +1,10 @@
-"""Looks for the best settings of a model under constraints, on this machine (or on a server's).
+"""Search the best settings of a model under constraints, on this machine or on a server's machines.
 
-visualprof search model.onnx --over batch=1:64 threads=1:4 --objective throughput --where 'p99<5ms'
-Every setting is measured beside the default one; the best is measured again at the end: docs/search.md.
+Every setting is measured next to the default one, and the best settings are measured again at the end. See
+docs/search.md.
+
+Example:
+  visualprof search model.onnx --over batch=1:64 threads=1:4 --objective throughput --where 'p99<5ms'
 """
 
 from __future__ import annotations
@@ -34,24 +37,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
     add = parser.add_argument
-    add("--over", action="extend", nargs="+", default=[], metavar="NAME=VALUES", help=OVER)
-    what = "what is to be best (default %(default)s)"
-    add("--objective", choices=OBJECTIVES, default="latency", help=what)
-    where = "what a setting must keep: p99<5ms, memory<2GiB, error<1e-2; again for each"
-    add("--where", action="append", default=[], metavar="CONSTRAINT", help=where)
-    add("--trials", default="", metavar="N", help="settings that are tried (default: all up to 32, else a fifth)")
-    add("--trial-s", default="", metavar="S", help="each at least so long (default 0.5)")
-    add("--budget", default="", metavar="S", help="no trial begins after (default 1800)")
-    add("--seed", default="", metavar="N", help="of what is tried, and in which order (default 0)")
-    add("--data", type=Path, metavar="FILE.npz", help="rows of your own, on which the error is judged")
+    add(
+        "--over",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUES",
+        help=(
+            "Settings to search: batch=1:64, threads=1:4, streams=1,2 (concurrent runs), "
+            "precision=f32,bf16, conversion=none,onnx_fp16, or an option of the runtime such as "
+            "optimization=all,basic."
+        ),
+    )
+    add("--objective", choices=OBJECTIVES, default="latency", help="Metric to optimize (default: %(default)s).")
+    add(
+        "--where",
+        action="append",
+        default=[],
+        metavar="CONSTRAINT",
+        help=("Constraint that a setting must satisfy, such as p99<5ms, memory<2GiB or error<1e-2; repeatable."),
+    )
+    add(
+        "--trials",
+        default="",
+        metavar="N",
+        help="Number of settings to try (default: all up to 32, else a fifth of them).",
+    )
+    add("--trial-s", default="", metavar="S", help="Minimum measuring time per trial, in seconds (default: 0.5).")
+    add("--budget", default="", metavar="S", help="Stop starting new trials after S seconds (default: 1800).")
+    add(
+        "--seed", default="", metavar="N", help="Random seed for the choice and the order of the settings (default: 0)."
+    )
+    add("--data", type=Path, metavar="FILE.npz", help="Your own rows, by which the error of the outputs is measured.")
     add(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
-        help="gets the result; goes on with one there (default: MODEL-search)",
+        help="Output directory. Resumes an interrupted search found there (default: MODEL-search).",
     )
-    add("--format", choices=("table", "json"), default="table", help="of what is printed")
+    add("--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s).")
     _trying.add_arguments(parser)
 
 

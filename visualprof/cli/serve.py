@@ -1,4 +1,8 @@
-"""Opens the dashboard over log directories (this is what runs when no command is named)."""
+"""Open the dashboard over log directories (the default command).
+
+Example:
+  visualprof --logdir runs/ --port 8040
+"""
 
 from __future__ import annotations
 
@@ -35,30 +39,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="folders with profiles and models, s3://bucket/runs, or one file that the page opens at",
+        help="Folders with profiles and models, s3://bucket/runs, or one file to open.",
     )
-    parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
-    parser.add_argument("--config", metavar="FILE", help="a visualprof.toml with these options; those given here win")
-    parser.add_argument("--create", action="store_true", help="make folders that are missing, and wait for profiles")
+    parser.add_argument(
+        "--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="Same as the positional PATH arguments."
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=("Read these options from a visualprof.toml. Options on the command line take precedence."),
+    )
+    parser.add_argument("--create", action="store_true", help="Create missing folders and wait for profiles.")
     add_server_arguments(parser)
-    parser.add_argument("--read-only", action="store_true", help="refuse every request that would change something")
+    parser.add_argument("--read-only", action="store_true", help="Reject every request that would change something.")
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
+        help=(
+            "Additional host name that browsers may use for this server, for example behind a proxy; * "
+            "allows any; repeatable."
+        ),
     )
     parser.add_argument(
-        "--embed-in", action="append", default=[], metavar="ORIGIN", help="of a page that may show this one in a frame"
+        "--embed-in",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="Origin of a page that may show the dashboard in a frame; repeatable.",
     )
     _add_team_arguments(parser)
     add_engine(parser)
-    parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
+    parser.add_argument("--with-agent", action="store_true", help="Also run jobs on this machine.")
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="where jobs are kept (default: .visualprof in the first log directory)",
+        help="Folder where jobs are stored (default: .visualprof in the first log directory).",
     )
     add_database(parser)
     add_store(parser)
@@ -67,63 +84,84 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_gigabytes,
         default=CACHE_BYTES / 1e9,
         metavar="GB",
-        help="of copies of the store's files beside the server (default %(default)g)",
+        help="Size limit of the local cache of the store's files, in GB (default: %(default)g).",
     )
     parser.add_argument(
         "--store-runs",
         action="store_true",
-        help="keep the runs that jobs make in the store, too; the log directory has of them what was used lately",
+        help=(
+            "Also keep the runs that jobs produce in the store. The log directory then holds only recently used runs."
+        ),
     )
     parser.add_argument(
         "--lease",
         type=_seconds,
         default=30.0,
         metavar="S",
-        help="seconds of silence after which an agent is lost; its other times follow (default %(default)g)",
+        help=(
+            "Consider an agent lost after S seconds without a heartbeat; other intervals are derived from "
+            "it (default: %(default)g)."
+        ),
     )
 
 
 def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
     """Who may log in, what stands in front of the server, and how people are told."""
-    parser.add_argument("--accounts", action="store_true", help="people log in; see `visualprof admin`")
+    parser.add_argument("--accounts", action="store_true", help="Require users to log in. See `visualprof admin`.")
     parser.add_argument(
         "--registration",
         choices=["open", "invitation", "off"],
         default="invitation",
-        help="with --accounts: who may make an account for themselves (default %(default)s)",
+        help="Who may create an account, with --accounts (default: %(default)s).",
     )
-    parser.add_argument("--base-url", type=_address, metavar="URL", help="by which browsers reach a proxy in front")
+    parser.add_argument(
+        "--base-url", type=_address, metavar="URL", help="Address by which browsers reach this server through a proxy."
+    )
     parser.add_argument(
         "--trust-proxy",
         type=_network,
         action="append",
         default=[],
         metavar="CIDR",
-        help="network of that proxy, whose X-Forwarded-For counts",
+        help="Network of the proxy whose X-Forwarded-For header is trusted; repeatable.",
     )
     parser.add_argument(
-        "--user-header", metavar="NAME", help="with --accounts: the header in which that proxy says who is logged in"
+        "--user-header", metavar="NAME", help="Header in which the proxy names the logged-in user, with --accounts."
     )
     parser.add_argument(
         "--oidc",
         type=_issuer,
         metavar="URL",
-        help="with --accounts: an issuer of OpenID Connect where people may log in",
+        help="OpenID Connect issuer by which users can log in, with --accounts.",
     )
-    parser.add_argument("--oidc-client", metavar="ID", help="of this server at that issuer")
-    parser.add_argument("--oidc-admin-group", metavar="NAME", help="whose members, as it says, are administrators")
-    parser.add_argument("--smtp", type=_mail_server, metavar="URL", help="sends e-mail: smtps://user@mail.example.org")
-    parser.add_argument("--mail-from", metavar="ADDRESS", help="of that e-mail (default: the user of --smtp)")
+    parser.add_argument("--oidc-client", metavar="ID", help="Client id of this server at the issuer.")
+    parser.add_argument(
+        "--oidc-admin-group", metavar="NAME", help="Group of the issuer whose members are administrators."
+    )
+    parser.add_argument(
+        "--smtp",
+        type=_mail_server,
+        metavar="URL",
+        help="Mail server for notifications and invitations, such as smtps://user@mail.example.org.",
+    )
+    parser.add_argument(
+        "--mail-from", metavar="ADDRESS", help="Sender address of e-mail (default: the user of --smtp)."
+    )
     parser.add_argument(
         "--webhook-network",
         type=_network,
         action="append",
         default=[],
         metavar="CIDR",
-        help="a private network to which people may have notices sent",
+        help="Private network to which users may send notifications; repeatable.",
     )
-    told = "tell people of what takes so much longer than the last time (default %(default)g %%)"
-    parser.add_argument("--slower", type=_percent, default=5.0, metavar="PERCENT", help=told)
+    parser.add_argument(
+        "--slower",
+        type=_percent,
+        default=5.0,
+        metavar="PERCENT",
+        help="Notify owners of a regression larger than PERCENT (default: %(default)g %%).",
+    )
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +170,10 @@ def add_database(parser: argparse.ArgumentParser) -> None:
         "--database",
         default=os.environ.get("VISUALPROF_DATABASE", ""),
         metavar="URL",
-        help="of PostgreSQL: postgresql+psycopg://user@host/name (default: VISUALPROF_DATABASE, or a file of SQLite)",
+        help=(
+            "PostgreSQL address, such as postgresql+psycopg://user@host/name (default: "
+            "VISUALPROF_DATABASE, else an SQLite file)."
+        ),
     )
 
 
@@ -142,7 +183,10 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         type=_store,
         metavar="URL",
-        help="a bucket for uploads and results: s3://bucket/prefix?endpoint=https://... (default: in --data)",
+        help=(
+            "Bucket for uploads and results, such as s3://bucket/prefix?endpoint=https://... (default: "
+            "files in --data)."
+        ),
     )
 
 
@@ -152,26 +196,40 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         default="processes",
         metavar="E",
-        help="what reads files: processes of this machine (the default), ray, ray://head:10001, dask, tcp://host:8786",
+        help=(
+            "What parses profile files: processes (of this machine), ray, ray://head:10001, dask or "
+            "tcp://host:8786 (default: %(default)s)."
+        ),
     )
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `demo` shares."""
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+        "--host", default="127.0.0.1", help="Address to listen on (default: %(default)s, this machine only)."
     )
     parser.add_argument(
-        "--port", type=_port, default=8040, help="port, or the next free one; 0 takes any (default %(default)s)"
+        "--port",
+        type=_port,
+        default=8040,
+        help="Port to listen on, or the next free one; 0 chooses any (default: %(default)s).",
     )
     keys = parser.add_mutually_exclusive_group()
-    what = "let everybody who reaches this server act (default: the printed link has a token; VISUALPROF_TOKEN sets it)"
-    keys.add_argument("--no-token", action="store_true", help=what)
-    keys.add_argument("--private", action="store_true", help="ask for the token for reading, too")
-    parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
+    keys.add_argument(
+        "--no-token",
+        action="store_true",
+        help=(
+            "Let every client that reaches this server change data (default: require the token in the "
+            "printed link; set it with VISUALPROF_TOKEN)."
+        ),
+    )
+    keys.add_argument("--private", action="store_true", help="Require the token for read requests as well.")
+    parser.add_argument(
+        "--language", choices=["en", "zh"], default="", help="Language of the web UI (default: the browser's)."
+    )
     browser = parser.add_mutually_exclusive_group()
-    browser.add_argument("--open", action="store_true", help="open the page in the browser")
-    browser.add_argument("--no-browser", action="store_true", help="do not open it (the default)")
+    browser.add_argument("--open", action="store_true", help="Open the dashboard in the browser.")
+    browser.add_argument("--no-browser", action="store_true", help="Do not open the browser (this is the default).")
 
 
 def run(args: argparse.Namespace) -> int:

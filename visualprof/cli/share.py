@@ -1,6 +1,9 @@
-"""Makes a link that shows one run or report to whoever has it, without an account, for a time.
+"""Create a link that shows one run or report without an account until it expires.
 
-visualprof share RUN --days 7     its id, as the page's address has it; the Share menu lists and ends links
+RUN is the id in the address of the run's page. The Share menu lists and ends links.
+
+Example:
+  visualprof share RUN --days 7
 """
 
 from __future__ import annotations
@@ -14,9 +17,13 @@ from visualprof.cli._server import Server
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, and how long."""
     _server.add_arguments(parser)
-    parser.add_argument("run", metavar="RUN", help="id of a run or report")
+    parser.add_argument("run", metavar="RUN", help="Id of a run or report.")
     parser.add_argument(
-        "--days", type=float, default=7.0, metavar="N", help="how long, at most 90 (default %(default)g)"
+        "--days",
+        type=float,
+        default=7.0,
+        metavar="N",
+        help="Days until the link expires, at most 90 (default: %(default)g).",
     )
 
 

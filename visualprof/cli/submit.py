@@ -1,4 +1,8 @@
-"""Measures a model on registered machines: uploads it, checks the job, queues it, and can wait for the points."""
+"""Measure a model on registered machines: upload it, check and queue the job, and optionally wait.
+
+Example:
+  visualprof submit model.onnx --server http://gpu-box:8040 --batch 1:64 --wait
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
 MODEL = (
-    "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript, torch.export, a "
-    "SavedModel (its folder or a zip) or .tflite; or a registered one: NAME, NAME/3, NAME@production"
+    "ONNX (with its weight files next to it, or as a folder or zip), .mge, TorchScript, torch.export, SavedModel "
+    "(folder or zip) or .tflite; or a registered model: NAME, NAME/3, NAME@production."
 )
 PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
@@ -34,63 +38,153 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     add_specs(parser)
     _add_load(parser)
-    parser.add_argument("--name", default="", help="of the job, for the list")
-    parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
-    parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
-    repeat = "measure every point N times, each time in a new process, the specs in turns; gives confidence intervals"
-    parser.add_argument("--repeat", type=int, metavar="N", help=repeat)
-    pin = "CPUs that the model may use: 0-3,8, or auto: one thread a core of one NUMA node"
-    parser.add_argument("--pin", metavar="CPUS", help=pin)
-    quiet = "a spec waits at most so long, all in all, until the host is quiet; without, it measures at once"
-    parser.add_argument("--quiet-host", type=float, metavar="S", help=quiet)
-    parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
-    urgency = "before or after other jobs; high is for administrators (default %(default)s)"
-    parser.add_argument("--priority", choices=PRIORITIES, default="normal", help=urgency)
-    parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
-    parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")
-    when = "with --wait: exit 4 where this is so, e.g. 'unstable|busy|p99>5ms'"
-    parser.add_argument("--fail-on", default="", metavar="WHEN", help=when)
-    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+    parser.add_argument("--name", default="", help="Name of the job in the list.")
+    parser.add_argument("--min-s", type=float, metavar="S", help="Measure each point for at least S seconds.")
+    parser.add_argument("--max-s", type=float, metavar="S", help="Measure each point for at most S seconds.")
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        metavar="N",
+        help=(
+            "Measure every point N times, each time in a new process, alternating between the run "
+            "configurations. Gives confidence intervals."
+        ),
+    )
+    parser.add_argument(
+        "--pin",
+        metavar="CPUS",
+        help="CPUs that the model may use: 0-3,8, or auto for one thread per core of one NUMA node.",
+    )
+    parser.add_argument(
+        "--quiet-host",
+        type=float,
+        metavar="S",
+        help="Wait up to S seconds in total for the host to become quiet (default: measure at once).",
+    )
+    parser.add_argument("--profile-runs", type=int, metavar="N", help="Number of profiled runs; 0 records no profile.")
+    parser.add_argument(
+        "--priority",
+        choices=PRIORITIES,
+        default="normal",
+        help="Priority in the queue; high is for administrators (default: %(default)s).",
+    )
+    parser.add_argument("--timeout", type=float, metavar="S", help="Stop a run configuration after S seconds.")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="Wait for the job. Exits with 0 if it succeeded, 1 if it failed, 3 if it was canceled.",
+    )
+    parser.add_argument(
+        "--fail-on",
+        default="",
+        metavar="WHEN",
+        help="Exit with 4 if this is true, such as 'unstable|busy|p99>5ms' (with --wait).",
+    )
+    parser.add_argument("--json", action="store_true", help="Print the job as JSON.")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Which inputs, and in which sizes."""
     add = parser.add_argument
-    add("--input", action="append", default=[], metavar="NAME=FILE", help=INPUT)
+    add(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help=(
+            ".npy file of an input, or FILE.npz with arrays named like the inputs (default: random values); repeatable."
+        ),
+    )
     add(
         "--shape",
         action="append",
         default=[],
         metavar="NAME=TYPE[DIMS]",
-        help="of an input, where the file does not say: x=float32[batch,3,224,224]",
+        help=("Type and shape of an input that the file does not declare: x=float32[batch,3,224,224]; repeatable."),
     )
-    add("--batch", default="", metavar="SIZES", help="1:64 doubles, 8:64:8 steps, 1,2,4 lists")
-    add("--sweep-dim", metavar="DIM", help="the dimension with these sizes (default: the batch)")
-    add("--dim", action="append", default=[], metavar="DIM=SIZE", help="size of another named dimension, e.g. seq=64")
+    add(
+        "--batch",
+        default="",
+        metavar="SIZES",
+        help="Batch sizes: 1:64 doubles from 1 to 64, 8:64:8 counts in steps of 8, 1,2,4 is a list.",
+    )
+    add("--sweep-dim", metavar="DIM", help="Dimension that --batch varies (default: the batch dimension).")
+    add(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="DIM=SIZE",
+        help="Size of another named dimension, such as seq=64; repeatable.",
+    )
 
 
 def add_specs(parser: argparse.ArgumentParser) -> None:
     """Where and how the model is run."""
     add = parser.add_argument
-    add("--agent", default="", metavar="NAME", help="name or id of the machine (default: any that can)")
-    add("--spread", action="store_true", help="specs may go to several machines (default: the one that begins has all)")
-    add("--platform", default="", metavar="P", help="any machine of x86, cuda or arm")
-    add("--backend", action="extend", nargs="+", default=[], metavar="B", help="default: all that are online")
-    add("--version", dest="runtime_version", default="", metavar="V", help="of the backend (default: any)")
-    add("--device", default="", metavar="D", help="cpu, cuda or cuda:1 (default: cpu; cuda with --platform cuda)")
-    add("--precision", action="extend", nargs="+", choices=PRECISIONS, metavar="P", help=", ".join(PRECISIONS))
-    add("--threads", action="extend", nargs="+", type=int, metavar="N", help="each backend with each of these")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the backend")
+    add("--agent", default="", metavar="NAME", help="Name or id of the machine (default: any suitable one).")
+    add(
+        "--spread",
+        action="store_true",
+        help="Distribute run configurations over several machines (default: all on one machine).",
+    )
+    add("--platform", default="", metavar="P", help="Run on any machine of this platform: x86, cuda or arm.")
+    add(
+        "--backend",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="B",
+        help="Runtimes to measure (default: all that are online).",
+    )
+    add("--version", dest="runtime_version", default="", metavar="V", help="Version of the runtime (default: any).")
+    add(
+        "--device",
+        default="",
+        metavar="D",
+        help="Device: cpu, cuda or cuda:1 (default: cpu; cuda with --platform cuda).",
+    )
+    add(
+        "--precision",
+        action="extend",
+        nargs="+",
+        choices=PRECISIONS,
+        metavar="P",
+        help=f"Precisions to measure: {', '.join(PRECISIONS)}.",
+    )
+    add(
+        "--threads",
+        action="extend",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="Numbers of CPU threads; each runtime is measured with each number.",
+    )
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="Option of the runtime; repeatable.")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--concurrency", metavar="LANES", help="lanes that run at once, a step for each: 4, or 1:8, or 1,2,4")
-    add("--rate", metavar="RATES", help="runs a second that arrive at random, a step for each: 100 or 100,200,400")
-    slo = "the latency to be kept: p99<=50ms. With --rate each is judged, else the largest rate that keeps it is found"
-    add("--slo", metavar="LIMIT", help=slo)
-    add("--mlperf", choices=SCENARIOS, help="a scenario of MLPerf's")
-    add("--price-per-hour", type=float, metavar="P", help="of the machine, for the cost (default: what its agent says)")
+    add("--concurrency", metavar="LANES", help="Numbers of concurrent streams to measure: 4, 1:8 or 1,2,4.")
+    add(
+        "--rate",
+        metavar="RATES",
+        help="Request rates with random (Poisson) arrivals, in runs per second: 100 or 100,200,400.",
+    )
+    add(
+        "--slo",
+        metavar="LIMIT",
+        help=(
+            "Latency limit, such as p99<=50ms. With --rate each rate is judged; otherwise the largest "
+            "rate within the limit is searched."
+        ),
+    )
+    add("--mlperf", choices=SCENARIOS, help="MLPerf scenario to measure.")
+    add(
+        "--price-per-hour",
+        type=float,
+        metavar="P",
+        help="Machine price used for cost figures (default: the price its agent reports).",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""Follows runs of one name over time: where a figure of theirs changed, and by how much; without a server."""
+"""Follow runs of one name over time: where a metric changed, and by how much. Needs no server.
+
+Example:
+  visualprof trend runs/ --metric step.total --series 'nightly/*'
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,22 @@ _FEW = 3  # files for which no process is worth its start
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("logdir", metavar="LOGDIR", help="a folder with runs, or with reports of measured models")
+    parser.add_argument("logdir", metavar="LOGDIR", help="A folder with runs, or with reports of measured models.")
     parser.add_argument(
         "--metric",
         default="",
         metavar="NAME",
-        help="step.total, step.communication, memory.peak, evaluation.p99, ... (default: the first that there is)",
+        help=(
+            "Metric to follow: step.total, step.communication, memory.peak, evaluation.p99, ... (default: "
+            "the first one available)."
+        ),
     )
-    parser.add_argument("--series", default="*", metavar="PATTERN", help="only runs of such names, e.g. 'nightly/*'")
+    parser.add_argument(
+        "--series",
+        default="*",
+        metavar="PATTERN",
+        help="Only runs whose names match PATTERN, such as 'nightly/*' (default: all).",
+    )
     add_output_arguments(parser)
 
 

@@ -1,4 +1,9 @@
-"""Computes one view of a profile, without a server: a table to read, or JSON or CSV for other tools."""
+"""Compute one view of a profile without a server, as a table, JSON or CSV.
+
+Examples:
+  visualprof view overview trace.json
+  visualprof view operator trace.json --param group=shape --format csv
+"""
 
 from __future__ import annotations
 
@@ -25,26 +30,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "view",
         metavar="VIEW",
-        help="overview, operator, kernel, ... or all: every one that the file has data for, as one JSON object",
+        help=("overview, operator, kernel, ..., or all: every view that the file has data for, as one JSON object."),
     )
-    parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
-    parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
-    parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
+    parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
+    parser.add_argument(
+        "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
+    )
+    parser.add_argument(
+        "--span",
+        default="",
+        metavar="S",
+        help="Recording (span) to read, for a worker with several (default: the first).",
+    )
     parser.add_argument(
         "--param",
         action="append",
         default=[],
         metavar="K=V",
-        help="a parameter of the view, e.g. step=5 or group=shape",
+        help="Parameter of the view, such as step=5 or group=shape; repeatable.",
     )
     add_output_arguments(parser)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `print_answer`."""
-    parser.add_argument("--table", default="", metavar="NAME", help="only this table of an answer that has several")
+    parser.add_argument("--table", default="", metavar="NAME", help="Print only this table of an answer with several.")
     parser.add_argument(
-        "--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)"
+        "--format", choices=["table", "json", "csv"], default="table", help="Output format (default: %(default)s)."
     )
 
 

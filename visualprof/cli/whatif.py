@@ -1,4 +1,8 @@
-"""Replays the steps of a profile with something that takes another time: what would a change bring?"""
+"""Replay the steps of a profile with a change, and show the step time that results.
+
+Example:
+  visualprof whatif trace.json --change 'dataloader=0' --change 'kernel[name~gemm]*0.5'
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,26 @@ from visualprof.cli import view
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
+    parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
     parser.add_argument(
         "--change",
         action="append",
         required=True,
         metavar="EXPR",
-        help="repeatable: kernel[name~gemm]*0.5, operator[aten::cat]*0.3, collective*0.5, gpu*0.6, dataloader=0, "
-        "launch=0, sync=remove, copies=async, rank[3]=median",
+        help=(
+            "Change to replay; repeatable: kernel[name~gemm]*0.5, operator[aten::cat]*0.3, "
+            "collective*0.5, gpu*0.6, dataloader=0, launch=0, sync=remove, copies=async, rank[3]=median."
+        ),
     )
-    parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
-    parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
+    parser.add_argument(
+        "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
+    )
+    parser.add_argument(
+        "--span",
+        default="",
+        metavar="S",
+        help="Recording (span) to read, for a worker with several (default: the first).",
+    )
     view.add_output_arguments(parser)
 
 

@@ -1,9 +1,10 @@
-"""Measures models that a dashboard gives out, on this machine.
+"""Run tasks of a dashboard on this machine: measure models, convert them, record their profiles.
 
-visualprof agent --server URL --token T   registers and works until it is stopped
-visualprof agent --fleet ray://head:10001 ... has the tasks run on the machines of a scheduler
-visualprof agent install-runtime NAME     makes a Python environment with a runtime, e.g. megengine==1.13.0
-visualprof agent probe                    prints what this machine is and has, as JSON
+Examples:
+  visualprof agent --server URL --token T        register, and work until it is stopped
+  visualprof agent --fleet ray://head:10001 ...  run the tasks on the machines of a scheduler
+  visualprof agent install-runtime NAME          create a Python environment with a runtime, such as megengine==1.13.0
+  visualprof agent probe                         print the hardware and the runtimes of this machine as JSON
 """
 
 from __future__ import annotations
@@ -37,48 +38,99 @@ MOST_PRICE = 1e9
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--server", metavar="URL", help="address of the dashboard, e.g. http://host:8040")
-    token = f"registration token; better in {TOKEN}, which no process list shows"
-    parser.add_argument("--token", metavar="T", help=token)
-    parser.add_argument("--name", default=platform.node(), help="name of this machine in the dashboard (%(default)s)")
-    parser.add_argument("--tags", default="", metavar="A,B", help="words to find it by, separated by commas")
-    price = "what an hour of this machine costs, in your currency; for the cost of samples"
-    parser.add_argument("--price-per-hour", type=float, metavar="P", help=price)
+    parser.add_argument("--server", metavar="URL", help="Address of the dashboard, such as http://host:8040.")
+    parser.add_argument(
+        "--token", metavar="T", help=f"Registration token. Set {TOKEN} to keep it out of the process list."
+    )
+    parser.add_argument(
+        "--name", default=platform.node(), help="Name of this machine in the dashboard (default: %(default)s)."
+    )
+    parser.add_argument("--tags", default="", metavar="A,B", help="Tags to find the machine by, separated by commas.")
+    parser.add_argument(
+        "--price-per-hour",
+        type=float,
+        metavar="P",
+        help="Price of one hour of this machine, in your currency, for the cost of samples.",
+    )
     shared = parser.add_mutually_exclusive_group()
-    shared.add_argument("--public", action="store_true", help="everybody may use it")
-    shared.add_argument("--private", dest="public", action="store_false", help="only its owner may use it (default)")
-    runtime = "a Python with that runtime; repeatable"
-    parser.add_argument("--runtime", action="append", default=[], metavar="BACKEND=PYTHON", help=runtime)
-    parser.add_argument("--state", metavar="DIR", help="folder for its id and its work")
-    sandbox = "bubblewrap around models (%(default)s)"
-    parser.add_argument("--sandbox", choices=("auto", "off", "require"), default="auto", help=sandbox)
-    parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="of a task (90 %% of the machine's)")
-    watch = "log directory of this machine: runs that are live in it show in the dashboard, and can be recorded there"
-    parser.add_argument("--watch-runs", default=os.environ.get(WATCH), metavar="DIR", help=f"{watch} ({WATCH})")
-    parser.add_argument("--once", action="store_true", help="end after one task")
-    parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
+    shared.add_argument("--public", action="store_true", help="Let every user use this machine.")
+    shared.add_argument(
+        "--private", dest="public", action="store_false", help="Let only the owner use this machine (the default)."
+    )
+    parser.add_argument(
+        "--runtime",
+        action="append",
+        default=[],
+        metavar="BACKEND=PYTHON",
+        help="Python interpreter that has this runtime; repeatable.",
+    )
+    parser.add_argument("--state", metavar="DIR", help="Folder for the agent's identity and its work.")
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="Whether to isolate models with bubblewrap (default: %(default)s).",
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=0.0,
+        metavar="GIB",
+        help="Memory limit of a task in GiB (default: 90 %% of the machine's memory).",
+    )
+    parser.add_argument(
+        "--watch-runs",
+        default=os.environ.get(WATCH),
+        metavar="DIR",
+        help=(
+            "Log directory of this machine. Its live runs appear in the dashboard and can be recorded "
+            f"there (default: {WATCH})."
+        ),
+    )
+    parser.add_argument("--once", action="store_true", help="Exit after one task.")
+    parser.add_argument("--exit-with-parent", action="store_true", help="Exit when the parent process exits.")
     _add_fleet(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    install = actions.add_parser("install-runtime", help="make a Python environment with a runtime or a converter")
-    install.add_argument("requirement", help="a backend or a converter, with its version or without: megengine==1.13.0")
-    install.add_argument("--python", default="", metavar="PATH", help="the Python to start from")
-    index = "where pip looks for it (default for torch without a GPU: the build without CUDA)"
-    install.add_argument("--index-url", default="", metavar="URL", help=index)
-    more = "a file of pip's with further packages: that of a benchmark case"
-    install.add_argument("--with", dest="more", type=Path, metavar="FILE", help=more)
-    install.add_argument("--folder", metavar="DIR", help="where environments are (VISUALPROF_RUNTIMES)")
-    actions.add_parser("probe", help="print what this machine is and has")
+    install = actions.add_parser("install-runtime", help="Create a Python environment with a runtime or a converter.")
+    install.add_argument(
+        "requirement", help="A runtime or a converter, optionally with its version: megengine==1.13.0."
+    )
+    install.add_argument("--python", default="", metavar="PATH", help="Python interpreter to base the environment on.")
+    install.add_argument(
+        "--index-url",
+        default="",
+        metavar="URL",
+        help=("Package index for pip (default for torch without a GPU: the index of builds without CUDA)."),
+    )
+    install.add_argument(
+        "--with",
+        dest="more",
+        type=Path,
+        metavar="FILE",
+        help="Requirements file of pip with further packages, such as that of a benchmark case.",
+    )
+    install.add_argument("--folder", metavar="DIR", help="Folder of the environments (default: VISUALPROF_RUNTIMES).")
+    actions.add_parser("probe", help="Print the hardware and the runtimes of this machine as JSON.")
 
 
 def _add_fleet(parser: argparse.ArgumentParser) -> None:
     fleet = parser.add_argument_group("tasks on the machines of a scheduler")
-    kinds = "that scheduler: ray, slurm, kubernetes, or an address as ray://head:10001"
-    fleet.add_argument("--fleet", metavar="KIND|ADDRESS", help=kinds)
-    options = "a setting of it; repeatable"
-    fleet.add_argument("--fleet-option", action="append", default=[], metavar="KEY=VALUE", help=options)
-    cpus = "processors of a task (all of a node; beside GPUs its share)"
-    fleet.add_argument("--fleet-cpus", type=int, default=0, metavar="N", help=cpus)
-    waiting = "tasks that may wait in the scheduler for a node, so that it starts further ones (%(default)s)"
+    fleet.add_argument(
+        "--fleet",
+        metavar="KIND|ADDRESS",
+        help=("Scheduler that runs the tasks: ray, slurm, kubernetes, or an address such as ray://head:10001."),
+    )
+    fleet.add_argument(
+        "--fleet-option", action="append", default=[], metavar="KEY=VALUE", help="Setting of the scheduler; repeatable."
+    )
+    fleet.add_argument(
+        "--fleet-cpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Processors per task (default: all of a node; with GPUs, the GPU's share).",
+    )
+    waiting = "Tasks that may wait in the scheduler for a node, so that it starts further nodes (default: %(default)s)."
     fleet.add_argument("--fleet-waiting", type=int, default=0, metavar="N", help=waiting)
 
 
