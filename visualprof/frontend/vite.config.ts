@@ -29,11 +29,18 @@ const REPORT = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components\/(?!drop-zone|password-field|what-if)|lib\/(?!ansi|server)|locales\/\w+\.ts|router|start|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  {
+    name: "shared",
+    test: /node_modules\/(@vue|vue|vue-router|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components\/(?!drop-zone|password-field|what-if)|lib\/(?!ansi|server)|locales\/\w+\.ts|router|start|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/,
+    priority: 1,
+  },
   // Only what changes something has use for these.
   { name: "acts", test: /src\/(components\/(drop-zone|password-field)|uploads\/)/ },
   // The first page's texts of a language (FIRST_TEXTS in src/locales/languages.ts) in one file.
-  { name: (id: string) => `texts-${/locales\/(\w+)\//.exec(id)?.[1]}`, test: /locales\/\w+\/(shell|tables|overview)\.json/ },
+  {
+    name: (id: string) => `texts-${/locales\/(\w+)\//.exec(id)?.[1]}`,
+    test: /locales\/\w+\/(shell|tables|overview)\.json/,
+  },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 
@@ -53,13 +60,27 @@ export default defineConfig(({ mode }) => ({
     rolldownOptions: {
       output: {
         codeSplitting: { groups: GROUPS },
-        chunkFileNames: ({ facadeModuleId }) => `assets/${/pages\/(\w+)\/page\.vue/.exec(facadeModuleId ?? "")?.[1] ?? "[name]"}-[hash].js`,
+        chunkFileNames: ({ facadeModuleId }) =>
+          `assets/${/pages\/(\w+)\/page\.vue/.exec(facadeModuleId ?? "")?.[1] ?? "[name]"}-[hash].js`,
       },
     },
     ...(mode === "report" ? REPORT : {}),
   },
   // The server compares the page's origin with Host.
-  server: { proxy: { "/api": { target: `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}`, changeOrigin: false } } },
+  server: {
+    proxy: {
+      "/api": {
+        target: `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}`,
+        changeOrigin: false,
+      },
+    },
+  },
   // One environment for all files of a worker: 3 s in place of 10. A page is loaded within a test, by a machine that may be busy.
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], setupFiles: ["tests/offline.ts"], isolate: false, testTimeout: 30_000 },
+  test: {
+    environment: "happy-dom",
+    include: ["src/**/*.test.ts"],
+    setupFiles: ["tests/offline.ts"],
+    isolate: false,
+    testTimeout: 30_000,
+  },
 }));

@@ -16,16 +16,23 @@ function circle(name: string, path: readonly string[] = [], done = new Set<strin
 }
 
 describe("the rooms", () => {
-  it("have no circle of imports", () => expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
+  it("have no circle of imports", () =>
+    expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
 
   it("keep each page to itself", () => {
     const page_of = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];
-    const strangers = [...imports].flatMap(([name, targets]) => targets.filter((target) => page_of(target) && page_of(target) !== page_of(name)).map((target) => `${name} -> ${target}`));
+    const strangers = [...imports].flatMap(([name, targets]) =>
+      targets
+        .filter((target) => page_of(target) && page_of(target) !== page_of(name))
+        .map((target) => `${name} -> ${target}`),
+    );
     expect(strangers).toEqual([]);
   });
 
   it("keep the shared canvas free of pages", () => {
-    const pages = [...imports].filter(([name]) => name.startsWith("src/canvas/")).flatMap(([, targets]) => targets.filter((target) => target.startsWith("src/pages/")));
+    const pages = [...imports]
+      .filter(([name]) => name.startsWith("src/canvas/"))
+      .flatMap(([, targets]) => targets.filter((target) => target.startsWith("src/pages/")));
     expect(pages).toEqual([]);
   });
 });

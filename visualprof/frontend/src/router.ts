@@ -25,4 +25,6 @@ export function addPages(pages: Pages): void {
 }
 
 // The first page does without the texts of the other pages, and without those that say what a number means.
-router.beforeResolve(async (to) => (to.name === FIRST_PAGE ? undefined : await speak(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS)));
+router.beforeResolve(async (to) =>
+  to.name === FIRST_PAGE ? undefined : await speak(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS),
+);

@@ -11,7 +11,8 @@ import "./styles/base.css";
 export async function start(): Promise<void> {
   watch(language, (wanted) => void speak(wanted));
   // Tooltips say what a number means.
-  for (const gesture of ["pointermove", "keydown"]) addEventListener(gesture, () => void speak(language.value, SHARED_TEXTS), { once: true });
+  for (const gesture of ["pointermove", "keydown"])
+    addEventListener(gesture, () => void speak(language.value, SHARED_TEXTS), { once: true });
 
   const app = createApp(App).use(router).directive("tip", vTip);
   // The first frame is already in the right language and on the right page: the shell adds to the address.

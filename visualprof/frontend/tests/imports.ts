@@ -1,6 +1,12 @@
 // The sources of the web UI and what they import, for tests of the architecture.
 export const sources: Readonly<Record<string, string>> = Object.fromEntries(
-  Object.entries(import.meta.glob<string>(["../src/**/*.{ts,vue}", "!../src/**/*.test.ts"], { query: "?raw", import: "default", eager: true })).map(([path, text]) => [path.replace("../", ""), text]),
+  Object.entries(
+    import.meta.glob<string>(["../src/**/*.{ts,vue}", "!../src/**/*.test.ts"], {
+      query: "?raw",
+      import: "default",
+      eager: true,
+    }),
+  ).map(([path, text]) => [path.replace("../", ""), text]),
 );
 
 function resolve(from: string, path: string): string | undefined {
@@ -18,11 +24,20 @@ const ALL = /(?:\bfrom|\bimport)[ (]"(\.[^"]*)"/g;
 /** Return the files that each file imports, with or without `import("...")`. */
 export function importGraph(imports: "static" | "all" = "all"): ReadonlyMap<string, readonly string[]> {
   const pattern = imports === "static" ? STATIC : ALL;
-  return new Map(Object.entries(sources).map(([name, text]) => [name, [...text.matchAll(pattern)].flatMap(([, path = ""]) => resolve(name, path) ?? [])]));
+  return new Map(
+    Object.entries(sources).map(([name, text]) => [
+      name,
+      [...text.matchAll(pattern)].flatMap(([, path = ""]) => resolve(name, path) ?? []),
+    ]),
+  );
 }
 
 /** Return the file and all files that it imports, directly or not. */
-export function reachable(graph: ReadonlyMap<string, readonly string[]>, entry: string, skipped: (path: string) => boolean): string[] {
+export function reachable(
+  graph: ReadonlyMap<string, readonly string[]>,
+  entry: string,
+  skipped: (path: string) => boolean,
+): string[] {
   const seen = new Set<string>();
   const visit = (path: string) => {
     if (seen.has(path) || skipped(path)) return;

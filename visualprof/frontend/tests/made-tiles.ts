@@ -17,12 +17,33 @@ export function slice_bytes(entries: readonly Made[]): ArrayBuffer {
   const lanes = 2 * n + ((2 * n) % 4);
   const buffer = new ArrayBuffer(8 + 20 * n + lanes + n + ((4 - (n % 4)) % 4));
   new Uint32Array(buffer, 0, 2).set([0x31545056, n]);
-  const put = (column: number, values: readonly number[], kind: typeof Float32Array | typeof Uint32Array) => new kind(buffer, 8 + 4 * n * column, n).set(values);
-  put(0, entries.map((one) => one.start), Float32Array);
-  put(1, entries.map((one) => one.end), Float32Array);
-  put(2, entries.map((one, place) => one.event ?? place), Uint32Array);
-  put(3, entries.map((one) => one.name ?? 0), Uint32Array);
-  put(4, entries.map((one) => one.count ?? 1), Uint32Array);
+  const put = (column: number, values: readonly number[], kind: typeof Float32Array | typeof Uint32Array) =>
+    new kind(buffer, 8 + 4 * n * column, n).set(values);
+  put(
+    0,
+    entries.map((one) => one.start),
+    Float32Array,
+  );
+  put(
+    1,
+    entries.map((one) => one.end),
+    Float32Array,
+  );
+  put(
+    2,
+    entries.map((one, place) => one.event ?? place),
+    Uint32Array,
+  );
+  put(
+    3,
+    entries.map((one) => one.name ?? 0),
+    Uint32Array,
+  );
+  put(
+    4,
+    entries.map((one) => one.count ?? 1),
+    Uint32Array,
+  );
   new Uint16Array(buffer, 8 + 20 * n, n).set(entries.map((one) => one.lane ?? 0));
   new Uint8Array(buffer, 8 + 20 * n + lanes, n).set(entries.map((one) => one.category ?? 0));
   return buffer;
@@ -32,12 +53,16 @@ export function slice_tile(entries: readonly Made[], level = 0, index = 0): Slic
   return decode_tile(slice_bytes(entries), level, index) as SliceTile;
 }
 
-export function counter_bytes(before: number, samples: readonly (readonly [bucket: number, low: number, high: number, last: number])[]): ArrayBuffer {
+export function counter_bytes(
+  before: number,
+  samples: readonly (readonly [bucket: number, low: number, high: number, last: number])[],
+): ArrayBuffer {
   const n = samples.length;
   const buffer = new ArrayBuffer(16 + 16 * n);
   new Uint32Array(buffer, 0, 2).set([0x31435056, n]);
   new Float32Array(buffer, 8, 1)[0] = before;
-  for (let column = 0; column < 4; column += 1) new Float32Array(buffer, 16 + 4 * n * column, n).set(samples.map((sample) => sample[column] ?? 0));
+  for (let column = 0; column < 4; column += 1)
+    new Float32Array(buffer, 16 + 4 * n * column, n).set(samples.map((sample) => sample[column] ?? 0));
   return buffer;
 }
 
@@ -55,5 +80,12 @@ export function noise(seed: number): () => number {
 /** A lane of `count` events that do not overlap, in 256 buckets. */
 export function random_lane(random: () => number, count: number, lane = 0): Made[] {
   const edges = Array.from({ length: 2 * count }, () => Math.fround(random() * 256)).sort((a, b) => a - b);
-  return Array.from({ length: count }, (_, place) => ({ start: edges[2 * place] ?? 0, end: edges[2 * place + 1] ?? 0, lane, event: lane * 10_000 + place, count: random() < 0.3 ? 3 : 1, name: place % 7 }));
+  return Array.from({ length: count }, (_, place) => ({
+    start: edges[2 * place] ?? 0,
+    end: edges[2 * place + 1] ?? 0,
+    lane,
+    event: lane * 10_000 + place,
+    count: random() < 0.3 ? 3 : 1,
+    name: place % 7,
+  }));
 }

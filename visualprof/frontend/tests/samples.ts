@@ -2,8 +2,24 @@
 import type { GraphAnswer } from "../src/api/graph";
 
 export class Builder {
-  readonly groups: GraphAnswer["groups"] = { name: [], parent: [], kind: [], twin: [], node: [], operators: [], parameters: [], parameter_bytes: [] };
-  readonly nodes: GraphAnswer["nodes"] = { name: [], type: [], group: [], constants: [], parameters: [], parameter_bytes: [] };
+  readonly groups: GraphAnswer["groups"] = {
+    name: [],
+    parent: [],
+    kind: [],
+    twin: [],
+    node: [],
+    operators: [],
+    parameters: [],
+    parameter_bytes: [],
+  };
+  readonly nodes: GraphAnswer["nodes"] = {
+    name: [],
+    type: [],
+    group: [],
+    constants: [],
+    parameters: [],
+    parameter_bytes: [],
+  };
   readonly edges: GraphAnswer["edges"] = { src: [], dst: [], value: [] };
   readonly values: GraphAnswer["values"] = { name: [], dtype: [], shape: [] };
 
@@ -59,7 +75,18 @@ export class Builder {
   answer(): GraphAnswer {
     const total = this.groups.parameters[0] ?? 0;
     return {
-      model: { id: this.name, name: this.name, format: "onnx", producer: "visualprof samples", inputs: [], outputs: [], parameters: total, parameter_bytes: total * 4, properties: {}, warnings: [] },
+      model: {
+        id: this.name,
+        name: this.name,
+        format: "onnx",
+        producer: "visualprof samples",
+        inputs: [],
+        outputs: [],
+        parameters: total,
+        parameter_bytes: total * 4,
+        properties: {},
+        warnings: [],
+      },
       groups: this.groups,
       nodes: this.nodes,
       edges: this.edges,
@@ -122,29 +149,124 @@ export function transformer(layers: number, flat = false): GraphAnswer {
   const norm = (at: string, g: number, from: number) => {
     const mean = b.node("ReduceMean", g, [from], `${at}/mean`);
     const centred = b.node("Sub", g, [from, mean], `${at}/sub`);
-    const spread = b.node("Sqrt", g, [b.node("Add", g, [b.node("ReduceMean", g, [b.node("Pow", g, [centred], `${at}/pow`)], `${at}/var`)], `${at}/eps`)], `${at}/sqrt`);
-    return b.node("Add", g, [b.node("Mul", g, [b.node("Div", g, [centred, spread], `${at}/div`)], `${at}/scale`, 768)], `${at}/shift`, 768);
+    const spread = b.node(
+      "Sqrt",
+      g,
+      [
+        b.node(
+          "Add",
+          g,
+          [b.node("ReduceMean", g, [b.node("Pow", g, [centred], `${at}/pow`)], `${at}/var`)],
+          `${at}/eps`,
+        ),
+      ],
+      `${at}/sqrt`,
+    );
+    return b.node(
+      "Add",
+      g,
+      [b.node("Mul", g, [b.node("Div", g, [centred, spread], `${at}/div`)], `${at}/scale`, 768)],
+      `${at}/shift`,
+      768,
+    );
   };
   for (let k = 0; k < layers; k += 1) {
     const at = `encoder/layer.${k}`;
     const layer = group(k, 0, at, encoder);
     const attention = group(k, 1, `${at}/attention`, layer);
     const heads = ["query", "key", "value"].map((name) => {
-      const y = b.node("Add", attention, [b.node("MatMul", attention, [x], `${at}/attention/${name}/MatMul`, 589_824, "8x128x768")], `${at}/attention/${name}/Add`, 768);
-      const shape = b.node("Concat", attention, [b.node("Gather", attention, [b.node("Shape", attention, [y], `${at}/attention/${name}/Shape`, 0, "3")], "", 0, ""), b.node("Shape", attention, [y], "", 0, "3")], "", 0, "4");
-      return b.node("Transpose", attention, [b.node("Reshape", attention, [y, shape], `${at}/attention/${name}/Reshape`, 0, "8x128x12x64")], `${at}/attention/${name}/Transpose`, 0, "8x12x128x64");
+      const y = b.node(
+        "Add",
+        attention,
+        [b.node("MatMul", attention, [x], `${at}/attention/${name}/MatMul`, 589_824, "8x128x768")],
+        `${at}/attention/${name}/Add`,
+        768,
+      );
+      const shape = b.node(
+        "Concat",
+        attention,
+        [
+          b.node(
+            "Gather",
+            attention,
+            [b.node("Shape", attention, [y], `${at}/attention/${name}/Shape`, 0, "3")],
+            "",
+            0,
+            "",
+          ),
+          b.node("Shape", attention, [y], "", 0, "3"),
+        ],
+        "",
+        0,
+        "4",
+      );
+      return b.node(
+        "Transpose",
+        attention,
+        [b.node("Reshape", attention, [y, shape], `${at}/attention/${name}/Reshape`, 0, "8x128x12x64")],
+        `${at}/attention/${name}/Transpose`,
+        0,
+        "8x12x128x64",
+      );
     });
     const [q = 0, key = 0, v = 0] = heads;
-    const scores = b.node("Add", attention, [b.node("Div", attention, [b.node("MatMul", attention, [q, key], `${at}/attention/scores`, 0, "8x12x128x128")], ""), bias], `${at}/attention/mask`, 0, "8x12x128x128");
-    const mixed = b.node("Reshape", attention, [b.node("Transpose", attention, [b.node("MatMul", attention, [b.node("Softmax", attention, [scores], `${at}/attention/Softmax`), v], "")], "")], "", 0, "8x128x768");
-    const dense = b.node("Add", attention, [b.node("MatMul", attention, [mixed], `${at}/attention/output/MatMul`, 589_824, "8x128x768")], "", 768);
+    const scores = b.node(
+      "Add",
+      attention,
+      [
+        b.node(
+          "Div",
+          attention,
+          [b.node("MatMul", attention, [q, key], `${at}/attention/scores`, 0, "8x12x128x128")],
+          "",
+        ),
+        bias,
+      ],
+      `${at}/attention/mask`,
+      0,
+      "8x12x128x128",
+    );
+    const mixed = b.node(
+      "Reshape",
+      attention,
+      [
+        b.node(
+          "Transpose",
+          attention,
+          [b.node("MatMul", attention, [b.node("Softmax", attention, [scores], `${at}/attention/Softmax`), v], "")],
+          "",
+        ),
+      ],
+      "",
+      0,
+      "8x128x768",
+    );
+    const dense = b.node(
+      "Add",
+      attention,
+      [b.node("MatMul", attention, [mixed], `${at}/attention/output/MatMul`, 589_824, "8x128x768")],
+      "",
+      768,
+    );
     const sum = b.node("Add", layer, [dense, x], `${at}/Add`, 0, "8x128x768");
     const normed = norm(`${at}/attention_norm`, group(k, 2, `${at}/attention_norm`, layer), sum);
     const feed = group(k, 3, `${at}/feed_forward`, layer);
-    const up = b.node("Add", feed, [b.node("MatMul", feed, [normed], `${at}/feed_forward/up/MatMul`, 2_359_296, "8x128x3072")], "", 3072);
+    const up = b.node(
+      "Add",
+      feed,
+      [b.node("MatMul", feed, [normed], `${at}/feed_forward/up/MatMul`, 2_359_296, "8x128x3072")],
+      "",
+      3072,
+    );
     const gate = b.node("Add", feed, [b.node("Erf", feed, [b.node("Div", feed, [up], "")], "")], "");
     const gelu = b.node("Mul", feed, [b.node("Mul", feed, [up, gate], "")], "");
-    const down = b.node("Add", feed, [b.node("MatMul", feed, [gelu], `${at}/feed_forward/down/MatMul`, 2_359_296, "8x128x768")], "", 768);
+    const down = b.node(
+      "Add",
+      feed,
+      [b.node("MatMul", feed, [gelu], `${at}/feed_forward/down/MatMul`, 2_359_296, "8x128x768")],
+      "",
+      768,
+    );
     const out = b.node("Add", layer, [down, normed], "", 0, "8x128x768");
     x = norm(`${at}/output_norm`, group(k, 4, `${at}/output_norm`, layer), out);
   }

@@ -83,23 +83,37 @@ async function may_act(asks: boolean): Promise<boolean> {
 /** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
 export async function ask(url: string, options: RequestInit = {}, again = true): Promise<Response> {
   const headers = { ...(options.headers as Record<string, string> | undefined), ...session_headers() };
-  const response = await (held ? Promise.resolve(held.answer(url)) : fetch(url, { ...options, headers })).catch((error: unknown) => {
-    throw options.signal?.aborted ? error : new ApiError(0, String(error));
-  });
+  const response = await (held ? Promise.resolve(held.answer(url)) : fetch(url, { ...options, headers })).catch(
+    (error: unknown) => {
+      throw options.signal?.aborted ? error : new ApiError(0, String(error));
+    },
+  );
   if (response.status === 401 && again && (await may_act(options.method === undefined))) return ask(url, options);
   if (!response.ok && response.status !== 304) throw await failure(response);
   return response;
 }
 
 /** One GET. Null means 304: nothing changed since `etag`. */
-export async function get<T>(url: string, { signal, etag }: { signal?: AbortSignal; etag?: string | null } = {}): Promise<Answer<T> | null> {
+export async function get<T>(
+  url: string,
+  { signal, etag }: { signal?: AbortSignal; etag?: string | null } = {},
+): Promise<Answer<T> | null> {
   const response = await ask(url, { headers: etag ? { "If-None-Match": etag } : {}, signal: signal ?? null });
   return response.status === 304 ? null : { body: (await response.json()) as T, etag: response.headers.get("ETag") };
 }
 
 /** One request that changes something, or whose question is too long for an address. A file is sent as its bytes. */
-export async function send<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", url: string, body?: unknown, signal?: AbortSignal, again = true): Promise<T> {
+export async function send<T>(
+  method: "POST" | "PUT" | "PATCH" | "DELETE",
+  url: string,
+  body?: unknown,
+  signal?: AbortSignal,
+  again = true,
+): Promise<T> {
   const type = body instanceof Blob ? "application/octet-stream" : "application/json";
-  const content = body === undefined ? {} : { body: body instanceof Blob ? body : JSON.stringify(body), headers: { "Content-Type": type } };
+  const content =
+    body === undefined
+      ? {}
+      : { body: body instanceof Blob ? body : JSON.stringify(body), headers: { "Content-Type": type } };
   return (await (await ask(url, { method, ...content, signal: signal ?? null }, again)).json()) as T;
 }

@@ -10,8 +10,26 @@ export type NodeAnswer = Schemas["NodeDetails"];
 
 export interface GraphAnswer {
   model: Omit<Schemas["GraphModel"], "operators">;
-  groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; node: (number | null)[]; operators: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
-  nodes: { name: string[]; full_name?: string[]; attributes?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  groups: {
+    name: string[];
+    parent: number[];
+    kind: string[];
+    twin: number[];
+    node: (number | null)[];
+    operators: number[];
+    parameters: (number | null)[];
+    parameter_bytes: (number | null)[];
+  };
+  nodes: {
+    name: string[];
+    full_name?: string[];
+    attributes?: string[];
+    type: string[];
+    group: number[];
+    constants: number[];
+    parameters: (number | null)[];
+    parameter_bytes: (number | null)[];
+  };
   edges: { src: number[]; dst: number[]; value: number[] };
   values: { name: string[]; dtype: string[]; shape: string[] };
 }

@@ -14,7 +14,12 @@ let token = "";
 export const accounts = shallowRef<SessionAnswer | null>(null);
 
 /** What a link carries that does one thing once, and for whom it is; or what an issuer sent the browser back with. */
-export const linked: { invitation?: string; reset?: string; email?: string; issued?: Record<"state" | "code" | "error", string> } = {};
+export const linked: {
+  invitation?: string;
+  reset?: string;
+  email?: string;
+  issued?: Record<"state" | "code" | "error", string>;
+} = {};
 const ONCE = ["invitation", "reset", "email"] as const;
 
 /** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
@@ -70,7 +75,11 @@ function begin(): void {
   for (const name of ONCE) linked[name] = here.searchParams.get(name) ?? undefined;
   const clean = new URL(here);
   for (const name of ["token", "link", ...ONCE]) clean.searchParams.delete(name);
-  const [state, code, error] = ["state", "code", "error"].map((name) => here.searchParams.get(name) ?? "") as [string, string, string];
+  const [state, code, error] = ["state", "code", "error"].map((name) => here.searchParams.get(name) ?? "") as [
+    string,
+    string,
+    string,
+  ];
   if (state && (code || error)) {
     linked.issued = { state, code, error };
     clean.search = ""; // issuers add things of their own
@@ -105,7 +114,10 @@ export function ask_token(): Promise<boolean> {
     }
     accounts.value = now?.accounts ? now : null;
     const other = stored();
-    const given = !accounts.value && other !== token && (await is_trusted(other)) ? other : await new Promise<string | null>((resolve) => (question.value = resolve));
+    const given =
+      !accounts.value && other !== token && (await is_trusted(other))
+        ? other
+        : await new Promise<string | null>((resolve) => (question.value = resolve));
     question.value = null;
     if (given !== null) keep(given);
     return given !== null;

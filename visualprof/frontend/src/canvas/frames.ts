@@ -18,7 +18,12 @@ export abstract class Frames {
 }
 
 /** The pen of a canvas of that many device pixels; setting a size clears, so it is only set when it is another. */
-export function pen_of(canvas: HTMLCanvasElement | null, width: number, height: number, opaque = false): CanvasRenderingContext2D | null {
+export function pen_of(
+  canvas: HTMLCanvasElement | null,
+  width: number,
+  height: number,
+  opaque = false,
+): CanvasRenderingContext2D | null {
   if (!canvas) return null;
   if (canvas.width !== width) canvas.width = width;
   if (canvas.height !== height) canvas.height = height;

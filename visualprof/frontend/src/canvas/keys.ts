@@ -6,7 +6,10 @@ const CONTROLS = "[role=table], [role=radiogroup], [role=listbox], [role=slider]
 /** Lists, tables and buttons use the arrows and Enter themselves. */
 function belongs_to_control({ key, target }: KeyboardEvent): boolean {
   if (!(target instanceof HTMLElement)) return false;
-  return target.closest("[popover], dialog") !== null || ((key.startsWith("Arrow") || key === "Enter") && target.closest(CONTROLS) !== null);
+  return (
+    target.closest("[popover], dialog") !== null ||
+    ((key.startsWith("Arrow") || key === "Enter") && target.closest(CONTROLS) !== null)
+  );
 }
 
 export function key_name({ key }: KeyboardEvent): string {
@@ -15,10 +18,16 @@ export function key_name({ key }: KeyboardEvent): string {
 
 /** Keys of a page with a canvas, ahead of the shell's, which has some of them for itself. `act` says whether it had a use for one. */
 export function useCanvasKeys(act: (key: string, event: KeyboardEvent) => boolean): void {
-  useEventListener(window, "keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target) || belongs_to_control(event)) return;
-    if (!act(key_name(event), event)) return;
-    event.preventDefault();
-    event.stopPropagation();
-  }, { capture: true });
+  useEventListener(
+    window,
+    "keydown",
+    (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target) || belongs_to_control(event))
+        return;
+      if (!act(key_name(event), event)) return;
+      event.preventDefault();
+      event.stopPropagation();
+    },
+    { capture: true },
+  );
 }

@@ -21,15 +21,25 @@ export function wheel_px(event: WheelEvent): Point {
 }
 
 /** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
-export function follow(event: PointerEvent, element: HTMLElement, move: (next: PointerEvent) => void, done?: (dragged: boolean, last: PointerEvent) => void, slack_px = DRAG_PX): void {
+export function follow(
+  event: PointerEvent,
+  element: HTMLElement,
+  move: (next: PointerEvent) => void,
+  done?: (dragged: boolean, last: PointerEvent) => void,
+  slack_px = DRAG_PX,
+): void {
   const control = new AbortController();
   const { signal } = control;
   let dragged = false;
   element.setPointerCapture(event.pointerId);
-  element.addEventListener("pointermove", (next) => {
-    dragged ||= Math.max(Math.abs(next.clientX - event.clientX), Math.abs(next.clientY - event.clientY)) > slack_px;
-    if (dragged) move(next);
-  }, { signal });
+  element.addEventListener(
+    "pointermove",
+    (next) => {
+      dragged ||= Math.max(Math.abs(next.clientX - event.clientX), Math.abs(next.clientY - event.clientY)) > slack_px;
+      if (dragged) move(next);
+    },
+    { signal },
+  );
   const end = (last: PointerEvent) => {
     control.abort();
     done?.(dragged, last);

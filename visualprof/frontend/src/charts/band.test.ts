@@ -2,19 +2,38 @@ import { describe, expect, it } from "vitest";
 import { dress_band, outline_of, runs_of } from "./band";
 
 describe("a band", () => {
-  const rows = [[1, 9, 11], [2, 18, 22], [4, null, null], [8, 70, 90], [16, null, null], [32, 0, 300], [64, 500, 700]] as const;
+  const rows = [
+    [1, 9, 11],
+    [2, 18, 22],
+    [4, null, null],
+    [8, 70, 90],
+    [16, null, null],
+    [32, 0, 300],
+    [64, 500, 700],
+  ] as const;
 
   it("breaks where an end is not known, and is none of one row alone", () => {
-    expect(runs_of(rows).map((run) => run.map(([x]) => x))).toEqual([[1, 2], [32, 64]]);
+    expect(runs_of(rows).map((run) => run.map(([x]) => x))).toEqual([
+      [1, 2],
+      [32, 64],
+    ]);
   });
 
   it("goes along the upper ends and back along the lower; 0 on a logarithmic axis is its floor", () => {
     const place = (x: number, y: number) => [x, -Math.log10(y)] as const;
-    expect(outline_of(rows.slice(5), place, 99)).toEqual([[32, -Math.log10(300)], [64, -Math.log10(700)], [64, -Math.log10(500)], [32, 99]]);
+    expect(outline_of(rows.slice(5), place, 99)).toEqual([
+      [32, -Math.log10(300)],
+      [64, -Math.log10(700)],
+      [64, -Math.log10(500)],
+      [32, 99],
+    ]);
   });
 
   it("is drawn once, in the colour of its series", () => {
-    const draw = dress_band({ type: "custom", data: rows as never })["renderItem"] as unknown as (frame: object, api: object) => { children: { style: { fill: string } }[] } | null;
+    const draw = dress_band({ type: "custom", data: rows as never })["renderItem"] as unknown as (
+      frame: object,
+      api: object,
+    ) => { children: { style: { fill: string } }[] } | null;
     const api = { coord: (point: readonly number[]) => point, visual: () => "red" };
     const frame = (dataIndexInside: number) => ({ dataIndexInside, coordSys: { y: 0, height: 9 } });
     expect(draw(frame(0), api)?.children.map((one) => one.style.fill)).toEqual(["red", "red"]);

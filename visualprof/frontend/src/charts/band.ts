@@ -38,8 +38,24 @@ export function dress_band(series: Option): Option {
   const runs = runs_of(series["data"] as unknown as Row[]);
   const renderItem = ({ dataIndexInside, coordSys }: Frame, api: Drawing) => {
     if (dataIndexInside > 0) return null;
-    const shapes = runs.map((run) => ({ points: outline_of(run, (x, y) => api.coord([x, y]), coordSys.y + coordSys.height) }));
-    return { type: "group", children: shapes.map((shape) => ({ type: "polygon", shape, style: { fill: api.visual("color"), opacity: 0.18 } })) };
+    const shapes = runs.map((run) => ({
+      points: outline_of(run, (x, y) => api.coord([x, y]), coordSys.y + coordSys.height),
+    }));
+    return {
+      type: "group",
+      children: shapes.map((shape) => ({
+        type: "polygon",
+        shape,
+        style: { fill: api.visual("color"), opacity: 0.18 },
+      })),
+    };
   };
-  return { ...series, z: 1, clip: true, silent: true, encode: { x: 0, y: [1, 2] }, renderItem: renderItem as unknown as Resolved };
+  return {
+    ...series,
+    z: 1,
+    clip: true,
+    silent: true,
+    encode: { x: 0, y: [1, 2] },
+    renderItem: renderItem as unknown as Resolved,
+  };
 }

@@ -18,7 +18,10 @@ export async function band_over(chart: EChartsType): Promise<Band> {
   return (ends) => {
     const [from, to] = ends ?? [0, 0];
     if (chart.isDisposed()) return; // drawn anew meanwhile
-    mark.attr({ invisible: ends === null, shape: { x: Math.min(from, to), y: 0, width: Math.abs(to - from), height: chart.getHeight() } });
+    mark.attr({
+      invisible: ends === null,
+      shape: { x: Math.min(from, to), y: 0, width: Math.abs(to - from), height: chart.getHeight() },
+    });
   };
 }
 

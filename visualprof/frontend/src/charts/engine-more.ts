@@ -5,6 +5,16 @@ import { graphic, use } from "echarts/core";
 import { LabelLayout } from "echarts/features";
 import { SVGRenderer } from "echarts/renderers";
 
-use([CustomChart, LineChart, ScatterChart, DataZoomComponent, MarkLineComponent, MarkPointComponent, TitleComponent, LabelLayout, SVGRenderer]);
+use([
+  CustomChart,
+  LineChart,
+  ScatterChart,
+  DataZoomComponent,
+  MarkLineComponent,
+  MarkPointComponent,
+  TitleComponent,
+  LabelLayout,
+  SVGRenderer,
+]);
 
 export { graphic };

@@ -16,7 +16,8 @@ export function log_ticks(values: readonly number[]): LogTicks | null {
   const [least, most] = [Math.min(...known), Math.max(...known)];
   if (known.length === 0 || most / least > FAR) return null;
   const all: number[] = [];
-  for (let power = Math.floor(Math.log10(least)); power <= Math.ceil(Math.log10(most)) + 1; power += 1) all.push(...STEPS.map((step) => Number(`${step}e${power}`)));
+  for (let power = Math.floor(Math.log10(least)); power <= Math.ceil(Math.log10(most)) + 1; power += 1)
+    all.push(...STEPS.map((step) => Number(`${step}e${power}`)));
   const first = all.filter((tick) => tick <= least).length - 1;
   const last = all.findIndex((tick) => tick >= most);
   const ticks = all.slice(Math.max(0, first), Math.max(last, first + 1) + 1);

@@ -39,7 +39,12 @@ export function dress_axis(axis: Option, format: ValueFormatter, context: Contex
   const is_value = axis["type"] === "value" || axis["type"] === "log";
   const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
   // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
-  const mark: ValueFormatter = (value) => (value === 0 ? "0" : format(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, ""));
+  const mark: ValueFormatter = (value) =>
+    value === 0
+      ? "0"
+      : format(value)
+          .replace(/(\.\d*?)0+(?=\D|$)/, "$1")
+          .replace(/\.(?=\D|$)/, "");
   label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
   return {
     ...axis,
@@ -54,16 +59,31 @@ export function dress_axis(axis: Option, format: ValueFormatter, context: Contex
 export function dress_legend(context: Context): Option {
   const ink = INK[context.theme];
   return {
-    show: context.legend !== false, type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 },
+    show: context.legend !== false,
+    type: "scroll",
+    top: 0,
+    left: 0,
+    itemWidth: 10,
+    itemHeight: 10,
+    icon: "roundRect",
+    textStyle: { color: ink.text, fontSize: 12 },
     formatter: ((name) => shorten(String(name), LEGEND_CHARACTERS)) as ValueFormatter,
-    pageTextStyle: { color: ink.muted }, pageIconColor: ink.muted, pageIconInactiveColor: ink.line, pageIconSize: 10,
+    pageTextStyle: { color: ink.muted },
+    pageIconColor: ink.muted,
+    pageIconInactiveColor: ink.line,
+    pageIconSize: 10,
   };
 }
 
 export function tooltip_look(context: Context): Option {
   const ink = INK[context.theme];
   return {
-    confine: true, appendTo: "body", className: `chart-tip ${context.id ?? ""}`, backgroundColor: ink.surface, borderColor: ink.line,
-    textStyle: { color: ink.text, fontSize: 12 }, extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
+    confine: true,
+    appendTo: "body",
+    className: `chart-tip ${context.id ?? ""}`,
+    backgroundColor: ink.surface,
+    borderColor: ink.line,
+    textStyle: { color: ink.text, fontSize: 12 },
+    extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
   };
 }

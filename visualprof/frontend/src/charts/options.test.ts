@@ -32,13 +32,22 @@ describe("tooltips", () => {
 
   it("escape names that hold markup", () => {
     const slice = slice_tooltip(String)({ name: hostile, value: 1, percent: 50 });
-    const axis = axis_tooltip(String, hostile)([{ name: hostile, seriesName: hostile, value: 1 }, { name: hostile, seriesName: "b", value: 2 }]);
+    const axis = axis_tooltip(
+      String,
+      hostile,
+    )([
+      { name: hostile, seriesName: hostile, value: 1 },
+      { name: hostile, seriesName: "b", value: 2 },
+    ]);
     expect(slice + axis).not.toContain("<script>");
     expect(slice).toContain("&lt;script&gt;");
   });
 
   it("add up a stack and leave out what is zero", () => {
-    const html = axis_tooltip(String, "Total")([
+    const html = axis_tooltip(
+      String,
+      "Total",
+    )([
       { name: "5", seriesName: "Kernel", value: 2 },
       { name: "5", seriesName: "Memset", value: 0 },
       { name: "5", seriesName: "Other", value: 3 },
@@ -51,22 +60,47 @@ describe("tooltips", () => {
 describe("chart_option", () => {
   it("shortens long legend names and adds their share", () => {
     const long = "void at::native::vectorized_elementwise_kernel<4, at::native::add_kernel_cuda>".repeat(2);
-    const option = chart_option({ series: [{ type: "pie", data: [{ name: long, value: 3 }, { name: "b", value: 1 }] }] }, context);
+    const option = chart_option(
+      {
+        series: [
+          {
+            type: "pie",
+            data: [
+              { name: long, value: 3 },
+              { name: "b", value: 1 },
+            ],
+          },
+        ],
+      },
+      context,
+    );
     const legend = option["legend"] as Option & { formatter: (name: string) => string };
     expect(legend.formatter(long).length).toBeLessThan(60);
     expect(plain(legend.formatter(long))).toContain("75.0 %");
   });
 
   it("lays categories down, in parts too, and leaves steps standing", () => {
-    const bars = (names: string[], count: number) => ({ xAxis: { type: "category", data: names }, yAxis: { type: "value" }, series: Array(count).fill({ type: "bar", data: [1] }) });
-    const category_axis = (names: string[], count: number) => ["xAxis", "yAxis"].find((axis) => (chart_option(bars(names, count), context)[axis] as Option[])[0]?.["type"] === "category");
+    const bars = (names: string[], count: number) => ({
+      xAxis: { type: "category", data: names },
+      yAxis: { type: "value" },
+      series: Array(count).fill({ type: "bar", data: [1] }),
+    });
+    const category_axis = (names: string[], count: number) =>
+      ["xAxis", "yAxis"].find(
+        (axis) => (chart_option(bars(names, count), context)[axis] as Option[])[0]?.["type"] === "category",
+      );
     expect([1, 3].map((count) => category_axis(["@t:category.kernel"], count))).toEqual(["yAxis", "yAxis"]);
     expect(category_axis(["5"], 3)).toBe("xAxis");
   });
 
   it("gives the value axis the chart's unit", () => {
     const option = chart_option(
-      { tooltip: { valueFormatter: "@f:ns" }, xAxis: [{ type: "category", data: ["5"] }], yAxis: [{ type: "value" }], series: [{ type: "bar", data: [1] }] },
+      {
+        tooltip: { valueFormatter: "@f:ns" },
+        xAxis: [{ type: "category", data: ["5"] }],
+        yAxis: [{ type: "value" }],
+        series: [{ type: "bar", data: [1] }],
+      },
       context,
     );
     const [axis] = option["yAxis"] as { axisLabel: { formatter: (value: number) => string } }[];

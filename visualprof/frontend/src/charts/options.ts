@@ -2,13 +2,31 @@
 import type { Json, JsonObject } from "../api/model";
 import { bytes, count, duration, intensity, moment, operation_rate, rate, ratio } from "../lib/format";
 import { abbreviate, escape_html } from "../lib/text";
-import { dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
+import {
+  dress_axis,
+  dress_legend,
+  objects,
+  tooltip_look,
+  type Context,
+  type Option,
+  type Resolved,
+  type ValueFormatter,
+} from "./look";
 import { category_color, INK, series_colors } from "./palette";
 import { dress_lines, dress_scatter } from "./plane";
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 
-const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio, rate, flop_rate: operation_rate, intensity, moment };
+const FORMATTERS: Record<string, (value: number) => string> = {
+  ns: duration,
+  bytes,
+  count,
+  ratio,
+  rate,
+  flop_rate: operation_rate,
+  intensity,
+  moment,
+};
 
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function value_formatter(name: string): ValueFormatter {
@@ -77,12 +95,21 @@ export function slice_tooltip(format: ValueFormatter): (entry: TooltipEntry) => 
     `${entry.marker ?? ""}<b>${format(numeric(entry.value))}</b> (${(entry.percent ?? 0).toFixed(1)} %)`;
 }
 
-export function axis_tooltip(format: ValueFormatter, total: string, axis = ""): (entries: TooltipEntry | TooltipEntry[]) => string {
+export function axis_tooltip(
+  format: ValueFormatter,
+  total: string,
+  axis = "",
+): (entries: TooltipEntry | TooltipEntry[]) => string {
   return (given) => {
     const entries = Array.isArray(given) ? given : [given];
     const shown = entries.filter((entry) => numeric(entry.value) !== 0);
     const row = (label: string, value: number) => `<tr><td>${label}</td><td>${format(value)}</td></tr>`;
-    const rows = shown.map((entry) => row(`${entry.marker ?? ""}${entries.length > 1 ? escape_html(entry.seriesName ?? "") : ""}`, numeric(entry.value)));
+    const rows = shown.map((entry) =>
+      row(
+        `${entry.marker ?? ""}${entries.length > 1 ? escape_html(entry.seriesName ?? "") : ""}`,
+        numeric(entry.value),
+      ),
+    );
     const sum = shown.reduce((all, entry) => all + numeric(entry.value), 0);
     if (shown.length > 1) rows.push(row(escape_html(total), sum));
     return `<div class="chart-tip-name">${escape_html([axis, entries[0]?.name].filter(Boolean).join(" "))}</div><table>${rows.join("")}</table>`;
@@ -98,15 +125,30 @@ function dress_pie(option: Option, format: ValueFormatter, context: Context): Op
   return {
     ...option,
     legend: {
-      ...dress_legend(context), orient: "vertical", left: "42%", top: "middle", itemGap: 6,
-      tooltip: { ...tooltip_look(context), show: true, formatter: ((entry: TooltipEntry) => escape_html(entry.name)) as ValueFormatter },
-      formatter: ((name) => `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
+      ...dress_legend(context),
+      orient: "vertical",
+      left: "42%",
+      top: "middle",
+      itemGap: 6,
+      tooltip: {
+        ...tooltip_look(context),
+        show: true,
+        formatter: ((entry: TooltipEntry) => escape_html(entry.name)) as ValueFormatter,
+      },
+      formatter: ((name) =>
+        `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
     },
     tooltip: { ...tooltip_look(context), trigger: "item", formatter: slice_tooltip(format) as ValueFormatter },
     series: series.map((one) => ({
-      ...one, type: "pie", center: [context.legend === false ? "50%" : "20.5%", "50%"], radius: ["48%", "84%"], label: { show: false }, labelLine: { show: false },
+      ...one,
+      type: "pie",
+      center: [context.legend === false ? "50%" : "20.5%", "50%"],
+      radius: ["48%", "84%"],
+      label: { show: false },
+      labelLine: { show: false },
       // Zero slices would be hairlines without a meaning; a lone slice needs no gap.
-      itemStyle: { borderColor: ink.surface, borderWidth: values.size > 1 ? 1.5 : 0 }, minAngle: 1,
+      itemStyle: { borderColor: ink.surface, borderWidth: values.size > 1 ? 1.5 : 0 },
+      minAngle: 1,
       emphasis: { scaleSize: 4 },
     })),
   };
@@ -121,15 +163,28 @@ function category_bars(server: JsonObject): JsonObject {
   if (!Array.isArray(series) || !Array.isArray(names) || !names.every(is_token)) return server;
   const lying = { ...server, xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
   const [one] = series;
-  if (series.length !== 1 || typeof one !== "object" || one === null || Array.isArray(one) || !Array.isArray(one["data"])) return lying;
-  const data: Json[] = one["data"].map((value, index) => ({ value, itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]|\|.*$/g, "")}` } }));
+  if (
+    series.length !== 1 ||
+    typeof one !== "object" ||
+    one === null ||
+    Array.isArray(one) ||
+    !Array.isArray(one["data"])
+  )
+    return lying;
+  const data: Json[] = one["data"].map((value, index) => ({
+    value,
+    itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]|\|.*$/g, "")}` },
+  }));
   return { ...lying, series: [{ ...one, data }] };
 }
 
 function stepped_back(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
   const data = series["data"];
   if (!Array.isArray(categories) || !Array.isArray(data) || !selected || !categories.includes(selected)) return series;
-  return { ...series, data: data.map((value, index) => (categories[index] === selected ? value : { value, itemStyle: { opacity: 0.3 } })) };
+  return {
+    ...series,
+    data: data.map((value, index) => (categories[index] === selected ? value : { value, itemStyle: { opacity: 0.3 } })),
+  };
 }
 
 function dress_bars(option: Option, format: ValueFormatter, context: Context): Option {
@@ -141,17 +196,41 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
   return {
     ...option,
     legend: several ? dress_legend(context) : { show: false },
-    grid: { left: 4, right: 16, top: several ? 32 : 12, bottom: zoomed ? 34 : 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+    grid: {
+      left: 4,
+      right: 16,
+      top: several ? 32 : 12,
+      bottom: zoomed ? 34 : 4,
+      outerBoundsMode: "same",
+      outerBoundsContain: "all",
+    },
     tooltip: {
-      ...tooltip_look(context), trigger: "axis", axisPointer: { type: "shadow" },
+      ...tooltip_look(context),
+      trigger: "axis",
+      axisPointer: { type: "shadow" },
       formatter: axis_tooltip(format, context.text("chart.total"), String(x_axes[0]?.["name"] ?? "")) as ValueFormatter,
     },
     dataZoom: zoomed
-      ? [{ type: "slider", height: 18, bottom: 6, brushSelect: false, borderColor: ink.line, textStyle: { color: ink.muted } }, { type: "inside", zoomOnMouseWheel: "ctrl" }]
+      ? [
+          {
+            type: "slider",
+            height: 18,
+            bottom: 6,
+            brushSelect: false,
+            borderColor: ink.line,
+            textStyle: { color: ink.muted },
+          },
+          { type: "inside", zoomOnMouseWheel: "ctrl" },
+        ]
       : [],
     xAxis: x_axes.map((axis) => dress_axis(axis, format, context)),
     yAxis: objects(option["yAxis"]).map((axis) => dress_axis(axis, format, context)),
-    series: objects(option["series"]).map((one) => ({ ...stepped_back(one, categories, context.selected), label: { show: false }, barMaxWidth: Array.isArray(categories) ? 44 : 22, cursor: "pointer" })),
+    series: objects(option["series"]).map((one) => ({
+      ...stepped_back(one, categories, context.selected),
+      label: { show: false },
+      barMaxWidth: Array.isArray(categories) ? 44 : 22,
+      cursor: "pointer",
+    })),
   };
 }
 
@@ -166,10 +245,19 @@ export function chart_option(server: JsonObject, context: Context): Option {
   const kinds = objects(option["series"]).map((one) => String(one["type"]));
   const kind = kinds.find((each) => each in DRESSES) ?? "bar";
   const dressed = (DRESSES[kind] ?? dress_bars)(option, format, context);
-  return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme) };
+  return {
+    ...dressed,
+    animation: false,
+    textStyle: { fontFamily: FONT },
+    backgroundColor: "transparent",
+    color: series_colors(context.theme),
+  };
 }
 
 /** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
 export function needs_more(option: Option): boolean {
-  return objects(option["series"]).some((one) => one["type"] !== "bar" && one["type"] !== "pie") || objects(option["dataZoom"]).length > 0;
+  return (
+    objects(option["series"]).some((one) => one["type"] !== "bar" && one["type"] !== "pie") ||
+    objects(option["dataZoom"]).length > 0
+  );
 }

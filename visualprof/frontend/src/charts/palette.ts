@@ -3,7 +3,11 @@
 import type { ThemeName } from "../lib/color";
 
 const HUES: readonly (readonly [light: string, dark: string, names: string])[] = [
-  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation work allocated parameter runs median measured step_time"],
+  [
+    "#2f74d0",
+    "#5a9bf0",
+    "compute kernel device_work computation work allocated parameter runs median measured step_time",
+  ],
   ["#e0872b", "#f0a04f", "infer_shape memcpy wait host_wait delays launch gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
   ["#8557c9", "#ab85e8", "node_creation graph communication comm transfer dependency optimizer_state"],
@@ -28,12 +32,40 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#c94f6d", "#ec7f99", "input"],
   ["#1d2430", "#e3e8ef", "limit"],
 ];
-const CATEGORIES: Record<string, Record<ThemeName, string>> = Object.fromEntries(HUES.flatMap(([light, dark, names]) => names.split(" ").map((name) => [name, { light, dark }])));
+const CATEGORIES: Record<string, Record<ThemeName, string>> = Object.fromEntries(
+  HUES.flatMap(([light, dark, names]) => names.split(" ").map((name) => [name, { light, dark }])),
+);
 
 /** Twelve hues for names that have no colour of their own; neighbours differ in hue and in lightness. */
 const SERIES: Record<ThemeName, readonly string[]> = {
-  light: ["#2f74d0", "#e0872b", "#1f9d8b", "#c94f6d", "#8557c9", "#7d9c2c", "#3aa3cf", "#b5651d", "#5b66c4", "#d48cb0", "#4d8a5b", "#998675"],
-  dark: ["#5a9bf0", "#f0a04f", "#3cc2ae", "#ec7f99", "#ab85e8", "#a5c653", "#62c3ea", "#d98f4e", "#8891ea", "#e9abca", "#74b583", "#bba998"],
+  light: [
+    "#2f74d0",
+    "#e0872b",
+    "#1f9d8b",
+    "#c94f6d",
+    "#8557c9",
+    "#7d9c2c",
+    "#3aa3cf",
+    "#b5651d",
+    "#5b66c4",
+    "#d48cb0",
+    "#4d8a5b",
+    "#998675",
+  ],
+  dark: [
+    "#5a9bf0",
+    "#f0a04f",
+    "#3cc2ae",
+    "#ec7f99",
+    "#ab85e8",
+    "#a5c653",
+    "#62c3ea",
+    "#d98f4e",
+    "#8891ea",
+    "#e9abca",
+    "#74b583",
+    "#bba998",
+  ],
 };
 
 export function category_color(name: string, theme: ThemeName): string {

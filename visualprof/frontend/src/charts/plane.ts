@@ -2,7 +2,17 @@
 import { escape_html } from "../lib/text";
 import { dress_band } from "./band";
 import { log_ticks } from "./log-ticks";
-import { axis_format, dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
+import {
+  axis_format,
+  dress_axis,
+  dress_legend,
+  objects,
+  tooltip_look,
+  type Context,
+  type Option,
+  type Resolved,
+  type ValueFormatter,
+} from "./look";
 import { INK } from "./palette";
 
 const LEGEND_PX = 32;
@@ -67,7 +77,12 @@ function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry
   return (given) => {
     const entries = Array.isArray(given) ? given : [given];
     const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
-    const body = rows.map((entry) => table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`, y(numbers(entry.value)[2] ?? numbers(entry.value)[1])));
+    const body = rows.map((entry) =>
+      table_row(
+        `${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`,
+        y(numbers(entry.value)[2] ?? numbers(entry.value)[1]),
+      ),
+    );
     return `<div class="chart-tip-name">${x(entries[0]?.axisValue)}</div><table>${body.join("")}</table>`;
   };
 }
@@ -101,13 +116,37 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context, log: bool
   const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
   if (line && upright) {
     const data = upright_marks(objects(line["data"]), xs, log, context.width - 60);
-    return { ...one, markLine: { ...line, data, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideEndBottom", formatter: "{b}" } } };
+    return {
+      ...one,
+      markLine: {
+        ...line,
+        data,
+        symbol: "none",
+        silent: true,
+        lineStyle: { color: ink.muted, type: "dashed" },
+        label: { ...label, position: "insideEndBottom", formatter: "{b}" },
+      },
+    };
   }
   return {
     ...one,
-    ...(point && { markPoint: { ...point, symbol: "circle", symbolSize: 8, silent: true, label: { ...label, position: right ? "right" : "left" } } }),
+    ...(point && {
+      markPoint: {
+        ...point,
+        symbol: "circle",
+        symbolSize: 8,
+        silent: true,
+        label: { ...label, position: right ? "right" : "left" },
+      },
+    }),
     ...(line && {
-      markLine: { ...line, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideStartTop" } },
+      markLine: {
+        ...line,
+        symbol: "none",
+        silent: true,
+        lineStyle: { color: ink.muted, type: "dashed" },
+        label: { ...label, position: "insideStartTop" },
+      },
     }),
   };
 }
@@ -126,26 +165,52 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
   const step = byte_step(largest_value(series) - least);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
   const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
-  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step, ...below } : {};
+  const y_marks: Option =
+    y.unit === "bytes"
+      ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step, ...below }
+      : {};
   return {
     ...option,
     legend: dress_legend(context),
     // The topmost mark may carry the peak's label.
-    grid: { left: 4, right: 24, top: (context.legend === false ? 0 : LEGEND_PX) + 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+    grid: {
+      left: 4,
+      right: 24,
+      top: (context.legend === false ? 0 : LEGEND_PX) + 12,
+      bottom: 4,
+      outerBoundsMode: "same",
+      outerBoundsContain: "all",
+    },
     tooltip: {
-      ...tooltip_look(context), trigger: "axis", axisPointer: { type: "line", lineStyle: { color: ink.muted } },
+      ...tooltip_look(context),
+      trigger: "axis",
+      axisPointer: { type: "line", lineStyle: { color: ink.muted } },
       formatter: lines_tooltip(x, y) as unknown as ValueFormatter,
     },
     xAxis: {
       // The ends are odd numbers; the marks between them say enough.
-      ...bare_ends(dress_axis(x_axis, x, context)), ...close_ticks(x_axis, dress_axis(x_axis, x, context), along(series, 0)), min: "dataMin", max: "dataMax",
-      splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
+      ...bare_ends(dress_axis(x_axis, x, context)),
+      ...close_ticks(x_axis, dress_axis(x_axis, x, context), along(series, 0)),
+      min: "dataMin",
+      max: "dataMax",
+      splitLine: { show: false },
+      axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
     yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },
     series: series.map((one) =>
       one["type"] === "scatter"
-        ? { ...one, symbolSize: 9, itemStyle: { color: ink.text, borderColor: ink.surface, borderWidth: 1.5 }, cursor: "pointer" }
-        : { ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) }, cursor: "crosshair" },
+        ? {
+            ...one,
+            symbolSize: 9,
+            itemStyle: { color: ink.text, borderColor: ink.surface, borderWidth: 1.5 },
+            cursor: "pointer",
+          }
+        : {
+            ...dress_marks(one, y, context, x_axis["type"] === "log"),
+            symbol: "none",
+            lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) },
+            cursor: "crosshair",
+          },
     ),
   };
 }
@@ -156,26 +221,51 @@ export function point_tooltip(fields: Option[]): (entry: PointEntry) => string {
     const values = numbers(entry.value);
     const rows = fields.map((field, place) => {
       const format = field["formatter"];
-      return table_row(escape_html(String(field["name"])), typeof format === "function" ? format(values[place]) : String(values[place]));
+      return table_row(
+        escape_html(String(field["name"])),
+        typeof format === "function" ? format(values[place]) : String(values[place]),
+      );
     });
-    const series = entry.seriesName && entry.seriesName !== entry.name ? table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName)}`, "") : "";
+    const series =
+      entry.seriesName && entry.seriesName !== entry.name
+        ? table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName)}`, "")
+        : "";
     return `<div class="chart-tip-name">${escape_html(entry.name)}</div><table>${series}${rows.join("")}</table>`;
   };
 }
 
 /** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
 function along(series: Option[], place: 0 | 1): number[] {
-  return series.flatMap((one) => (Array.isArray(one["data"]) ? one["data"] : []).map((entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[place] ?? Number.NaN));
+  return series.flatMap((one) =>
+    (Array.isArray(one["data"]) ? one["data"] : []).map(
+      (entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[place] ?? Number.NaN,
+    ),
+  );
 }
 
 function close_ticks(axis: Option, dressed: Option, values: readonly number[]): Option {
   const marks = axis["type"] === "log" && axis["logBase"] === undefined ? log_ticks(values) : null;
-  return marks ? { min: marks.min, max: marks.max, axisTick: { show: false, customValues: marks.ticks }, axisLabel: { ...(dressed["axisLabel"] as Option), customValues: marks.ticks } } : {};
+  return marks
+    ? {
+        min: marks.min,
+        max: marks.max,
+        axisTick: { show: false, customValues: marks.ticks },
+        axisLabel: { ...(dressed["axisLabel"] as Option), customValues: marks.ticks },
+      }
+    : {};
 }
 
-function dress_log(axis: Option, format: ValueFormatter, context: Context, down: boolean, values: readonly number[]): Option {
+function dress_log(
+  axis: Option,
+  format: ValueFormatter,
+  context: Context,
+  down: boolean,
+  values: readonly number[],
+): Option {
   const dressed = dress_axis(axis, format, context);
-  const gap = down ? { nameGap: 26 } : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
+  const gap = down
+    ? { nameGap: 26 }
+    : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
   return { ...dressed, ...close_ticks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
 }
 
@@ -186,18 +276,52 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
   const all = objects(option["series"]);
   const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
   const emphasis: Resolved = {
-    scale: 1.3, itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
-    label: { show: true, position: "top", color: ink.text, textBorderColor: ink.surface, textBorderWidth: 3, formatter: "{b}" },
+    scale: 1.3,
+    itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
+    label: {
+      show: true,
+      position: "top",
+      color: ink.text,
+      textBorderColor: ink.surface,
+      textBorderWidth: 3,
+      formatter: "{b}",
+    },
   };
   return {
     ...option,
     legend: dress_legend(context),
-    grid: { left: 4, right: 20, top: LEGEND_PX + 24, bottom: 22, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-    tooltip: { ...tooltip_look(context), trigger: "item", formatter: point_tooltip(fields) as unknown as ValueFormatter },
+    grid: {
+      left: 4,
+      right: 20,
+      top: LEGEND_PX + 24,
+      bottom: 22,
+      outerBoundsMode: "same",
+      outerBoundsContain: "axisLabel",
+    },
+    tooltip: {
+      ...tooltip_look(context),
+      trigger: "item",
+      formatter: point_tooltip(fields) as unknown as ValueFormatter,
+    },
     xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
     yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one["type"] === "custom" ? dress_band(one) : one,
+      one["type"] === "scatter"
+        ? {
+            ...one,
+            ...(one["label"]
+              ? {
+                  labelLayout: { hideOverlap: true },
+                  label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 },
+                }
+              : {}),
+            itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
+            emphasis,
+            cursor: "pointer",
+          }
+        : one["type"] === "custom"
+          ? dress_band(one)
+          : one,
     ),
   };
 }

@@ -14,15 +14,28 @@ function is_object(value: unknown): value is Record<string, unknown> {
 /** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
 export function stops_of(option: JsonObject): Stop[] {
   const all = [option["series"]].flat().map((series, place) => ({ place, series: is_object(series) ? series : {} }));
-  const heard = all.filter(({ series }) => series["silent"] !== true && Array.isArray(series["data"]) && series["data"].length > 0);
+  const heard = all.filter(
+    ({ series }) => series["silent"] !== true && Array.isArray(series["data"]) && series["data"].length > 0,
+  );
   const single = heard.some(({ series }) => series["type"] === "scatter" || series["type"] === "pie");
-  return (single ? heard : heard.slice(0, 1)).flatMap(({ place, series }) => (series["data"] as unknown[]).map((_, index) => ({ series: place, index })));
+  return (single ? heard : heard.slice(0, 1)).flatMap(({ place, series }) =>
+    (series["data"] as unknown[]).map((_, index) => ({ series: place, index })),
+  );
 }
 
 /** The stop to which a key leads from another (-1: none yet); null for other keys. */
 export function step_to(key: string, at: number, count: number): number | null {
   const page = Math.max(1, Math.round(count / 10));
-  const targets: Record<string, number> = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: count - 1 };
+  const targets: Record<string, number> = {
+    ArrowRight: at + 1,
+    ArrowDown: at + 1,
+    ArrowLeft: at - 1,
+    ArrowUp: at - 1,
+    PageDown: at + page,
+    PageUp: at - page,
+    Home: 0,
+    End: count - 1,
+  };
   const target = targets[key];
   return target === undefined || count === 0 ? null : Math.min(Math.max(target, 0), count - 1);
 }
@@ -30,6 +43,7 @@ export function step_to(key: string, at: number, count: number): number | null {
 /** Where a stop of lines is on the x axis; NaN for what has no number there. */
 export function x_of(option: JsonObject, stop: Stop | undefined): number {
   const series = stop && [option["series"]].flat()[stop.series];
-  const entry = is_object(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;
+  const entry =
+    is_object(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;
   return Array.isArray(entry) ? Number(entry[0]) : Number.NaN;
 }

@@ -10,7 +10,11 @@ const SHAPES = / \[.*$/;
 
 /** A module by its path, as the profiler calls it; torch numbers those of a class. */
 function event_name(path: string): string {
-  const name = path.replace(/\/\(backward\)$/, "").split("/").pop() ?? "";
+  const name =
+    path
+      .replace(/\/\(backward\)$/, "")
+      .split("/")
+      .pop() ?? "";
   return /_\d+$/.test(name) ? `nn.Module: ${name}` : name;
 }
 
@@ -25,7 +29,12 @@ function swapped(to: RouteLocationRaw): RouteLocationRaw {
   const { run: base_id, worker: base_worker, span: base_span_id } = base;
   const own = { base: query_value("run"), base_worker: query_value("worker"), base_span: query_value("span") };
   const place = { run: base_id, worker: base_worker, span: base_span_id, ...own };
-  return { ...to, query: Object.fromEntries(Object.entries({ ...to.query, ...place }).filter(([, value]) => value !== null && value !== undefined)) as Record<string, string> };
+  return {
+    ...to,
+    query: Object.fromEntries(
+      Object.entries({ ...to.query, ...place }).filter(([, value]) => value !== null && value !== undefined),
+    ) as Record<string, string>,
+  };
 }
 
 /** Of a row of the view's comparison. */
@@ -39,7 +48,20 @@ export function row_links(view: string, row: RowOf): RowLink[] {
   const place = (to: RouteLocationRaw) => (gone ? swapped(to) : to);
   const page = on_device ? "kernel" : "operator";
   const links: RowLink[] = [];
-  if (there.includes("trace")) links.push({ page: "trace", to: place(longest_location(name, on_device ? "device" : "host")) });
-  if (view === "overview" && there.includes(page)) links.push({ page, to: place({ path: `/${page}`, query: { ...(longest_location(name, "host") as { query: Record<string, string> }).query, longest: undefined, where: undefined, "is.name": name } }) });
+  if (there.includes("trace"))
+    links.push({ page: "trace", to: place(longest_location(name, on_device ? "device" : "host")) });
+  if (view === "overview" && there.includes(page))
+    links.push({
+      page,
+      to: place({
+        path: `/${page}`,
+        query: {
+          ...(longest_location(name, "host") as { query: Record<string, string> }).query,
+          longest: undefined,
+          where: undefined,
+          "is.name": name,
+        },
+      }),
+    });
   return links;
 }

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { pair_of, shift_of, step_beside } from "./steps";
 
-const steps = (...all: [name: string, start_ns: number, duration_ns: number][]) => all.map(([name, start_ns, duration_ns]) => ({ name, start_ns, duration_ns }));
+const steps = (...all: [name: string, start_ns: number, duration_ns: number][]) =>
+  all.map(([name, start_ns, duration_ns]) => ({ name, start_ns, duration_ns }));
 
 // The new run was recorded from step 5 on, the base from step 6 on; the longest are the second and the third.
 const own = steps(["5", 100, 50], ["6", 150, 80], ["7", 230, 60]);

@@ -23,15 +23,29 @@ function longest(steps: readonly Step[]): number {
  * `chosen` is the name of the shown run's step and `beside` the one that it is compared with, null for all of them: the first ones,
  * or the first that both have, stand for them.
  */
-export function pair_of(own: readonly Step[], base: readonly Step[], way: Way, chosen: string | null, beside: string | null): Pair | null {
+export function pair_of(
+  own: readonly Step[],
+  base: readonly Step[],
+  way: Way,
+  chosen: string | null,
+  beside: string | null,
+): Pair | null {
   const named = (name: string | undefined) => base.findIndex((one) => one.name === name);
   const at = own.findIndex((one) => (chosen !== null ? one.name === chosen : way !== "name" || named(one.name) >= 0));
-  const pair = way === "longest" ? { own: longest(own), base: longest(base) } : { own: at, base: way === "name" ? named(own[at]?.name) : chosen === null ? at : named(beside ?? undefined) };
+  const pair =
+    way === "longest"
+      ? { own: longest(own), base: longest(base) }
+      : { own: at, base: way === "name" ? named(own[at]?.name) : chosen === null ? at : named(beside ?? undefined) };
   return own[pair.own] && base[pair.base] ? pair : null;
 }
 
 /** What stands at the place of a step in the other run: as many steps from the pair as the step is from its own. */
-export function step_beside(name: string | null, from: readonly Step[], to: readonly Step[], shift: number): string | null {
+export function step_beside(
+  name: string | null,
+  from: readonly Step[],
+  to: readonly Step[],
+  shift: number,
+): string | null {
   const place = from.findIndex((one) => one.name === name);
   return place < 0 ? null : (to[place + shift]?.name ?? null);
 }

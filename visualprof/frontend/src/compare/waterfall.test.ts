@@ -2,11 +2,20 @@ import { describe, expect, it } from "vitest";
 import { waterfall } from "./waterfall";
 
 // 100 = 60 + 30 + 10 becomes 90 = 70 + 15 + 5.
-const parts = { part: ["cpu", "dataloader", "other", "memset"], base_ns: [60, 30, 10, 0], new_ns: [70, 15, 5, 0], delta_ns: [10, -15, -5, 0] };
+const parts = {
+  part: ["cpu", "dataloader", "other", "memset"],
+  base_ns: [60, 30, 10, 0],
+  new_ns: [70, 15, 5, 0],
+  delta_ns: [10, -15, -5, 0],
+};
 
 describe("the waterfall of a step's change", () => {
   it("begins with what got worse and leaves out what no step has", () => {
-    expect(waterfall(parts).stages.map((stage) => [stage.name, stage.delta_ns])).toEqual([["cpu", 10], ["other", -5], ["dataloader", -15]]);
+    expect(waterfall(parts).stages.map((stage) => [stage.name, stage.delta_ns])).toEqual([
+      ["cpu", 10],
+      ["other", -5],
+      ["dataloader", -15],
+    ]);
   });
 
   it("leads from the base to the new step without a gap", () => {
@@ -32,6 +41,11 @@ describe("the waterfall of a step's change", () => {
   });
 
   it("of nothing is nothing", () => {
-    expect(waterfall({ part: [], base_ns: [], new_ns: [], delta_ns: [] })).toEqual({ floor_ns: 0, base: 0, now: 0, stages: [] });
+    expect(waterfall({ part: [], base_ns: [], new_ns: [], delta_ns: [] })).toEqual({
+      floor_ns: 0,
+      base: 0,
+      now: 0,
+      stages: [],
+    });
   });
 });

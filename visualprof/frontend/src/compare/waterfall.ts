@@ -32,7 +32,12 @@ const STUB = 0.15;
 /** The parts that a step has, what got worse first; their changes add up to the step's. */
 export function waterfall(parts: Parts): Waterfall {
   const rows = parts.part
-    .map((name, i) => ({ name, base_ns: parts.base_ns[i] ?? 0, new_ns: parts.new_ns[i] ?? 0, delta_ns: parts.delta_ns[i] ?? 0 }))
+    .map((name, i) => ({
+      name,
+      base_ns: parts.base_ns[i] ?? 0,
+      new_ns: parts.new_ns[i] ?? 0,
+      delta_ns: parts.delta_ns[i] ?? 0,
+    }))
     .filter((row) => row.base_ns !== 0 || row.new_ns !== 0)
     .sort((a, b) => b.delta_ns - a.delta_ns);
   const from_ns = rows.reduce((sum, row) => sum + row.base_ns, 0);

@@ -16,17 +16,37 @@ export interface Verdict {
 /** Whether the step changed, or why one cannot tell. `marked`: its steps are marked in the file. */
 export function verdict(step: Step, marked: boolean): Verdict {
   const { low_ns, high_ns, detectable_ratio } = step;
-  if (step.significant === null) return { tone: "", heading: t("compare.unsure"), reason: t(marked ? "compare.few_steps" : "compare.no_steps") };
-  const between = low_ns === null || high_ns === null ? "" : t("compare.between", { low: signed_text("ns", low_ns), high: signed_text("ns", high_ns) });
-  if (step.significant) return { tone: step.delta_ns > 0 ? "worse" : "better", heading: t(step.delta_ns > 0 ? "compare.slower" : "compare.faster"), reason: between };
-  return { tone: "", heading: t("compare.noise"), reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: ratio(detectable_ratio) }) };
+  if (step.significant === null)
+    return { tone: "", heading: t("compare.unsure"), reason: t(marked ? "compare.few_steps" : "compare.no_steps") };
+  const between =
+    low_ns === null || high_ns === null
+      ? ""
+      : t("compare.between", { low: signed_text("ns", low_ns), high: signed_text("ns", high_ns) });
+  if (step.significant)
+    return {
+      tone: step.delta_ns > 0 ? "worse" : "better",
+      heading: t(step.delta_ns > 0 ? "compare.slower" : "compare.faster"),
+      reason: between,
+    };
+  return {
+    tone: "",
+    heading: t("compare.noise"),
+    reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: ratio(detectable_ratio) }),
+  };
 }
 
 /** What makes the two not alike. */
 export function note_text(note: Note): string {
-  const said = (text: string) => (text === "yes" ? t("compare.so") : note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text));
-  const [base, now] = [note.base, note.new].map((text) => (text === null || text === undefined ? t("compare.not_so") : said(text)));
-  return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
+  const said = (text: string) =>
+    text === "yes" ? t("compare.so") : note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text);
+  const [base, now] = [note.base, note.new].map((text) =>
+    text === null || text === undefined ? t("compare.not_so") : said(text),
+  );
+  return t(`compare.note.${note.id}`, {
+    base,
+    new: now,
+    ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio),
+  });
 }
 
 /** The words of a row's cells; across frameworks a row is called by its family. */
@@ -37,4 +57,3 @@ export function row_wording(column: string, value: string, families = false): st
   if (column === "name" && value === "host") return t("memory.host");
   return column === "part" ? word(value) : value;
 }
-

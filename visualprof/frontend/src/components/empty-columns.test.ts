@@ -4,7 +4,12 @@ import type { Table } from "../api/model";
 import { useEmptyColumns } from "./empty-columns";
 
 function table(flops: (number | null)[], total_rows: number): Table {
-  return { columns: { name: flops.map(() => "aten::mm"), flops }, total_rows, matching_rows: flops.length === 1 ? 1 : total_rows, offset: 0 };
+  return {
+    columns: { name: flops.map(() => "aten::mm"), flops },
+    total_rows,
+    matching_rows: flops.length === 1 ? 1 : total_rows,
+    offset: 0,
+  };
 }
 
 it("keeps its judgement while rows are sorted or searched", async () => {

@@ -13,7 +13,8 @@ it("a column looks like what it holds, whatever it is called", () => {
 });
 
 it("short texts have the room that they need, within reason", () => {
-  const width = (text: string, name = "address") => columns_of([name], { [name]: "word" }, "", () => ["x", text])[0]?.width_px ?? 0;
+  const width = (text: string, name = "address") =>
+    columns_of([name], { [name]: "word" }, "", () => ["x", text])[0]?.width_px ?? 0;
   expect(width("0x7fcbc8000000")).toBeGreaterThan(130);
   expect(width("一个很长的词")).toBeGreaterThan(width("a word"));
   expect(width("x".repeat(500))).toBeLessThan(200);

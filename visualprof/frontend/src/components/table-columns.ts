@@ -21,7 +21,19 @@ const SIGNED = /^delta_|_of_change$/;
 const NUMBER_PX = 80;
 const SIGNED_PX = 92;
 const SECOND_NAME_PX = 150;
-const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116, moment: 140 };
+const WIDTHS: Partial<Record<Kind, number>> = {
+  name: 200,
+  text: 160,
+  word: 70,
+  dims: 84,
+  id: 56,
+  flag: 60,
+  count: 60,
+  rate: 94,
+  flo: 94,
+  flop_rate: 116,
+  moment: 140,
+};
 const NUMBER_ROOM = 1.5;
 
 // As wide as their texts, up to this: short ones at least, names at most.
@@ -33,22 +45,44 @@ const NAME_TOOLS_PX = 80;
 
 /** Wide characters (CJK) take two places of a Latin one. */
 function text_width(text: string): number {
-  return [...text].reduce((all, character) => all + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6), 0);
+  return [...text].reduce(
+    (all, character) => all + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6),
+    0,
+  );
 }
 
 /** The columns of a table; `scope` is its name in the locales, `texts` what its first rows show. What the answer does not say the kind of is text. */
-export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = "", texts: (name: string, kind: Kind) => string[] = () => []): Column[] {
+export function columns_of(
+  names: readonly string[],
+  kinds: Kinds = {},
+  scope = "",
+  texts: (name: string, kind: Kind) => string[] = () => [],
+): Column[] {
   const labels = column_labels(names, kinds, scope);
   const lead = names.find((name) => kinds[name] === "name");
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
     // The first name says what a row is, others what it belongs to.
-    const width = kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
-    const shown = AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
+    const width =
+      kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
+    const shown =
+      AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
     const least = Math.max(width, text_width(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
-    const most = kind === "name" ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX)) : Math.round(least * NUMBER_ROOM);
-    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), signed: SIGNED.test(name), width_px: least, most: kind === "text" ? "1fr" : `${most}px` };
+    const most =
+      kind === "name"
+        ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX))
+        : Math.round(least * NUMBER_ROOM);
+    return {
+      name,
+      label,
+      hint: definition(name, scope),
+      kind,
+      numeric: is_number(kind),
+      signed: SIGNED.test(name),
+      width_px: least,
+      most: kind === "text" ? "1fr" : `${most}px`,
+    };
   });
 }
 

@@ -16,7 +16,11 @@ export interface TablePages<T extends Table> {
 }
 
 /** `known()`: the first page, where another answer has brought it already. */
-export function useTablePages<T extends Table>(address_at: (offset: number) => string | null, stamp: () => unknown, known: () => T | null = () => null): TablePages<T> {
+export function useTablePages<T extends Table>(
+  address_at: (offset: number) => string | null,
+  stamp: () => unknown,
+  known: () => T | null = () => null,
+): TablePages<T> {
   const { data, error, loading } = useResource<T>(() => (known() ? null : address_at(0)), stamp);
   const first = computed(() => known() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());

@@ -3,7 +3,15 @@ import type { JobRow, JobsAnswer } from "../api";
 import { updated } from "./jobs";
 
 const job = (id: string, state = "waiting") => ({ id, state }) as JobRow;
-const answer = (revision: number, since: number | null, jobs: JobRow[], problem: string | null = null): JobsAnswer => ({ revision, since, jobs, waits: {}, leaving: {}, problem, hint: null });
+const answer = (revision: number, since: number | null, jobs: JobRow[], problem: string | null = null): JobsAnswer => ({
+  revision,
+  since,
+  jobs,
+  waits: {},
+  leaving: {},
+  problem,
+  hint: null,
+});
 
 test("changed jobs take their places, new ones come first, the others stay the same objects", () => {
   const known = answer(3, null, [job("b"), job("a")]);

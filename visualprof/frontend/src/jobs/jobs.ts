@@ -32,13 +32,17 @@ const beside = ({ problem, waits, leaving }: JobsAnswer) => JSON.stringify([prob
 
 export function useJobs() {
   let known: JobsAnswer | null = null;
-  const polled = usePolled<JobsAnswer>(() => address("jobs"), pause, async (_, { signal }) => {
-    const answer = await get<JobsAnswer>(address("jobs", { since: known?.revision }), { signal });
-    const body = answer && updated(known, answer.body);
-    if (!body || body === known) return null;
-    known = body;
-    return { body, etag: null };
-  });
+  const polled = usePolled<JobsAnswer>(
+    () => address("jobs"),
+    pause,
+    async (_, { signal }) => {
+      const answer = await get<JobsAnswer>(address("jobs", { since: known?.revision }), { signal });
+      const body = answer && updated(known, answer.body);
+      if (!body || body === known) return null;
+      known = body;
+      return { body, etag: null };
+    },
+  );
   const jobs = computed<JobRow[]>(() => polled.data.value?.jobs ?? []);
   return { ...polled, jobs };
 }
@@ -72,6 +76,24 @@ export function has_result(task: TaskRow): task is TaskRow & { run: string } {
 
 /** Whether the words of a search all stand somewhere in it. */
 export function matches(job: JobRow, search: string): boolean {
-  const text = [job.id, job.name, job.model, ...job.data, ...job.tasks.flatMap((task) => [task.spec, task.backend, task.version ?? "", task.agent_name ?? "", task.error ?? ""])].join(" ").toLowerCase();
-  return search.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
+  const text = [
+    job.id,
+    job.name,
+    job.model,
+    ...job.data,
+    ...job.tasks.flatMap((task) => [
+      task.spec,
+      task.backend,
+      task.version ?? "",
+      task.agent_name ?? "",
+      task.error ?? "",
+    ]),
+  ]
+    .join(" ")
+    .toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(Boolean)
+    .every((word) => text.includes(word));
 }

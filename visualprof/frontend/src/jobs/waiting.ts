@@ -6,8 +6,14 @@ import { visible } from "../lib/text";
 import { locale, t } from "../locales";
 
 export function waits_for({ reason, machine, until_ns, n, of }: Wait): string {
-  const shown = (value: number | null | undefined) => (reason === "hours" ? amount("device_ns", value ?? 0) : String(value ?? ""));
-  return t(`run.wait.${reason}`, { machine: visible(machine ?? ""), until: until_ns == null ? "" : exact_minute(until_ns, locale.value), n: shown(n), of: shown(of) });
+  const shown = (value: number | null | undefined) =>
+    reason === "hours" ? amount("device_ns", value ?? 0) : String(value ?? "");
+  return t(`run.wait.${reason}`, {
+    machine: visible(machine ?? ""),
+    until: until_ns == null ? "" : exact_minute(until_ns, locale.value),
+    n: shown(n),
+    of: shown(of),
+  });
 }
 
 export const removed_on = (at_ns: number) => t("run.removed_on", { day: exact_day(at_ns, locale.value) });

@@ -1,11 +1,19 @@
 // Moments in words: relative for reading, exact for the tooltip.
 
-const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [
+  ["day", 86_400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
 
 function told(seconds: number, language: string, sign: 1 | -1): string {
   const whole = Math.max(0, Math.floor(seconds));
   const [unit, size] = STEPS.find(([, each]) => whole >= each) ?? ["second", 1];
-  return new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(sign * Math.floor(whole / size), unit);
+  return new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(
+    sign * Math.floor(whole / size),
+    unit,
+  );
 }
 
 /** "5 sec. ago", "3 hr. ago" in the language; a clock that runs ahead of ours reads as now. */
@@ -20,7 +28,10 @@ export function until(then_ns: number, now_ms: number, language: string): string
 
 /** "Nov 22, 2026, 12:00 – 2:00 PM". */
 export function exact_range(from_ns: number, until_ns: number, language: string): string {
-  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(from_ns / 1e6, until_ns / 1e6);
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(
+    from_ns / 1e6,
+    until_ns / 1e6,
+  );
 }
 
 /** To the minute: of what is to come. */

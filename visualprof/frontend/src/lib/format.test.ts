@@ -1,5 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, recording_name, UNKNOWN, signed_text } from "./format";
+import {
+  bytes,
+  cell_text,
+  count,
+  duration,
+  exact_text,
+  operation_rate,
+  rate,
+  ratio,
+  recording_name,
+  UNKNOWN,
+  signed_text,
+} from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
@@ -60,11 +72,19 @@ describe("columns", () => {
   });
 
   it("leaves numbers that count nothing as they are", () => {
-    expect([cell_text("id", 123_456), exact_text("id", 123_456), cell_text("text", 0.5)]).toEqual(["123456", "123456", "0.5"]);
+    expect([cell_text("id", 123_456), exact_text("id", 123_456), cell_text("text", 0.5)]).toEqual([
+      "123456",
+      "123456",
+      "0.5",
+    ]);
   });
 
   it("writes the sign of a change before it, where there is anything to see", () => {
-    expect([signed_text("ns", 1500), signed_text("bytes", -2048), signed_text("ratio", 0)]).toEqual(["+1.50\u00a0µs", "−2.00\u00a0KiB", "0\u00a0%"]);
+    expect([signed_text("ns", 1500), signed_text("bytes", -2048), signed_text("ratio", 0)]).toEqual([
+      "+1.50\u00a0µs",
+      "−2.00\u00a0KiB",
+      "0\u00a0%",
+    ]);
     expect([signed_text("ratio", -0.0001), signed_text("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
@@ -82,6 +102,7 @@ describe("recording_name", () => {
   });
 
   it("leaves other names as they are", () => {
-    for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"]) expect(recording_name(name)).toBe(name);
+    for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"])
+      expect(recording_name(name)).toBe(name);
   });
 });

@@ -10,5 +10,7 @@ function compare(a: Cell, b: Cell): number {
 export function in_order<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
   const keyed = rows.map((row) => ({ row, key: cell(row) ?? null }));
   const sign = order === "asc" ? 1 : -1;
-  return keyed.sort((a, b) => Number(a.key === null) - Number(b.key === null) || sign * compare(a.key, b.key)).map(({ row }) => row);
+  return keyed
+    .sort((a, b) => Number(a.key === null) - Number(b.key === null) || sign * compare(a.key, b.key))
+    .map(({ row }) => row);
 }

@@ -14,10 +14,21 @@ export function amount(kind: Kind, value: number): string {
 /** What was typed: nothing is without a bound. */
 export function quota_of(typed: Readonly<Record<Kind, string | number>>): QuotaRow {
   const bound = (kind: Kind) => (typed[kind] === "" ? null : Math.round(Number(typed[kind]) * UNITS[kind]));
-  return { jobs_waiting: bound("jobs_waiting"), jobs_running: bound("jobs_running"), upload_bytes: bound("upload_bytes"), device_ns: bound("device_ns") };
+  return {
+    jobs_waiting: bound("jobs_waiting"),
+    jobs_running: bound("jobs_running"),
+    upload_bytes: bound("upload_bytes"),
+    device_ns: bound("device_ns"),
+  };
 }
 
 export function typed_of(quota: QuotaRow): Record<Kind, string> {
-  const text = (kind: Kind) => (quota[kind] === null || quota[kind] === undefined ? "" : String(quota[kind] / UNITS[kind]));
-  return { jobs_waiting: text("jobs_waiting"), jobs_running: text("jobs_running"), upload_bytes: text("upload_bytes"), device_ns: text("device_ns") };
+  const text = (kind: Kind) =>
+    quota[kind] === null || quota[kind] === undefined ? "" : String(quota[kind] / UNITS[kind]);
+  return {
+    jobs_waiting: text("jobs_waiting"),
+    jobs_running: text("jobs_running"),
+    upload_bytes: text("upload_bytes"),
+    device_ns: text("device_ns"),
+  };
 }

@@ -6,5 +6,7 @@ export function number_ranges(numbers: readonly number[]): string {
     if (last && one <= last[1] + 1) last[1] = one;
     else runs.push([one, one]);
   }
-  return runs.map(([from, to]) => (from === to ? String(from) : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`)).join(", ");
+  return runs
+    .map(([from, to]) => (from === to ? String(from) : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`))
+    .join(", ");
 }

@@ -16,7 +16,9 @@ it("makes control characters and turned directions visible", () => {
 it("leaves short names alone", () => expect(shorten("relu", 4)).toBe("relu"));
 
 it("leaves out what all kernels have in common", () => {
-  expect(abbreviate("void cudnn::detail::dgrad_engine<float, 512>(int, int, float const*)", 60)).toBe("cudnn::detail::dgrad_engine<float, 512>");
+  expect(abbreviate("void cudnn::detail::dgrad_engine<float, 512>(int, int, float const*)", 60)).toBe(
+    "cudnn::detail::dgrad_engine<float, 512>",
+  );
   expect(abbreviate("Memcpy HtoD (Pageable -> Device)", 60)).toBe("Memcpy HtoD (Pageable -> Device)");
 });
 

@@ -6,7 +6,8 @@ export const FILES = import.meta.glob<Messages>(["./*/*.json", "!./server/*"], {
 
 export type Language = string;
 
-const parts = (path: string) => path.slice("./".length, -".json".length).split("/") as [language: Language, name: string];
+const parts = (path: string) =>
+  path.slice("./".length, -".json".length).split("/") as [language: Language, name: string];
 const unique = (values: readonly string[]) => [...new Set(values)].sort();
 
 export const LANGUAGES: readonly Language[] = unique(Object.keys(FILES).map((path) => parts(path)[0]));
@@ -19,7 +20,18 @@ export const FALLBACK: Language = "en";
 export const FIRST_TEXTS: readonly string[] = ["shell", "tables", "overview"];
 
 /** Files that every other page, dialogs and tooltips need. */
-export const SHARED_TEXTS: readonly string[] = ["metrics", "dialogs", "compare", "operator", "kernel", "memory", "run", "evaluation", "account", "serving"];
+export const SHARED_TEXTS: readonly string[] = [
+  "metrics",
+  "dialogs",
+  "compare",
+  "operator",
+  "kernel",
+  "memory",
+  "run",
+  "evaluation",
+  "account",
+  "serving",
+];
 
 /** Files of other pages that a page needs, too. */
 const BORROWED: Readonly<Record<string, readonly string[]>> = {

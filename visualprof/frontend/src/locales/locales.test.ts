@@ -6,13 +6,22 @@ const files = import.meta.glob<object>(["./*/*.json", "!./server/*"], { import: 
 
 function leaves(node: object, path = ""): [key: string, text: string][] {
   return Object.entries(node).flatMap(([key, value]: [string, unknown]) =>
-    typeof value === "object" && value !== null ? leaves(value, `${path}${key}.`) : [[path + key, String(value)] as [string, string]],
+    typeof value === "object" && value !== null
+      ? leaves(value, `${path}${key}.`)
+      : [[path + key, String(value)] as [string, string]],
   );
 }
 
 /** The texts of a language by `FILE:KEY`. */
 function texts(language: string): Map<string, string> {
-  return new Map(ALL_TEXTS.flatMap((name) => leaves(files[`./${language}/${name}.json`] ?? {}).map(([key, text]): [string, string] => [`${name}:${key}`, text])));
+  return new Map(
+    ALL_TEXTS.flatMap((name) =>
+      leaves(files[`./${language}/${name}.json`] ?? {}).map(([key, text]): [string, string] => [
+        `${name}:${key}`,
+        text,
+      ]),
+    ),
+  );
 }
 
 const slots = (text: string) => [...text.matchAll(/\{\w+\}|%\w+%/g)].map(String).sort();
@@ -29,12 +38,15 @@ describe("locales", () => {
   });
 
   it("have the same placeholders", () => {
-    for (const other of others) for (const [key, text] of inFiles) expect([key, slots(other.get(key) ?? "")]).toEqual([key, slots(text.replace(/^.* \| /, ""))]);
+    for (const other of others)
+      for (const [key, text] of inFiles)
+        expect([key, slots(other.get(key) ?? "")]).toEqual([key, slots(text.replace(/^.* \| /, ""))]);
   });
 
   it("hold only messages that are read as plain text", async () => {
     await speak("en", ALL_TEXTS);
-    for (const [key, text] of english) if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
+    for (const [key, text] of english)
+      if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
   });
 
   it("are spoken as asked for last, whichever words come first", async () => {
@@ -45,28 +57,61 @@ describe("locales", () => {
   });
 
   it("define every number that a table shows", () => {
-    const shown = [...english.keys()].filter((key) => /^column\.[^.]+$/.test(key)).map((key) => key.slice("column.".length));
-    const only_facts = new Set(["framework", "format", "producer", "host", "rank", "world_size", "device_type", "events", "duration_ns", "kernels"]);
+    const shown = [...english.keys()]
+      .filter((key) => /^column\.[^.]+$/.test(key))
+      .map((key) => key.slice("column.".length));
+    const only_facts = new Set([
+      "framework",
+      "format",
+      "producer",
+      "host",
+      "rank",
+      "world_size",
+      "device_type",
+      "events",
+      "duration_ns",
+      "kernels",
+    ]);
     expect(shown.filter((column) => !english.has(`metric.${column}`) && !only_facts.has(column))).toEqual([]);
   });
 });
 
 describe("the files of texts", () => {
-  const fileOf = new Map(ALL_TEXTS.flatMap((name) => leaves(files[`./en/${name}.json`] ?? {}).map(([key]) => [key, name] as const)));
+  const fileOf = new Map(
+    ALL_TEXTS.flatMap((name) => leaves(files[`./en/${name}.json`] ?? {}).map(([key]) => [key, name] as const)),
+  );
   const graph = importGraph();
   const isTest = (path: string) => path.endsWith(".test.ts");
   /** Files with the texts that a source names; of a key such as `run.state.${state}` the part before the slot is known. */
-  const used = (path: string) => [...(sources[path] ?? "").matchAll(/["'`]([a-z_]+(?:\.\w+)*\.)(\w+(?=["'`]))?(?=["'`]|\$\{)/g)].flatMap(([, start = "", end]) =>
-    [...new Set([...fileOf].filter(([key]) => (end === undefined ? key.startsWith(start) : key === start + end)).map(([, name]) => name))],
-  );
+  const used = (path: string) =>
+    [...(sources[path] ?? "").matchAll(/["'`]([a-z_]+(?:\.\w+)*\.)(\w+(?=["'`]))?(?=["'`]|\$\{)/g)].flatMap(
+      ([, start = "", end]) => [
+        ...new Set(
+          [...fileOf]
+            .filter(([key]) => (end === undefined ? key.startsWith(start) : key === start + end))
+            .map(([, name]) => name),
+        ),
+      ],
+    );
   const missing = (entry: string, loaded: readonly string[], skipped: (path: string) => boolean = isTest) =>
-    reachable(graph, entry, skipped).flatMap((path) => used(path).filter((name) => !loaded.includes(name)).map((name) => `${path}: ${name}.json`));
+    reachable(graph, entry, skipped).flatMap((path) =>
+      used(path)
+        .filter((name) => !loaded.includes(name))
+        .map((name) => `${path}: ${name}.json`),
+    );
 
   it("that every page loads have all texts of the shell", () => {
-    expect(missing("src/start.ts", [...FIRST_TEXTS, ...SHARED_TEXTS], (path) => path.startsWith("src/pages/"))).toEqual([]);
+    expect(missing("src/start.ts", [...FIRST_TEXTS, ...SHARED_TEXTS], (path) => path.startsWith("src/pages/"))).toEqual(
+      [],
+    );
   });
 
-  it.each(Object.keys(sources).flatMap((path) => /^src\/pages\/(\w+)\/page\.vue$/.exec(path)?.[1] ?? []))("of the page %s have all of its texts", (page) => {
-    expect(missing(`src/pages/${page}/page.vue`, [...FIRST_TEXTS, ...pageTexts(page)], (path) => path === "src/router.ts")).toEqual([]);
-  });
+  it.each(Object.keys(sources).flatMap((path) => /^src\/pages\/(\w+)\/page\.vue$/.exec(path)?.[1] ?? []))(
+    "of the page %s have all of its texts",
+    (page) => {
+      expect(
+        missing(`src/pages/${page}/page.vue`, [...FIRST_TEXTS, ...pageTexts(page)], (path) => path === "src/router.ts"),
+      ).toEqual([]);
+    },
+  );
 });

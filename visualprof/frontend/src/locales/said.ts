@@ -40,7 +40,8 @@ function put_in(text: string, [first = "", ...others]: readonly string[]): strin
 
 async function learn(language: Language): Promise<void> {
   const [english, words] = [CATALOGS["./server/en.json"], CATALOGS[`./server/${language}.json`]];
-  if (language !== "en" && english && words) learned.set(language, paired(...(await Promise.all([english(), words()]))));
+  if (language !== "en" && english && words)
+    learned.set(language, paired(...(await Promise.all([english(), words()]))));
 }
 
 /** Fetch the catalogs of a language once, when the first message arrives. English needs none. */
@@ -59,7 +60,8 @@ export function said(text: string): string {
 function translated(text: string, messages: readonly Message[]): string {
   for (const { parts, words } of messages) {
     const values = put_in(text, parts);
-    if (values) return words.replace(/\{(\d+)\}/g, (_slot, place: string) => translated(values[Number(place)] ?? "", messages));
+    if (values)
+      return words.replace(/\{(\d+)\}/g, (_slot, place: string) => translated(values[Number(place)] ?? "", messages));
   }
   const [, head = "", mark = "", rest = ""] = /^(.+?)([:;] )(.+)$/s.exec(text) ?? [];
   const pieces = mark && messages.length > 0 ? [translated(head, messages), translated(rest, messages)] : [];

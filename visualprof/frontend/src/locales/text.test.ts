@@ -5,29 +5,37 @@ import { chart_text, column_labels, counter_name, monitored, said_value } from "
 beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("counter_name", () => {
-  it("names what the monitor counts and leaves the unit", () => expect(counter_name("child CPU %")).toBe("CPU of this process %"));
+  it("names what the monitor counts and leaves the unit", () =>
+    expect(counter_name("child CPU %")).toBe("CPU of this process %"));
   it("leaves the device's own name", () => expect(counter_name("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
   it("needs no unit where the values have it", () => expect(counter_name("RSS bytes")).toBe("Memory of this process"));
   it("leaves what it does not know", () => expect(counter_name("queue depth")).toBe("queue depth"));
 });
 
 describe("monitored", () => {
-  it("leaves the counters of profilers alone", () => expect(["GPU memory", "memory arena", "Power"].map(monitored)).toEqual(["GPU memory", "memory arena", "Power"]));
+  it("leaves the counters of profilers alone", () =>
+    expect(["GPU memory", "memory arena", "Power"].map(monitored)).toEqual(["GPU memory", "memory arena", "Power"]));
 });
 
 describe("said_value", () => {
-  it("knows the words of the runtimes and leaves others", () => expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual(["as the model", "CPUExecutionProvider"]));
+  it("knows the words of the runtimes and leaves others", () =>
+    expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual([
+      "as the model",
+      "CPUExecutionProvider",
+    ]));
 });
 
 describe("chart_text", () => {
-  it("says which stages are derived", () => expect(["stage.forward", "derived.forward"].map(chart_text)).toEqual(["Forward", "Forward (derived)"]));
+  it("says which stages are derived", () =>
+    expect(["stage.forward", "derived.forward"].map(chart_text)).toEqual(["Forward", "Forward (derived)"]));
 });
 
 describe("column_labels", () => {
   const kinds = { name: "name", busy_ns: "ns", busy_ratio: "ratio", idle_ns: "ns" } as const;
   const labels = () => Object.values(column_labels(Object.keys(kinds), kinds));
 
-  it("leave the unit out, where nothing else is called the same", () => expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
+  it("leave the unit out, where nothing else is called the same", () =>
+    expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
   it("do so in any language", async () => {
     await speak("zh", ALL_TEXTS);
     expect(labels()).toEqual(["名称", "Busy（时间）", "Busy（占比）", "Idle"]);

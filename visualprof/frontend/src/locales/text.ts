@@ -13,14 +13,18 @@ export function text_or(key: string, fallback: string): string {
 
 /** The heading of a column; `scope` is the table it stands in, which may name it more precisely. */
 export function column_label(column: string, scope = ""): string {
-  return first_known([`column.in_${scope}.${column}`, `column.${column}`]) ?? as_title(column.replace(/_(ns|bytes|ratio)$/, ""));
+  return (
+    first_known([`column.in_${scope}.${column}`, `column.${column}`]) ??
+    as_title(column.replace(/_(ns|bytes|ratio)$/, ""))
+  );
 }
 
 /** The headings of one table: those that would read alike say what they count, too. */
 export function column_labels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
   const names = columns.map((column) => column_label(column, scope));
   const alike = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
-  const label = (column: string, name: string) => (alike(name) ? t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name);
+  const label = (column: string, name: string) =>
+    alike(name) ? t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name;
   return Object.fromEntries(columns.map((column, place) => [column, label(column, names[place] ?? column)]));
 }
 
@@ -60,7 +64,27 @@ export function word(value: string): string {
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
 // "cuda:0 SM clock": what stands before the last words is the device's own name.
-const COUNTERS = ["host memory allocated", "host memory reserved", "memory allocated", "memory reserved", "involuntary switches", "mem utilization", "CPU pressure", "utilization", "temperature", "child CPU", "mem clock", "throttled", "SM clock", "memory", "power", "steal", "load", "CPU", "RSS"];
+const COUNTERS = [
+  "host memory allocated",
+  "host memory reserved",
+  "memory allocated",
+  "memory reserved",
+  "involuntary switches",
+  "mem utilization",
+  "CPU pressure",
+  "utilization",
+  "temperature",
+  "child CPU",
+  "mem clock",
+  "throttled",
+  "SM clock",
+  "memory",
+  "power",
+  "steal",
+  "load",
+  "CPU",
+  "RSS",
+];
 
 /** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
 export function counter_name(name: string): string {
@@ -73,7 +97,9 @@ export function counter_name(name: string): string {
 
 /** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */
 export function monitored(name: string): string {
-  return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches" ? counter_name(name) : name;
+  return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
+    ? counter_name(name)
+    : name;
 }
 
 /** Words with which runtimes say what they did; anything else as it is. */

@@ -7,17 +7,33 @@ describe("parts_of", () => {
   it("finds the table that an answer is, and its values", () => {
     const parts = parts_of({ ...table, duration_ns: 5, unlinked: { kernels: 3 } });
     expect(parts.tables).toEqual([{ name: "", text: "note" }]);
-    expect(parts.facts).toEqual([{ name: "", values: { duration_ns: 5 } }, { name: "unlinked", values: { kernels: 3 } }]);
+    expect(parts.facts).toEqual([
+      { name: "", values: { duration_ns: 5 } },
+      { name: "unlinked", values: { kernels: 3 } },
+    ]);
   });
 
   it("names tables as the server does: those in structures by path, bare columns too, none in lists", () => {
-    const parts = parts_of({ kinds: { step: "word" }, steps: { step: ["1"], total_ns: [2] }, peak: { ts_ns: 1, operators: table }, devices: [{ id: 0, rows: table }, { id: 1, rows: table }] });
-    expect(parts.tables).toEqual([{ name: "steps", text: "step" }, { name: "peak.operators", text: "note" }]);
+    const parts = parts_of({
+      kinds: { step: "word" },
+      steps: { step: ["1"], total_ns: [2] },
+      peak: { ts_ns: 1, operators: table },
+      devices: [
+        { id: 0, rows: table },
+        { id: 1, rows: table },
+      ],
+    });
+    expect(parts.tables).toEqual([
+      { name: "steps", text: "step" },
+      { name: "peak.operators", text: "note" },
+    ]);
     expect(parts.facts.map((group) => group.name)).toEqual(["peak", "devices", "devices"]);
   });
 
   it("takes lists of plain values for facts, and nothing for nothing", () => {
-    expect(parts_of({ kinds: {}, notes: ["a", "b"], none: [], operators: null }).facts).toEqual([{ name: "", values: { notes: ["a", "b"], none: [], operators: null } }]);
+    expect(parts_of({ kinds: {}, notes: ["a", "b"], none: [], operators: null }).facts).toEqual([
+      { name: "", values: { notes: ["a", "b"], none: [], operators: null } },
+    ]);
     expect(parts_of({})).toEqual({ tables: [], facts: [] });
   });
 });

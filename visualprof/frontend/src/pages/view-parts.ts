@@ -15,7 +15,8 @@ export interface TablePart {
 const OF_TABLE = new Set(["kinds", "columns", "total_rows", "matching_rows", "offset"]);
 const TEXTS = new Set(["name", "text", "word"]);
 
-const is_object = (value: Json | undefined): value is JsonObject => typeof value === "object" && value !== null && !Array.isArray(value);
+const is_object = (value: Json | undefined): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 const is_cell = (value: Json): value is Cell => !is_object(value) && !(Array.isArray(value) && value.some(is_object));
 
 function table_part(name: string, columns: JsonObject, kinds: Kinds): TablePart {
@@ -27,7 +28,9 @@ export function parts_of(answer: JsonObject, prefix = "", above: Kinds = {}): { 
   const columns = is_object(answer["columns"]) ? answer["columns"] : null;
   const fields = Object.entries(answer).filter(([key]) => !OF_TABLE.has(key));
   const tables = columns ? [table_part(prefix, columns, kinds)] : [];
-  const facts: Facts[] = [{ name: prefix, values: Object.fromEntries(fields.filter((field): field is [string, Cell] => is_cell(field[1]))) }];
+  const facts: Facts[] = [
+    { name: prefix, values: Object.fromEntries(fields.filter((field): field is [string, Cell] => is_cell(field[1]))) },
+  ];
   for (const [key, value] of fields) {
     const name = prefix ? `${prefix}.${key}` : key;
     if (is_object(value) && Object.keys(value).length > 0 && Object.values(value).every(Array.isArray)) {

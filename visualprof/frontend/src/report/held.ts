@@ -18,8 +18,10 @@ interface Facts {
 }
 
 /** What the page selects by itself, or what is the same in all questions of a report. */
-const OWN = /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
-const json = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
+const OWN =
+  /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
+const json = (body: unknown, status = 200) =>
+  new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 
 export class Held implements Answers {
   private readonly facts: Facts;
@@ -33,7 +35,8 @@ export class Held implements Answers {
     this.tiles = new Uint8Array(file, 4 + length);
     const { views } = this.facts.answers["views"] as unknown as ViewsAnswer;
     this.usual.set("diff view", "overview").set("diff group", "name");
-    for (const { name, parameters } of views) for (const one of parameters) this.usual.set(`${name} ${one.name}`, String(one.default ?? ""));
+    for (const { name, parameters } of views)
+      for (const one of parameters) this.usual.set(`${name} ${one.name}`, String(one.default ?? ""));
   }
 
   get made_ms(): number {
@@ -71,16 +74,22 @@ export class Held implements Answers {
     const { pathname, searchParams: asked } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
     const route = pathname.replace("/api/v1/", "");
     const found = asked.has("run") && !this.is_of(asked.get("run") ?? "") ? undefined : this.found(route, asked);
-    return found instanceof Response ? found : found === undefined ? json({ error: t("report.not_held"), hint: t("report.not_held_hint") }, 404) : json(found);
+    return found instanceof Response
+      ? found
+      : found === undefined
+        ? json({ error: t("report.not_held"), hint: t("report.not_held_hint") }, 404)
+        : json(found);
   }
 
   private found(route: string, asked: URLSearchParams): Response | Json | object | undefined {
     if (route === "timeline/tile") return this.tile("g", asked.get("group"), asked);
     if (route === "timeline/counter") return this.tile("c", asked.get("track"), asked);
     if (route === "timeline/path") return this.tile("p", "0", asked);
-    if (route === "timeline/strings") return this.strings(Number(asked.get("offset") ?? 0), Number(asked.get("limit") ?? 0));
+    if (route === "timeline/strings")
+      return this.strings(Number(asked.get("offset") ?? 0), Number(asked.get("limit") ?? 0));
     if (route === "models/match") return { models: [], best: null, reading: 0 };
-    if (route === "runs/changes" && asked.has("since")) return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
+    if (route === "runs/changes" && asked.has("since"))
+      return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
     if (route === "diff" || route.startsWith("view/")) return this.rows(route, asked);
     const answer = this.facts.answers[this.key(route, asked)];
     return route === "timeline/window" && answer !== undefined ? rows_of(answer as unknown as Table, asked) : answer;
@@ -88,7 +97,8 @@ export class Held implements Answers {
 
   private key(route: string, asked: URLSearchParams): string {
     const [kind, view = ""] = route.split("/");
-    const usual = (name: string) => this.usual.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
+    const usual = (name: string) =>
+      this.usual.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
     const own = [...asked].filter(([name, value]) => !OWN.test(name) && value !== "" && value !== usual(name));
     return [route, ...own.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name}=${value}`)].join("&");
   }
@@ -102,7 +112,9 @@ export class Held implements Answers {
     if (!table?.columns) return name ? undefined : answer;
     const rows = rows_of(table, asked);
     const format = asked.get("format");
-    return format === null ? rows : new Response(text_of(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
+    return format === null
+      ? rows
+      : new Response(text_of(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
   }
 
   private tile(kind: "g" | "c" | "p", id: string | null, asked: URLSearchParams): Response | undefined {
@@ -114,4 +126,3 @@ export class Held implements Answers {
     return { strings: Array.from({ length: limit }, (_, place) => this.facts.names[offset + place] ?? "") };
   }
 }
-

@@ -4,7 +4,10 @@ import type { Cell, Columns, Table } from "../api/model";
 type Test = (value: Cell | undefined) => boolean;
 
 const KINDS: Record<string, (text: string) => Test> = {
-  search: (text) => (value) => String(value ?? "").toLowerCase().includes(text.toLowerCase()),
+  search: (text) => (value) =>
+    String(value ?? "")
+      .toLowerCase()
+      .includes(text.toLowerCase()),
   is: (text) => (value) => String(value) === text,
   min: (text) => (value) => typeof value === "number" && value >= Number(text),
   max: (text) => (value) => typeof value === "number" && value <= Number(text),
@@ -41,7 +44,9 @@ export function rows_of(table: Table, asked: URLSearchParams): Table {
   if (sort) rows.sort(order_of(sort, asked.get("order") !== "asc"));
   const from = Number(asked.get("offset") ?? 0);
   const shown = rows.slice(from, asked.has("limit") ? from + Number(asked.get("limit")) : undefined);
-  const taken = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, shown.map((row) => values?.[row] ?? null)]));
+  const taken = Object.fromEntries(
+    Object.entries(columns).map(([name, values]) => [name, shown.map((row) => values?.[row] ?? null)]),
+  );
   return { ...table, columns: taken, matching_rows: rows.length, offset: from };
 }
 
@@ -49,10 +54,17 @@ export function rows_of(table: Table, asked: URLSearchParams): Table {
 export function text_of(table: Table, separator: string): string {
   const columns = table.columns as Columns;
   const cell = (value: Cell | undefined) => {
-    const text = value === null || value === undefined ? "" : typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+    const text =
+      value === null || value === undefined
+        ? ""
+        : typeof value === "string" && /^[=+\-@\t\r]/.test(value)
+          ? `'${value}`
+          : String(value);
     return text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const names = Object.keys(columns);
-  const rows = [...Array(Object.values(columns)[0]?.length ?? 0).keys()].map((row) => names.map((name) => cell(columns[name]?.[row])));
+  const rows = [...Array(Object.values(columns)[0]?.length ?? 0).keys()].map((row) =>
+    names.map((name) => cell(columns[name]?.[row])),
+  );
   return [names, ...rows].map((row) => `${row.join(separator)}\n`).join("");
 }

@@ -6,17 +6,30 @@ describe("groups", () => {
   it("tells what goes on before what is wrong, and leaves out what has no state", () => {
     const all = ["ended", "done", "", "armed", "done"];
     const found = groups([...all.keys()], (place) => all[place] || null);
-    expect(found).toEqual([{ state: "armed", members: [3] }, { state: "done", members: [1, 4] }, { state: "ended", members: [0] }]);
+    expect(found).toEqual([
+      { state: "armed", members: [3] },
+      { state: "done", members: [1, 4] },
+      { state: "ended", members: [0] },
+    ]);
   });
 });
 
 describe("lasting", () => {
   const now_ms = 1e12;
-  const asked = (minutes: number, over: boolean): LiveRecording => ({ id: "a", by: "page", steps: 5, asked_ns: (now_ms - minutes * 60e3) * 1e6, over, workers: [] });
+  const asked = (minutes: number, over: boolean): LiveRecording => ({
+    id: "a",
+    by: "page",
+    steps: 5,
+    asked_ns: (now_ms - minutes * 60e3) * 1e6,
+    over,
+    workers: [],
+  });
   it.each([
     [9, true, false, true],
     [11, true, true, false],
     [11, false, true, true],
     [11, false, false, false], // nobody is left who could end it
-  ])("asked %i minutes ago, over %s, somebody there %s", (minutes, over, live, shown) => expect(lasting(asked(minutes, over), live, now_ms)).toBe(shown));
+  ])("asked %i minutes ago, over %s, somebody there %s", (minutes, over, live, shown) =>
+    expect(lasting(asked(minutes, over), live, now_ms)).toBe(shown),
+  );
 });

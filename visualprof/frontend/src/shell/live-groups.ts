@@ -3,7 +3,19 @@ import type { LiveRecording } from "../api/model";
 
 const LASTS_NS = 10 * 60e9;
 /** As a recording goes on; what is wrong comes last. */
-const ORDER = ["asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "hung", "silent", "ended"];
+const ORDER = [
+  "asked",
+  "armed",
+  "recording",
+  "writing",
+  "done",
+  "late",
+  "refused",
+  "failed",
+  "hung",
+  "silent",
+  "ended",
+];
 
 export interface Group<T> {
   state: string;
@@ -17,7 +29,9 @@ export function groups<T>(all: readonly T[], state_of: (one: T) => string | null
     const state = state_of(one);
     if (state !== null) found.set(state, [...(found.get(state) ?? []), one]);
   }
-  return [...found].map(([state, members]) => ({ state, members })).sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  return [...found]
+    .map(([state, members]) => ({ state, members }))
+    .sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 }
 
 /** Is a recording still worth a word? While it goes on, and for ten minutes. */

@@ -68,6 +68,8 @@ export function page_location(id: string): RouteLocationRaw {
 export function linked_location(link: string): RouteLocationRaw {
   const target = router.resolve(link);
   const query = { ...router.currentRoute.value.query, ...target.query };
-  const kept = Object.entries(query).filter(([key]) => key in target.query || (SELECTION_KEYS as readonly string[]).includes(key));
+  const kept = Object.entries(query).filter(
+    ([key]) => key in target.query || (SELECTION_KEYS as readonly string[]).includes(key),
+  );
   return { path: target.path, query: Object.fromEntries(kept) };
 }

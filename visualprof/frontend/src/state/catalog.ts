@@ -19,7 +19,24 @@ export function view_of(id: string): ViewInfo | null {
 const of_profile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
 const of_reports = (view: ViewInfo) => view.subject === "reports";
 // Their tables stand on the page of another view.
-const WITHIN = new Set(["runtime", "launch", "critical", "whatif", "ranks", "modules", "roofline", "sequences", "heatmap", "captured", "findings", "compiled", "counters", "serving", "calls", "collectives"]);
+const WITHIN = new Set([
+  "runtime",
+  "launch",
+  "critical",
+  "whatif",
+  "ranks",
+  "modules",
+  "roofline",
+  "sequences",
+  "heatmap",
+  "captured",
+  "findings",
+  "compiled",
+  "counters",
+  "serving",
+  "calls",
+  "collectives",
+]);
 
 /** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
 export function stands_alone(id: string): boolean {
@@ -49,13 +66,28 @@ export interface Tab {
 
 /** None until the server has said which views it has. */
 export const tabs = computed<Tab[]>(() => {
-  const paged = views.value.filter((view) => router.hasRoute(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
+  const paged = views.value.filter(
+    (view) => router.hasRoute(view.name) || (of_profile(view) && !WITHIN.has(view.name)),
+  );
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
-  const [run, agents] = link_ends_ns.value === null && !held ? [["run", "models"], ["cases", "trend", "agents"]] : [[], []];
+  const [run, agents] =
+    link_ends_ns.value === null && !held
+      ? [
+          ["run", "models"],
+          ["cases", "trend", "agents"],
+        ]
+      : [[], []];
   const reports = names(paged.filter(of_reports));
   const ids = [...names(paged.filter((view) => !of_reports(view))), ...run, ...reports, ...agents];
   const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
   const on_host = span.value !== null && !span.value.views.includes("kernel");
-  return views.value.length === 0 ? [] : ids.map((id) => ({ id, label: id === "memory" && on_host ? "host_memory" : id, enabled: enabled(id), apart: id === (run[0] ?? reports[0]) }));
+  return views.value.length === 0
+    ? []
+    : ids.map((id) => ({
+        id,
+        label: id === "memory" && on_host ? "host_memory" : id,
+        enabled: enabled(id),
+        apart: id === (run[0] ?? reports[0]),
+      }));
 });

@@ -13,13 +13,28 @@ export function list_text(ids: readonly string[]): string {
 }
 
 export function parse_list(text: string): string[] {
-  return [...new Set(text.split(",").filter(Boolean).map((id) => id.replaceAll("%2C", ",").replaceAll("%25", "%")))];
+  return [
+    ...new Set(
+      text
+        .split(",")
+        .filter(Boolean)
+        .map((id) => id.replaceAll("%2C", ",").replaceAll("%25", "%")),
+    ),
+  ];
 }
 
 /** Without a choice, the run that is open, else what was measured last, with those of the same job. */
 export function newest(reports: readonly ReportRow[], run: string | null = null): string[] {
   const first = reports.find((one) => one.id === run) ?? reports[0];
-  return reports.filter((one) => (one.points > 0 || one.state === "running") && one.job === first?.job && one.model_sha256 === first.model_sha256).slice(0, MOST_UNASKED).map((one) => one.id);
+  return reports
+    .filter(
+      (one) =>
+        (one.points > 0 || one.state === "running") &&
+        one.job === first?.job &&
+        one.model_sha256 === first.model_sha256,
+    )
+    .slice(0, MOST_UNASKED)
+    .map((one) => one.id);
 }
 
 export interface Chosen {
@@ -30,7 +45,9 @@ export interface Chosen {
 }
 
 export function useChosen(reports: () => readonly ReportRow[]): Chosen {
-  const wanted = computed(() => (query_value("reports") === null ? newest(reports(), query_value("run")) : parse_list(query_value("reports") ?? "")));
+  const wanted = computed(() =>
+    query_value("reports") === null ? newest(reports(), query_value("run")) : parse_list(query_value("reports") ?? ""),
+  );
   const known = computed(() => new Set(reports().map((one) => one.id)));
   return {
     ids: computed(() => wanted.value.filter((id) => known.value.has(id)).slice(0, MOST_REPORTS)),
@@ -63,7 +80,11 @@ export function place_of(id: string): Place | null {
 
 /** What the charts call each report: its spec, with its name or at last its id where several have the same. */
 export function labels_of(reports: readonly ReportRow[]): Map<string, string> {
-  const ways: ((one: ReportRow) => string)[] = [(one) => one.spec, (one) => `${one.name} / ${one.spec}`, (one) => one.id];
+  const ways: ((one: ReportRow) => string)[] = [
+    (one) => one.spec,
+    (one) => `${one.name} / ${one.spec}`,
+    (one) => one.id,
+  ];
   const way = ways.find((each) => new Set(reports.map(each)).size === reports.length) ?? ((one: ReportRow) => one.id);
   return new Map(reports.map((one) => [one.id, way(one)]));
 }

@@ -3,14 +3,41 @@ import { nextTick } from "vue";
 import type { ChangesAnswer, Run, Span } from "../api/model";
 import { router } from "../router";
 
-function span(id: string, views: string[] = ["overview"], state: Span["state"] = "ready", steps: string[] = ["5"]): Span {
+function span(
+  id: string,
+  views: string[] = ["overview"],
+  state: Span["state"] = "ready",
+  steps: string[] = ["5"],
+): Span {
   return {
-    id, name: id, file: id, size_bytes: 1, modified_ns: 1, state, progress: 1, format: "kineto", framework: "pytorch", events: 1,
-    duration_ns: 1, steps, views, warnings: [], error: null, hint: null,
+    id,
+    name: id,
+    file: id,
+    size_bytes: 1,
+    modified_ns: 1,
+    state,
+    progress: 1,
+    format: "kineto",
+    framework: "pytorch",
+    events: 1,
+    duration_ns: 1,
+    steps,
+    views,
+    warnings: [],
+    error: null,
+    hint: null,
   };
 }
 
-const run = (id: string, ...workers: Span[][]): Run => ({ id, name: id, frameworks: [], live: false, series: false, modified_ns: 1, workers: workers.map((spans, i) => ({ id: `w${i}`, name: `w${i}`, rank: i, spans })) });
+const run = (id: string, ...workers: Span[][]): Run => ({
+  id,
+  name: id,
+  frameworks: [],
+  live: false,
+  series: false,
+  modified_ns: 1,
+  workers: workers.map((spans, i) => ({ id: `w${i}`, name: `w${i}`, rank: i, spans })),
+});
 
 const answer: ChangesAnswer = {
   revision: 1,
@@ -55,12 +82,26 @@ describe("what a run is compared with", () => {
 
   it("is nothing until the address names it", async () => {
     const compare = await at("/overview?run=after");
-    expect([compare.base_run.value, compare.obstacle.value, compare.compared_query.value, compare.has_bases.value]).toEqual([null, null, null, true]);
+    expect([
+      compare.base_run.value,
+      compare.obstacle.value,
+      compare.compared_query.value,
+      compare.has_bases.value,
+    ]).toEqual([null, null, null, true]);
   });
 
   it("is the worker of the same place unless the address names another", async () => {
     const compare = await at("/overview?run=after&worker=w1&base=before");
-    expect(compare.compared_query.value).toEqual({ run: "after", worker: "w1", span: "d", step: null, base: "before", base_worker: "w1", base_span: "b", base_step: null });
+    expect(compare.compared_query.value).toEqual({
+      run: "after",
+      worker: "w1",
+      span: "d",
+      step: null,
+      base: "before",
+      base_worker: "w1",
+      base_span: "b",
+      base_step: null,
+    });
     await at("/overview?run=after&worker=w1&base=before&base_worker=w0");
     expect(compare.compared_query.value).toMatchObject({ base_worker: "w0", base_span: "a" });
   });
@@ -93,14 +134,35 @@ describe("what a run is compared with", () => {
     const compare = await at("/overview?run=after");
     const { runs } = await import("./runs");
     expect(runs.value.slice(0, 4).map(compare.obstacle_of)).toEqual([null, null, null, "unreadable"]);
-    expect(await after_click(() => compare.choose_base("after"))).toEqual({ run: "after", base: "after", base_worker: "w1", base_span: "d" });
+    expect(await after_click(() => compare.choose_base("after"))).toEqual({
+      run: "after",
+      base: "after",
+      base_worker: "w1",
+      base_span: "d",
+    });
     expect(compare.obstacle.value).toBe(null);
   });
 
   it("changes places with what is shown by one click, and back", async () => {
     const compare = await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
-    expect(await after_click(compare.swap_base)).toEqual({ run: "before", worker: "w1", span: "b", base: "after", base_worker: "w0", base_span: "c", search: "conv" });
-    expect(await after_click(compare.swap_base)).toEqual({ run: "after", worker: "w0", span: "c", base: "before", base_worker: "w1", base_span: "b", search: "conv" });
+    expect(await after_click(compare.swap_base)).toEqual({
+      run: "before",
+      worker: "w1",
+      span: "b",
+      base: "after",
+      base_worker: "w0",
+      base_span: "c",
+      search: "conv",
+    });
+    expect(await after_click(compare.swap_base)).toEqual({
+      run: "after",
+      worker: "w0",
+      span: "c",
+      base: "before",
+      base_worker: "w1",
+      base_span: "b",
+      search: "conv",
+    });
   });
 
   it("is removed by one click", async () => {
@@ -111,6 +173,9 @@ describe("what a run is compared with", () => {
   it("goes along to the other pages", async () => {
     await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
     const { page_location } = await import("./address");
-    expect(page_location("overview")).toEqual({ path: "/overview", query: { run: "after", base: "before", base_worker: "w1" } });
+    expect(page_location("overview")).toEqual({
+      path: "/overview",
+      query: { run: "after", base: "before", base_worker: "w1" },
+    });
   });
 });

@@ -15,8 +15,12 @@ function at_same_place<T extends { id: string }>(all: readonly T[], named: strin
 
 export const base_id = computed(() => query_value("base"));
 export const base_run = computed<Run | null>(() => runs.value.find((one) => one.id === base_id.value) ?? null);
-export const base_worker = computed<Worker | null>(() => at_same_place(base_run.value?.workers ?? [], query_value("base_worker"), worker.value));
-export const base_span = computed<Span | null>(() => at_same_place(base_worker.value?.spans ?? [], query_value("base_span"), span.value));
+export const base_worker = computed<Worker | null>(() =>
+  at_same_place(base_run.value?.workers ?? [], query_value("base_worker"), worker.value),
+);
+export const base_span = computed<Span | null>(() =>
+  at_same_place(base_worker.value?.spans ?? [], query_value("base_span"), span.value),
+);
 
 /** Why one file cannot be compared with another. */
 export function between(base: Span, shown: Span): Obstacle | null {
@@ -34,7 +38,12 @@ export const obstacle = computed<Obstacle | null>(() => {
 });
 
 /** Whether there is anything to compare with, or the address says so. */
-export const has_bases = computed(() => base_id.value !== null || sorted_runs.value.some((one) => one !== run.value) || (run.value !== null && spans_of(run.value).length > 1));
+export const has_bases = computed(
+  () =>
+    base_id.value !== null ||
+    sorted_runs.value.some((one) => one !== run.value) ||
+    (run.value !== null && spans_of(run.value).length > 1),
+);
 
 /** The step that stands beside the chosen one: of the same name, else of the same place, for a later recording counts on. */
 export const base_step = computed<string | null>(() => {
@@ -52,8 +61,19 @@ export const base_query = computed<Query | null>(() => {
 /** What a question about both carries; null unless two can be compared. */
 export const compared_query = computed<Query | null>(() => {
   const base = base_query.value;
-  return base && selected_query.value && { ...selected_query.value, base: base["run"], base_worker: base["worker"], base_span: base["span"], base_step: base["step"] };
+  return (
+    base &&
+    selected_query.value && {
+      ...selected_query.value,
+      base: base["run"],
+      base_worker: base["worker"],
+      base_span: base["span"],
+      base_step: base["step"],
+    }
+  );
 });
 
 /** Changes when one of both files does. */
-export const compared_stamp = computed(() => `${file_stamp.value} ${base_span.value?.modified_ns ?? 0} ${base_span.value?.state ?? ""}`);
+export const compared_stamp = computed(
+  () => `${file_stamp.value} ${base_span.value?.modified_ns ?? 0} ${base_span.value?.state ?? ""}`,
+);

@@ -3,7 +3,12 @@ import type { LiveRecording, Run, Span } from "../api";
 import { recorded_span } from "./live";
 
 const span = (file: string): Span => ({ file, id: file }) as Span;
-const run = { workers: [{ id: "rank0", spans: [span("old0"), span("new0")] }, { id: "rank1", spans: [span("new1")] }] } as Run;
+const run = {
+  workers: [
+    { id: "rank0", spans: [span("old0"), span("new0")] },
+    { id: "rank1", spans: [span("new1")] },
+  ],
+} as Run;
 const made = (...files: (string | null)[]) => ({ workers: files.map((file) => ({ file })) }) as LiveRecording;
 
 describe("recorded_span", () => {

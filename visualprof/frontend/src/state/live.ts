@@ -1,6 +1,16 @@
 // Runs in which processes listen, polled while there are some; and the recording that this page asked for, which opens by itself.
 import { computed, effectScope, shallowRef, watch } from "vue";
-import { address, send, type LiveAnswer, type LiveProcess, type LiveRecording, type LiveRun, type NewRecording, type Run, type Span } from "../api";
+import {
+  address,
+  send,
+  type LiveAnswer,
+  type LiveProcess,
+  type LiveRecording,
+  type LiveRun,
+  type NewRecording,
+  type Run,
+  type Span,
+} from "../api";
 import { patch_query, query_value } from "./address";
 import { usePolled } from "./polled";
 import { runs } from "./runs";
@@ -17,7 +27,9 @@ let look: () => Promise<void> = async () => undefined;
 export const live_known = computed(() => answer.value !== null);
 
 /** By run. */
-export const live_runs = computed<ReadonlyMap<string, LiveRun>>(() => new Map(answer.value?.runs.map((one) => [one.run, one])));
+export const live_runs = computed<ReadonlyMap<string, LiveRun>>(
+  () => new Map(answer.value?.runs.map((one) => [one.run, one])),
+);
 
 export const is_there = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
 
@@ -26,9 +38,15 @@ export function is_live(run: string): boolean {
 }
 
 /** What came of a recording: of the worker that is looked at, or else of the first one. */
-export function recorded_span(run: Run, recording: LiveRecording, preferred: string | null): { worker: string; span: Span } | null {
+export function recorded_span(
+  run: Run,
+  recording: LiveRecording,
+  preferred: string | null,
+): { worker: string; span: Span } | null {
   const files = new Set(recording.workers.map((one) => one.file));
-  const found = run.workers.flatMap((one) => one.spans.filter((span) => files.has(span.file)).map((span) => ({ worker: one.id, span })));
+  const found = run.workers.flatMap((one) =>
+    one.spans.filter((span) => files.has(span.file)).map((span) => ({ worker: one.id, span })),
+  );
   return found.find((one) => one.worker === preferred) ?? found[0] ?? null;
 }
 

@@ -16,7 +16,11 @@ export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | nu
   const error = shallowRef<ApiError | null>(null);
   const visibility = useDocumentVisibility();
   const next_signal = useLatest();
-  const { start, stop } = useTimeoutFn(() => void refresh(), () => pause_ms(data.value), { immediate: false });
+  const { start, stop } = useTimeoutFn(
+    () => void refresh(),
+    () => pause_ms(data.value),
+    { immediate: false },
+  );
   let etag: string | null = null;
 
   async function refresh(): Promise<void> {
@@ -39,10 +43,14 @@ export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | nu
     data.value = answer;
   }
 
-  watch(url, () => {
-    take(null);
-    void refresh();
-  }, { immediate: true });
+  watch(
+    url,
+    () => {
+      take(null);
+      void refresh();
+    },
+    { immediate: true },
+  );
   watch(visibility, (now) => now === "visible" && void refresh());
   return { data, error, refresh, take };
 }

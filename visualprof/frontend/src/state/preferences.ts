@@ -18,7 +18,9 @@ function following<T>(list: readonly T[], one: T): T {
 const stored_theme = useStored<string>("theme", "system");
 export const chosen_theme = computed(() => THEMES.find((one) => one === stored_theme.value) ?? "system");
 const dark = usePreferredDark();
-export const theme = computed<ThemeName>(() => (chosen_theme.value === "system" ? (dark.value ? "dark" : "light") : chosen_theme.value));
+export const theme = computed<ThemeName>(() =>
+  chosen_theme.value === "system" ? (dark.value ? "dark" : "light") : chosen_theme.value,
+);
 
 export function next_theme(): void {
   stored_theme.value = following(THEMES, chosen_theme.value);
@@ -31,7 +33,10 @@ function as_language(value: string | null | undefined): Language | null {
 const stored_language = useStored<string>("language", "");
 /** Of the server's own choice, for those who made none here. */
 export const server_language = ref<string | null>(null);
-export const language = computed<Language>(() => as_language(stored_language.value) ?? as_language(server_language.value) ?? as_language(navigator.language) ?? "en");
+export const language = computed<Language>(
+  () =>
+    as_language(stored_language.value) ?? as_language(server_language.value) ?? as_language(navigator.language) ?? "en",
+);
 export const other_language = computed(() => following(LANGUAGES, language.value));
 
 export function next_language(): void {

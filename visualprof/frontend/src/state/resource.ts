@@ -30,7 +30,11 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   const next_signal = useLatest();
   let wait_ms: number | null = null;
   let asked: string | null = null;
-  const { start, stop } = useTimeoutFn(() => void load(), () => wait_ms ?? RETRY_MS, { immediate: false });
+  const { start, stop } = useTimeoutFn(
+    () => void load(),
+    () => wait_ms ?? RETRY_MS,
+    { immediate: false },
+  );
 
   async function load(): Promise<void> {
     stop();

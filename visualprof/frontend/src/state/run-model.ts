@@ -14,9 +14,15 @@ const CALM_MS = 10_000;
 export function useModelMatches() {
   const url = computed(() => {
     const selection = selected_query.value;
-    return selection && address("models/match", { run: selection["run"], worker: selection["worker"], span: selection["span"] });
+    return (
+      selection &&
+      address("models/match", { run: selection["run"], worker: selection["worker"], span: selection["span"] })
+    );
   });
-  const { data, error, refresh } = usePolled<MatchesAnswer>(() => url.value, (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS));
+  const { data, error, refresh } = usePolled<MatchesAnswer>(
+    () => url.value,
+    (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS),
+  );
   return { matches: data, error, refresh };
 }
 

@@ -20,11 +20,17 @@ describe("changes of the runs", () => {
   });
 
   it("replace everything when the server does not know the revision any more", () => {
-    expect(updated(known, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({ revision: 6, runs: [run("new")], skipped: [] });
+    expect(updated(known, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
+      revision: 6,
+      runs: [run("new")],
+      skipped: [],
+    });
   });
 
   it("are everything at first", () => {
-    expect(updated(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([run("a")]);
+    expect(updated(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([
+      run("a"),
+    ]);
   });
 });
 
@@ -36,7 +42,9 @@ describe("the question for changes", () => {
     const asked: string[] = [];
     vi.stubGlobal("fetch", (url: string) => {
       asked.push(url);
-      return Promise.resolve(new Response(JSON.stringify({ ...nothing, since: null, runs: [run("a"), waiting], skipped: [] })));
+      return Promise.resolve(
+        new Response(JSON.stringify({ ...nothing, since: null, runs: [run("a"), waiting], skipped: [] })),
+      );
     });
     await router.push("/overview?run=a");
     const stop = start_polling();

@@ -1,6 +1,15 @@
 // What the log directories hold, polled: every other piece of the page derives from this list.
 import { computed, effectScope, ref, shallowRef, watch } from "vue";
-import { address, get, type ChangesAnswer, type Run, type RunsAnswer, type SkippedFile, type Span, type SpanState } from "../api";
+import {
+  address,
+  get,
+  type ChangesAnswer,
+  type Run,
+  type RunsAnswer,
+  type SkippedFile,
+  type Span,
+  type SpanState,
+} from "../api";
 import { query_value } from "./address";
 import { usePolled } from "./polled";
 
@@ -21,10 +30,15 @@ export function spans_of(run: Run): Span[] {
 
 const BUSY_STATES: ReadonlySet<SpanState> = new Set(["waiting", "parsing", "growing"]);
 
-const busy = computed(() => runs.value.some((run) => run.workers.some((worker) => worker.spans.some((span) => BUSY_STATES.has(span.state)))));
+const busy = computed(() =>
+  runs.value.some((run) => run.workers.some((worker) => worker.spans.some((span) => BUSY_STATES.has(span.state)))),
+);
 
 /** Changes laid over what is known: runs that did not change stay the same objects. */
-export function updated(known: RunsAnswer | null, { revision, since, runs, removed, skipped }: ChangesAnswer): RunsAnswer {
+export function updated(
+  known: RunsAnswer | null,
+  { revision, since, runs, removed, skipped }: ChangesAnswer,
+): RunsAnswer {
   const all = new Map(since === null ? [] : known?.runs.map((run) => [run.id, run]));
   for (const run of runs) all.set(run.id, run);
   for (const id of removed) all.delete(id);
@@ -32,9 +46,17 @@ export function updated(known: RunsAnswer | null, { revision, since, runs, remov
 }
 
 /** Asks for what changed since the last answer, and says which run is looked at: its files are read first. */
-async function changes(known: RunsAnswer | null, signal: AbortSignal): Promise<{ body: RunsAnswer; etag: null } | null> {
-  const answered = await get<ChangesAnswer>(address("runs/changes", { since: known?.revision, shown: query_value("run") }), { signal });
-  return answered && answered.body.revision !== known?.revision ? { body: updated(known, answered.body), etag: null } : null;
+async function changes(
+  known: RunsAnswer | null,
+  signal: AbortSignal,
+): Promise<{ body: RunsAnswer; etag: null } | null> {
+  const answered = await get<ChangesAnswer>(
+    address("runs/changes", { since: known?.revision, shown: query_value("run") }),
+    { signal },
+  );
+  return answered && answered.body.revision !== known?.revision
+    ? { body: updated(known, answered.body), etag: null }
+    : null;
 }
 
 /** For as long as the page is open, or until what it returns is called, which forgets what was known. */
@@ -42,12 +64,23 @@ export function start_polling(): () => void {
   const scope = effectScope(true);
   scope.run(() => {
     const pause = () => (busy.value || !reachable.value ? BUSY_MS : CALM_MS);
-    const { data, error, refresh } = usePolled<RunsAnswer>(() => "runs", pause, (_, { signal }) => changes(answer.value, signal));
-    watch([data, error], () => {
-      answer.value = data.value;
-      reachable.value = error.value === null;
-    }, { flush: "sync" });
-    watch(() => query_value("run"), () => busy.value && void refresh());
+    const { data, error, refresh } = usePolled<RunsAnswer>(
+      () => "runs",
+      pause,
+      (_, { signal }) => changes(answer.value, signal),
+    );
+    watch(
+      [data, error],
+      () => {
+        answer.value = data.value;
+        reachable.value = error.value === null;
+      },
+      { flush: "sync" },
+    );
+    watch(
+      () => query_value("run"),
+      () => busy.value && void refresh(),
+    );
   });
   return () => {
     scope.stop();

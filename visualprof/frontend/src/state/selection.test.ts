@@ -5,13 +5,35 @@ import { router } from "../router";
 
 function span(id: string, steps: string[], state: Span["state"] = "ready"): Span {
   return {
-    id, name: id, file: id, size_bytes: 1, modified_ns: 1, state, progress: 1, format: "kineto", framework: "pytorch", events: 1,
-    duration_ns: 1, steps, views: ["overview"], warnings: [], error: null, hint: null,
+    id,
+    name: id,
+    file: id,
+    size_bytes: 1,
+    modified_ns: 1,
+    state,
+    progress: 1,
+    format: "kineto",
+    framework: "pytorch",
+    events: 1,
+    duration_ns: 1,
+    steps,
+    views: ["overview"],
+    warnings: [],
+    error: null,
+    hint: null,
   };
 }
 
 function run(id: string, modified_ns: number, spans: Span[]): Run {
-  return { id, name: id, frameworks: [], modified_ns, live: false, series: false, workers: [{ id: "w0", name: "w0", rank: 0, spans }] };
+  return {
+    id,
+    name: id,
+    frameworks: [],
+    modified_ns,
+    live: false,
+    series: false,
+    workers: [{ id: "w0", name: "w0", rank: 0, spans }],
+  };
 }
 
 const answer: ChangesAnswer = {
@@ -19,7 +41,12 @@ const answer: ChangesAnswer = {
   since: null,
   removed: [],
   skipped: [],
-  runs: [run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]), run("newest", 3, [span("a", [], "growing")]), run("new", 2, [span("a", ["5"])]), run("begun", 0, [{ ...span("a", [], "growing"), views: [] }])],
+  runs: [
+    run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]),
+    run("newest", 3, [span("a", [], "growing")]),
+    run("new", 2, [span("a", ["5"])]),
+    run("begun", 0, [{ ...span("a", [], "growing"), views: [] }]),
+  ],
 };
 
 async function settle(): Promise<void> {

@@ -7,7 +7,9 @@ import { runs, spans_of } from "./runs";
 const NATURAL = new Intl.Collator("en", { numeric: true });
 
 /** Newest first: the run someone just made is the one they came to look at. */
-export const sorted_runs = computed<Run[]>(() => [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL.compare(a.id, b.id)));
+export const sorted_runs = computed<Run[]>(() =>
+  [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL.compare(a.id, b.id)),
+);
 
 /** A run that the address names but that is not there (deleted or renamed). */
 export const missing_run = computed(() => {
@@ -19,7 +21,11 @@ export const run = computed<Run | null>(() => {
   const wanted = query_value("run");
   if (wanted !== null) return runs.value.find((one) => one.id === wanted) ?? null;
   // Until the address names one, a run that can be shown is better than the newest that cannot.
-  return sorted_runs.value.find((one) => spans_of(one).some((span) => span.state === "ready")) ?? sorted_runs.value[0] ?? null;
+  return (
+    sorted_runs.value.find((one) => spans_of(one).some((span) => span.state === "ready")) ??
+    sorted_runs.value[0] ??
+    null
+  );
 });
 
 export const worker = computed<Worker | null>(() => {
@@ -38,7 +44,12 @@ export const step = computed<string | null>(() => {
 });
 
 /** A file that is still written can be shown as far as it goes. */
-export const viewable = computed(() => span.value !== null && (span.value.state === "ready" || span.value.state === "growing") && span.value.views.length > 0);
+export const viewable = computed(
+  () =>
+    span.value !== null &&
+    (span.value.state === "ready" || span.value.state === "growing") &&
+    span.value.views.length > 0,
+);
 
 /** The parameters that every view request carries; null while there is nothing to ask for. */
 export const selected_query = computed<Query | null>(() => {
@@ -47,7 +58,9 @@ export const selected_query = computed<Query | null>(() => {
 });
 
 /** Changes when the selected file does, so that a replaced or completed file is read again. */
-export const file_stamp = computed(() => `${span.value?.file ?? ""} ${span.value?.modified_ns ?? 0} ${span.value?.state ?? ""}`);
+export const file_stamp = computed(
+  () => `${span.value?.file ?? ""} ${span.value?.modified_ns ?? 0} ${span.value?.state ?? ""}`,
+);
 
 export function select_run(id: string): void {
   // The worker stays where the new run has one of that name: comparing rank 3 of two runs is common.

@@ -4,7 +4,9 @@ type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
 export function is_typing(target: EventTarget | null): boolean {
   if (target instanceof HTMLInputElement && /^(checkbox|radio|button|file)$/.test(target.type)) return false;
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 /** Single keys, ignored while the user types or holds a modifier that belongs to the browser. */

@@ -11,16 +11,30 @@ export const has_timeline = computed(() => span.value?.views.includes("trace") ?
 const NEAR_NS = 250_000;
 
 function selection(): Record<string, string> {
-  return Object.fromEntries(SELECTION_KEYS.flatMap((key) => (query_value(key) === null ? [] : [[key, query_value(key) as string]])));
+  return Object.fromEntries(
+    SELECTION_KEYS.flatMap((key) => (query_value(key) === null ? [] : [[key, query_value(key) as string]])),
+  );
 }
 
 /** One event, selected; of the shown worker, or of another of the run; `around_ns` is where to look. */
 export function event_location(event: number, worker_id?: string, around_ns?: number): RouteLocationRaw {
   const workers = run.value?.workers ?? [];
-  const place = Math.max(0, workers.findIndex((one) => one.id === (worker_id ?? worker.value?.id)));
+  const place = Math.max(
+    0,
+    workers.findIndex((one) => one.id === (worker_id ?? worker.value?.id)),
+  );
   const other = worker_id !== undefined && worker_id !== worker.value?.id;
-  const win = around_ns === undefined ? {} : { win: `${Math.round(around_ns - NEAR_NS)}~${Math.round(around_ns + NEAR_NS)}` };
-  return { path: "/trace", query: { ...selection(), ...(other ? { worker: worker_id, span: undefined } : {}), sel: `${place}.${event}`, ...win } };
+  const win =
+    around_ns === undefined ? {} : { win: `${Math.round(around_ns - NEAR_NS)}~${Math.round(around_ns + NEAR_NS)}` };
+  return {
+    path: "/trace",
+    query: {
+      ...selection(),
+      ...(other ? { worker: worker_id, span: undefined } : {}),
+      sel: `${place}.${event}`,
+      ...win,
+    },
+  };
 }
 
 /** A stretch of time, ns since the first event. */

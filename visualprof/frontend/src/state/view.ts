@@ -17,5 +17,8 @@ export const stamp_of = (path: string): string => (path === DIFF ? compared_stam
 
 /** A view or chart of the selected span, read again when the selection, the file or `query()` changes. */
 export function useView<T>(path: string, query: () => Query = () => ({})): Resource<T> {
-  return useResource<T>(() => view_address(path, query()), () => stamp_of(path));
+  return useResource<T>(
+    () => view_address(path, query()),
+    () => stamp_of(path),
+  );
 }

@@ -1,6 +1,20 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error, ask, ask_token, get, read_session, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer, type Way } from "../api";
+import {
+  address,
+  ApiError,
+  as_error,
+  ask,
+  ask_token,
+  get,
+  read_session,
+  send,
+  session_headers,
+  type ErrorBody,
+  type FilesAnswer,
+  type UploadAnswer,
+  type Way,
+} from "../api";
 import { t } from "../locales";
 
 interface Sending {
@@ -28,7 +42,14 @@ function refusal(request: XMLHttpRequest): ApiError {
 }
 
 /** Sends a body, of which `told` hears how much is there; where it goes past the server, nothing of the session goes along. */
-function transfer(request: XMLHttpRequest, method: string, url: string, body: Blob, headers: Record<string, string>, told: (bytes: number) => void): Promise<unknown> {
+function transfer(
+  request: XMLHttpRequest,
+  method: string,
+  url: string,
+  body: Blob,
+  headers: Record<string, string>,
+  told: (bytes: number) => void,
+): Promise<unknown> {
   return new Promise((resolve, reject) => {
     request.open(method, url);
     request.responseType = "json";
@@ -42,22 +63,42 @@ function transfer(request: XMLHttpRequest, method: string, url: string, body: Bl
 }
 
 const to_server = (file: File, part: boolean, one: Sending, request: XMLHttpRequest) =>
-  transfer(request, "POST", address("uploads", { name: file.name, part: part ? "true" : null }), file, { ...session_headers(), "Content-Type": "application/octet-stream" },
-    (sent) => (one.progress = sent / Math.max(file.size, 1))) as Promise<UploadAnswer>;
+  transfer(
+    request,
+    "POST",
+    address("uploads", { name: file.name, part: part ? "true" : null }),
+    file,
+    { ...session_headers(), "Content-Type": "application/octet-stream" },
+    (sent) => (one.progress = sent / Math.max(file.size, 1)),
+  ) as Promise<UploadAnswer>;
 
 /** In a row, of a part; each has a new address. */
 const TRIES = 5;
 
 /** Sends a file to the server's bucket, in parts: those that a try before this one sent are there. */
-async function to_bucket(file: File, part: boolean, blob: string, one: Sending, request: XMLHttpRequest, cancelled: () => boolean): Promise<UploadAnswer> {
+async function to_bucket(
+  file: File,
+  part: boolean,
+  blob: string,
+  one: Sending,
+  request: XMLHttpRequest,
+  cancelled: () => boolean,
+): Promise<UploadAnswer> {
   let way = await send<Way>("POST", address("uploads/direct"), { name: file.name, size_bytes: file.size, blob, part });
   const where = address(`uploads/direct/${way.upload}`);
-  for (let tries = 0; way.parts.length > 0; ) {
+  for (let tries = 0; way.parts.length > 0;) {
     const before = way.have_bytes;
     try {
       let have = before;
       for (const { url, offset, size_bytes } of way.parts) {
-        await transfer(request, "PUT", url, file.slice(offset, offset + size_bytes), {}, (sent) => (one.progress = (have + sent) / file.size));
+        await transfer(
+          request,
+          "PUT",
+          url,
+          file.slice(offset, offset + size_bytes),
+          {},
+          (sent) => (one.progress = (have + sent) / file.size),
+        );
         have += size_bytes;
       }
     } catch (failure) {
@@ -96,7 +137,10 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const request = new XMLHttpRequest();
   let cancelled = false;
   const one = reactive<Sending>({
-    name: file.name, size_bytes: file.size, progress: 0, error: null,
+    name: file.name,
+    size_bytes: file.size,
+    progress: 0,
+    error: null,
     cancel: () => {
       cancelled = true;
       request.abort();
@@ -114,7 +158,11 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
       const there = await known(file, part, blob);
       if (cancelled) return null;
       const direct = file.size > 0 && session?.direct === true;
-      const answer = there ?? (await (direct ? to_bucket(file, part, blob, one, request, () => cancelled) : to_server(file, part, one, request)));
+      const answer =
+        there ??
+        (await (direct
+          ? to_bucket(file, part, blob, one, request, () => cancelled)
+          : to_server(file, part, one, request)));
       dismiss(one);
       return answer;
     } catch (failure) {
@@ -131,7 +179,11 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
 /** The path under which the model names a file that somebody chose: alone, or in a folder. */
 export function part_of(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
-  return (model?.model?.external ?? []).map((one) => one.path).find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null;
+  return (
+    (model?.model?.external ?? [])
+      .map((one) => one.path)
+      .find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null
+  );
 }
 
 export interface SentModel {

@@ -17,9 +17,21 @@ const TABLE = {
 
 test("a row a case, a column a compiler on a machine, the newest result of each in its cell", () => {
   const { machines, rows } = grid_of(TABLE, "core_per_s");
-  expect(machines).toEqual([{ name: "gpu7", compilers: ["", "onnxruntime"] }, { name: "lab", compilers: ["onnxruntime", "openvino"] }]);
-  expect(rows.map((row) => [row.case, row.setup])).toEqual([["bert", [["batch_size", 1]]], ["bert", [["batch_size", 4]]], ["net", []]]);
-  expect(rows[2]?.cells.map((cell) => cell && [cell.run, cell.value, cell.best])).toEqual([null, ["a3", 80, true], null, ["a2", 40, false]]);
+  expect(machines).toEqual([
+    { name: "gpu7", compilers: ["", "onnxruntime"] },
+    { name: "lab", compilers: ["onnxruntime", "openvino"] },
+  ]);
+  expect(rows.map((row) => [row.case, row.setup])).toEqual([
+    ["bert", [["batch_size", 1]]],
+    ["bert", [["batch_size", 4]]],
+    ["net", []],
+  ]);
+  expect(rows[2]?.cells.map((cell) => cell && [cell.run, cell.value, cell.best])).toEqual([
+    null,
+    ["a3", 80, true],
+    null,
+    ["a2", 40, false],
+  ]);
   expect(rows[1]?.cells[0]).toEqual({ run: "b2", state: "failed", value: null, best: false });
 });
 

@@ -41,7 +41,9 @@ export function grid_of(table: Columns, figure: string): Grid {
       const mine = own.filter((row) => JSON.stringify(differing.map((part) => at(part, row))) === setup);
       const cells = columns.map((key) => {
         const row = mine.find((one) => column(one) === key);
-        return row === undefined ? null : { run: text("run", row), state: text("state", row), value: at(figure, row), best: false };
+        return row === undefined
+          ? null
+          : { run: text("run", row), state: text("state", row), value: at(figure, row), best: false };
       });
       mark_best(cells, figure);
       grid.rows.push({ case: name, setup: differing.map((part) => [part, at(part, first)]), cells });

@@ -36,7 +36,9 @@ export function command_of(wish: Wish): string {
   const parts: [string, string][] = [
     ["--framework", wish.framework],
     ["--vendor", wish.vendor === "cpu" ? "" : wish.vendor],
-    wish.compilers.length > 1 ? ["--matrix", `compiler=${wish.compilers.join(",")}`] : ["--compiler", wish.compilers[0] ?? ""],
+    wish.compilers.length > 1
+      ? ["--matrix", `compiler=${wish.compilers.join(",")}`]
+      : ["--compiler", wish.compilers[0] ?? ""],
     ...Object.entries(wish.settings).map(([key, value]): [string, string] => ["--set", `${key}=${value}`]),
     ["--timeout", wish.timeout === "3600" ? "" : wish.timeout],
     ["--step-timeout", wish.step_timeout],

@@ -4,7 +4,14 @@ import { visible } from "../../lib/text";
 import { said, text_or } from "../../locales";
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
-const LISTS: Record<string, string> = { state: "state", verdict: "verdict", name: "step", origin: "origin", of: "passes", peak_source: "source" };
+const LISTS: Record<string, string> = {
+  state: "state",
+  verdict: "verdict",
+  name: "step",
+  origin: "origin",
+  of: "passes",
+  peak_source: "source",
+};
 const ACCURACIES = ["accuracy", "accuracy_difference", "tolerance"];
 
 /** The locale's word in a column; anything else as it is. */

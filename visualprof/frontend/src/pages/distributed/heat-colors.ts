@@ -46,8 +46,14 @@ export function scale_of(low: number | null, high: number | null, excess: boolea
 }
 
 /** RGBA of each cell; what is unknown is transparent. */
-export function painted(cells: readonly (number | null)[], scale: Scale, of: readonly Rgb[]): Uint8ClampedArray<ArrayBuffer> {
-  const table = new Uint32Array(new Uint8ClampedArray(of.flatMap(([red, green, blue]) => [red, green, blue, 255])).buffer);
+export function painted(
+  cells: readonly (number | null)[],
+  scale: Scale,
+  of: readonly Rgb[],
+): Uint8ClampedArray<ArrayBuffer> {
+  const table = new Uint32Array(
+    new Uint8ClampedArray(of.flatMap(([red, green, blue]) => [red, green, blue, 255])).buffer,
+  );
   const out = new Uint32Array(cells.length);
   const per = (of.length - 1) / (scale.high - scale.low);
   for (let i = 0; i < cells.length; i += 1) {

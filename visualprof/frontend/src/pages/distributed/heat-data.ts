@@ -36,10 +36,18 @@ export function cell_at(answer: HeatmapAnswer, row: number, column: number): Hea
   if (i < 0 || j < 0 || row >= (places[i] ?? 0) + ranks || column >= (at_steps[j] ?? 0) + steps) return null;
   return {
     value: answer.cells_ns[i * at_steps.length + j] ?? null,
-    median: number_or_null(columns.median_ns[j]), mean: number_or_null(rows.mean_ns[i]),
-    rank: Number(rows.rank[i]), worker: String(rows.worker[i] ?? ""), host: String(rows.host[i] ?? ""), group: String(rows.group[i] ?? ""),
-    step: String(columns.step[j] ?? ""), last_step: String(columns.last[j] ?? ""),
-    row: places[i] ?? 0, rows: ranks, column: at_steps[j] ?? 0, columns: steps,
+    median: number_or_null(columns.median_ns[j]),
+    mean: number_or_null(rows.mean_ns[i]),
+    rank: Number(rows.rank[i]),
+    worker: String(rows.worker[i] ?? ""),
+    host: String(rows.host[i] ?? ""),
+    group: String(rows.group[i] ?? ""),
+    step: String(columns.step[j] ?? ""),
+    last_step: String(columns.last[j] ?? ""),
+    row: places[i] ?? 0,
+    rows: ranks,
+    column: at_steps[j] ?? 0,
+    columns: steps,
   };
 }
 
@@ -58,24 +66,50 @@ export function name_at(answers: readonly HeatmapAnswer[], place: number, what: 
 export function extent_of(answer: HeatmapAnswer): Sight {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
   const sum = (list: readonly unknown[]) => numbers(list).reduce((all, one) => all + one, 0);
-  return { row: Number(rows.place[0] ?? 0), rows: sum(rows.ranks), column: Number(columns.place[0] ?? 0), columns: sum(columns.steps) };
+  return {
+    row: Number(rows.place[0] ?? 0),
+    rows: sum(rows.ranks),
+    column: Number(columns.place[0] ?? 0),
+    columns: sum(columns.steps),
+  };
 }
 
 function with_margin(sight: Sight): Sight {
   const [rows, columns] = [sight.rows * MARGIN, sight.columns * MARGIN];
-  return { row: sight.row - rows, rows: sight.rows + 2 * rows, column: sight.column - columns, columns: sight.columns + 2 * columns };
+  return {
+    row: sight.row - rows,
+    rows: sight.rows + 2 * rows,
+    column: sight.column - columns,
+    columns: sight.columns + 2 * columns,
+  };
 }
 
 /** `room`: pixels of the plot. */
 export function useHeat(query: () => Query, sight: Ref<Sight | null>, room: () => { width: number; height: number }) {
   const bounded = (px: number) => Math.max(1, Math.min(MOST, Math.round(px)));
   const size_query = () => ({ height: bounded(room().height), width: bounded(room().width) });
-  const { data: whole, error, loading } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MOST, width: size_query().width }));
+  const {
+    data: whole,
+    error,
+    loading,
+  } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MOST, width: size_query().width }));
   const size = computed(() => ({ rows: whole.value?.ranks ?? 0, columns: whole.value?.steps ?? 0 }));
-  const merges = computed(() => whole.value !== null && (whole.value.ranks_shown.rank.length < size.value.rows || whole.value.steps_shown.step.length < size.value.columns));
+  const merges = computed(
+    () =>
+      whole.value !== null &&
+      (whole.value.ranks_shown.rank.length < size.value.rows ||
+        whole.value.steps_shown.step.length < size.value.columns),
+  );
   const resting = refDebounced(sight, PAUSE_MS);
-  const near = computed(() => (resting.value && merges.value && !is_whole(resting.value, size.value) ? outward(within(with_margin(resting.value), size.value)) : null));
-  const { data: part } = useResource<HeatmapAnswer>(() => (near.value ? view_address("view/heatmap", { ...query(), ...near.value, ...size_query() }) : null), () => file_stamp.value);
+  const near = computed(() =>
+    resting.value && merges.value && !is_whole(resting.value, size.value)
+      ? outward(within(with_margin(resting.value), size.value))
+      : null,
+  );
+  const { data: part } = useResource<HeatmapAnswer>(
+    () => (near.value ? view_address("view/heatmap", { ...query(), ...near.value, ...size_query() }) : null),
+    () => file_stamp.value,
+  );
   /** The nearer one lies on top. */
   const answers = computed(() => [whole.value, near.value ? part.value : null].filter((one) => one !== null));
 

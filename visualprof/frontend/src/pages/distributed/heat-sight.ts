@@ -37,7 +37,14 @@ export function within(sight: Sight, size: Size): Sight {
 export function zoomed(sight: Sight, at: { row: number; column: number }, factor: number, size: Size): Sight {
   const next = within({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
   const [by_row, by_column] = [next.rows / sight.rows, next.columns / sight.columns];
-  return within({ ...next, row: at.row - (at.row - sight.row) * by_row, column: at.column - (at.column - sight.column) * by_column }, size);
+  return within(
+    {
+      ...next,
+      row: at.row - (at.row - sight.row) * by_row,
+      column: at.column - (at.column - sight.column) * by_column,
+    },
+    size,
+  );
 }
 
 export function moved(sight: Sight, rows: number, columns: number, size: Size): Sight {
@@ -51,7 +58,12 @@ export function is_whole(sight: Sight, size: Size): boolean {
 /** The places that are at least partly in sight. */
 export function outward(sight: Sight): Sight {
   const [row, column] = [Math.floor(sight.row), Math.floor(sight.column)];
-  return { row, rows: Math.ceil(sight.row + sight.rows) - row, column, columns: Math.ceil(sight.column + sight.columns) - column };
+  return {
+    row,
+    rows: Math.ceil(sight.row + sight.rows) - row,
+    column,
+    columns: Math.ceil(sight.column + sight.columns) - column,
+  };
 }
 
 /** As the address has it: `first~rows~first~columns`; nothing where all is in sight. */
@@ -63,11 +75,19 @@ export function sight_text(sight: Sight, size: Size): string {
 export function text_sight(text: string, size: Size): Sight {
   const [row, rows, column, columns] = text.split("~").map(Number);
   const known = [row, rows, column, columns].every((one) => one !== undefined && Number.isSafeInteger(one) && one >= 0);
-  return known && rows && columns ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size) : whole_of(size);
+  return known && rows && columns
+    ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size)
+    : whole_of(size);
 }
 
 /** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
-export function tick_places(first: number, count: number, px: number, apart_px: number, ladder: "halves" | "tens"): number[] {
+export function tick_places(
+  first: number,
+  count: number,
+  px: number,
+  apart_px: number,
+  ladder: "halves" | "tens",
+): number[] {
   const least = (apart_px * count) / Math.max(px, 1);
   let every = 1;
   for (let turn = 0; every < least; turn += 1) every *= ladder === "halves" ? 2 : turn % 3 === 1 ? 2.5 : 2;

@@ -73,7 +73,10 @@ export class HeatStage extends Frames {
   private width = 0;
   private height = 0;
 
-  constructor(private readonly canvas: HTMLCanvasElement, private readonly overlay: HTMLCanvasElement) {
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly overlay: HTMLCanvasElement,
+  ) {
     super();
   }
 
@@ -102,7 +105,10 @@ export class HeatStage extends Frames {
   place_at(x: number, y: number): { row: number; column: number } | null {
     const { width, height } = this.plot;
     if (x < this.gutter || y < 0 || y >= height || x >= this.gutter + width) return null;
-    return { row: this.sight.row + (y / height) * this.sight.rows, column: this.sight.column + ((x - this.gutter) / width) * this.sight.columns };
+    return {
+      row: this.sight.row + (y / height) * this.sight.rows,
+      column: this.sight.column + ((x - this.gutter) / width) * this.sight.columns,
+    };
   }
 
   private x(column: number): number {
@@ -121,7 +127,9 @@ export class HeatStage extends Frames {
   protected draw(): void {
     this.frames += 1;
     const ratio = window.devicePixelRatio || 1;
-    const pens = [this.canvas, this.overlay].map((canvas) => pen_of(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)));
+    const pens = [this.canvas, this.overlay].map((canvas) =>
+      pen_of(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
+    );
     const [pen, over] = pens;
     if (!pen || !over) return;
     for (const each of [pen, over]) {
@@ -170,14 +178,19 @@ export class HeatStage extends Frames {
       pen.textAlign = "right";
       const middle = Math.min(height / this.sight.rows, 18) / 2;
       for (const at of tick_places(this.sight.row, this.sight.rows, height, 18, "halves")) {
-        pen.fillText(shortened(pen, this.row_label(at), this.gutter - 12), this.gutter - 6, Math.max(6, Math.min(height - 6, this.y(at) + middle)));
+        pen.fillText(
+          shortened(pen, this.row_label(at), this.gutter - 12),
+          this.gutter - 6,
+          Math.max(6, Math.min(height - 6, this.y(at) + middle)),
+        );
       }
     }
     pen.fillStyle = this.ink.muted;
     pen.textAlign = "center";
     for (const at of tick_places(this.sight.column, this.sight.columns, width, 64, "tens")) {
       const x = this.x(at + 0.5);
-      if (x > this.gutter && x < this.gutter + width) pen.fillText(shortened(pen, this.column_label(at), 60), x, height + AXIS_PX / 2 + 1);
+      if (x > this.gutter && x < this.gutter + width)
+        pen.fillText(shortened(pen, this.column_label(at), 60), x, height + AXIS_PX / 2 + 1);
     }
   }
 

@@ -2,7 +2,18 @@ import { describe, expect, it } from "vitest";
 import type { HeatmapAnswer } from "../../api";
 import { painted, scale_of, shades } from "./heat-colors";
 import { cell_at, extent_of } from "./heat-data";
-import { bin_of, is_whole, moved, outward, sight_text, text_sight, tick_places, whole_of, within, zoomed } from "./heat-sight";
+import {
+  bin_of,
+  is_whole,
+  moved,
+  outward,
+  sight_text,
+  text_sight,
+  tick_places,
+  whole_of,
+  within,
+  zoomed,
+} from "./heat-sight";
 import { offsets_of } from "./timelines";
 
 const size = { rows: 100, columns: 40 };
@@ -10,8 +21,18 @@ const whole = whole_of(size);
 
 describe("what is in sight", () => {
   it("never leaves the map", () => {
-    expect(within({ row: -5, rows: 500, column: 39, columns: 10 }, size)).toEqual({ row: 0, rows: 100, column: 30, columns: 10 });
-    expect(moved({ row: 90, rows: 10, column: 0, columns: 10 }, 20, -3, size)).toEqual({ row: 90, rows: 10, column: 0, columns: 10 });
+    expect(within({ row: -5, rows: 500, column: 39, columns: 10 }, size)).toEqual({
+      row: 0,
+      rows: 100,
+      column: 30,
+      columns: 10,
+    });
+    expect(moved({ row: 90, rows: 10, column: 0, columns: 10 }, 20, -3, size)).toEqual({
+      row: 90,
+      rows: 10,
+      column: 0,
+      columns: 10,
+    });
   });
 
   it("keeps the place under the pointer when it is zoomed", () => {
@@ -22,14 +43,21 @@ describe("what is in sight", () => {
     expect(is_whole(zoomed(near, { row: 50, column: 10 }, 10, size), size)).toBe(true);
   });
 
-  it("of a small map is at most that map", () => expect(within({ row: 0, rows: 1, column: 0, columns: 1 }, { rows: 2, columns: 1 })).toEqual({ row: 0, rows: 2, column: 0, columns: 1 }));
+  it("of a small map is at most that map", () =>
+    expect(within({ row: 0, rows: 1, column: 0, columns: 1 }, { rows: 2, columns: 1 })).toEqual({
+      row: 0,
+      rows: 2,
+      column: 0,
+      columns: 1,
+    }));
 
   it("is in the address as whole places, and back", () => {
     expect(sight_text(whole, size)).toBe("");
     const text = sight_text({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
     expect(text).toBe("3~11~0~40");
     expect(text_sight(text, size)).toEqual(outward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
-    for (const odd of ["", "1~2", "a~1~0~1", "1~0~0~1", "-1~4~0~4", "1e999~4~0~4"]) expect(text_sight(odd, size)).toEqual(whole);
+    for (const odd of ["", "1~2", "a~1~0~1", "1~0~0~1", "-1~4~0~4", "1e999~4~0~4"])
+      expect(text_sight(odd, size)).toEqual(whole);
   });
 
   it("has ticks that are far enough apart", () => {
@@ -38,15 +66,27 @@ describe("what is in sight", () => {
     expect(tick_places(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
   });
 
-  it("finds the bin of a place", () => expect([-1, 0, 3, 4, 99].map((at) => bin_of([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
+  it("finds the bin of a place", () =>
+    expect([-1, 0, 3, 4, 99].map((at) => bin_of([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
 });
 
 describe("colours", () => {
-  const grey = [[0, 0, 0], [100, 100, 100], [200, 200, 200]] as const;
+  const grey = [
+    [0, 0, 0],
+    [100, 100, 100],
+    [200, 200, 200],
+  ] as const;
 
   it("run from the low end to the high one; what is unknown has none", () => {
     const bytes = painted([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, grey);
-    expect(Array.from({ length: 6 }, (_, i) => [bytes[4 * i], bytes[4 * i + 3]])).toEqual([[0, 255], [100, 255], [200, 255], [200, 255], [0, 255], [0, 0]]);
+    expect(Array.from({ length: 6 }, (_, i) => [bytes[4 * i], bytes[4 * i + 3]])).toEqual([
+      [0, 255],
+      [100, 255],
+      [200, 255],
+      [200, 255],
+      [0, 255],
+      [0, 0],
+    ]);
   });
 
   it("of an excess have their middle at the median", () => {
@@ -61,26 +101,52 @@ describe("colours", () => {
     expect(scale_of(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
   });
 
-  it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) => expect(new Set(shades(theme, "times").map(String)).size).toBeGreaterThan(128));
+  it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) =>
+    expect(new Set(shades(theme, "times").map(String)).size).toBeGreaterThan(128),
+  );
 });
 
 describe("a cell", () => {
   const answer = {
-    ranks_shown: { place: [4, 6], ranks: [2, 1], rank: [40, 60], worker: ["a", "b"], host: ["h", ""], group: ["", ""], mean_ns: [5, null] },
+    ranks_shown: {
+      place: [4, 6],
+      ranks: [2, 1],
+      rank: [40, 60],
+      worker: ["a", "b"],
+      host: ["h", ""],
+      group: ["", ""],
+      mean_ns: [5, null],
+    },
     steps_shown: { place: [0, 1], steps: [1, 1], step: ["x", "y"], last: ["x", "y"], median_ns: [1, 2] },
     cells_ns: [1, 2, 3, null],
   } as unknown as HeatmapAnswer;
 
   it("is known by any place in it", () => {
-    expect(cell_at(answer, 5, 1)).toMatchObject({ value: 2, rank: 40, host: "h", step: "y", row: 4, rows: 2, column: 1, columns: 1, median: 2 });
+    expect(cell_at(answer, 5, 1)).toMatchObject({
+      value: 2,
+      rank: 40,
+      host: "h",
+      step: "y",
+      row: 4,
+      rows: 2,
+      column: 1,
+      columns: 1,
+      median: 2,
+    });
     expect(cell_at(answer, 6, 1)).toMatchObject({ value: null, rank: 60, mean: null, rows: 1 });
     expect([cell_at(answer, 3, 0), cell_at(answer, 7, 0), cell_at(answer, 4, 2)]).toEqual([null, null, null]);
   });
 
-  it("is within what its answer has", () => expect(extent_of(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
+  it("is within what its answer has", () =>
+    expect(extent_of(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
 });
 
 it("timelines are moved by what their collectives are apart", () => {
-  const aligned = [{ worker: "a", collective_residual_ns: 0 }, { worker: "b", collective_residual_ns: 1200 }, { worker: "c", collective_residual_ns: null }, { worker: "d", collective_residual_ns: -7 }];
+  const aligned = [
+    { worker: "a", collective_residual_ns: 0 },
+    { worker: "b", collective_residual_ns: 1200 },
+    { worker: "c", collective_residual_ns: null },
+    { worker: "d", collective_residual_ns: -7 },
+  ];
   expect(offsets_of(aligned, (worker) => "dcba".indexOf(worker))).toBe("2.-1200~0.7");
 });

@@ -12,7 +12,8 @@ describe("the colour of a link", () => {
     expect(median([1, 3])).toBe(2);
   });
 
-  it("is the usual one where nothing is alike", () => expect(doublings({ slower: [null, 2] }, "latency")).toEqual([0, 1]));
+  it("is the usual one where nothing is alike", () =>
+    expect(doublings({ slower: [null, 2] }, "latency")).toEqual([0, 1]));
 
   it("does not make much of little", () => {
     expect(farthest([0.01, -0.02])).toBe(1);
@@ -20,7 +21,8 @@ describe("the colour of a link", () => {
   });
 });
 
-it("links stand where their ends are; elsewhere is none", () => expect([...spread(columns, 3)]).toEqual([-1, 0, -1, -1, -1, -1, 1, -1, -1]));
+it("links stand where their ends are; elsewhere is none", () =>
+  expect([...spread(columns, 3)]).toEqual([-1, 0, -1, -1, -1, -1, 1, -1, -1]));
 
 it("a pair of ranks is found by number, host or neighbours", () => {
   expect(place_of({ ends: ["3", "5"], ends_are: "rank" }, 5, null)).toBe(1);

@@ -2,12 +2,36 @@ import { describe, expect, it } from "vitest";
 import { number_ranges } from "../../lib/ranges";
 import { imbalance, rank_devices, rank_means } from "./ranks";
 
-const columns = { rank: [1, 0], worker: ["b", "a"], steps: [1, 2], total_ns: [20, 20], computation_ns: [12, 6], communication_ns: [6, 6], exposed_ns: [4, 4] };
-const summary = { ranks: 2, hosts: 1, devices: [], total_ns: 20, computation_ns: 9, exposed_ns: 4, longest_rank: 1, longest_ns: 12, shortest_rank: 0, shortest_ns: 6 };
+const columns = {
+  rank: [1, 0],
+  worker: ["b", "a"],
+  steps: [1, 2],
+  total_ns: [20, 20],
+  computation_ns: [12, 6],
+  communication_ns: [6, 6],
+  exposed_ns: [4, 4],
+};
+const summary = {
+  ranks: 2,
+  hosts: 1,
+  devices: [],
+  total_ns: 20,
+  computation_ns: 9,
+  exposed_ns: 4,
+  longest_rank: 1,
+  longest_ns: 12,
+  shortest_rank: 0,
+  shortest_ns: 6,
+};
 
 describe("ranks", () => {
   it("stand in their order", () => {
-    expect(rank_means(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns])).toEqual([[0, 2, 20, 6, 4], [1, 1, 20, 12, 4]]);
+    expect(
+      rank_means(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns]),
+    ).toEqual([
+      [0, 2, 20, 6, 4],
+      [1, 1, 20, 12, 4],
+    ]);
   });
 
   it("of none are none", () => expect(rank_means({})).toEqual([]));
@@ -25,11 +49,27 @@ describe("ranks", () => {
   });
 
   it("have devices, of which some tell nothing", () => {
-    const found = rank_devices({ rank: [0, 1], host: ["h", "h"], id: [0, 3], name: ["A100", ""], memory_bytes: [8, null], compute_capability: ["8.0", null], utilization: [0.5, null] });
-    expect(found.map((one) => [one.rank, one.id, one.memory_bytes, one.compute_capability, one.utilization])).toEqual([[0, 0, 8, "8.0", 0.5], [1, 3, 0, "", null]]);
+    const found = rank_devices({
+      rank: [0, 1],
+      host: ["h", "h"],
+      id: [0, 3],
+      name: ["A100", ""],
+      memory_bytes: [8, null],
+      compute_capability: ["8.0", null],
+      utilization: [0.5, null],
+    });
+    expect(found.map((one) => [one.rank, one.id, one.memory_bytes, one.compute_capability, one.utilization])).toEqual([
+      [0, 0, 8, "8.0", 0.5],
+      [1, 3, 0, "", null],
+    ]);
   });
 });
 
 describe("numbers in few words", () => {
-  it.each([[[], ""], [[4], "4"], [[2, 1], "1, 2"], [[0, 1, 2, 7, 9, 10, 11], "0–2, 7, 9–11"]] as const)("%j", (numbers, text) => expect(number_ranges(numbers)).toBe(text));
+  it.each([
+    [[], ""],
+    [[4], "4"],
+    [[2, 1], "1, 2"],
+    [[0, 1, 2, 7, 9, 10, 11], "0–2, 7, 9–11"],
+  ] as const)("%j", (numbers, text) => expect(number_ranges(numbers)).toBe(text));
 });

@@ -19,8 +19,13 @@ export function rank_means(columns: Columns): RankMeans[] {
   const rows = (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => number(columns[name]?.[row]);
     return {
-      rank: number(rank), worker: String(columns["worker"]?.[row] ?? ""), steps: at("steps"), total_ns: at("total_ns"),
-      computation_ns: at("computation_ns"), communication_ns: at("communication_ns"), exposed_ns: at("exposed_ns"),
+      rank: number(rank),
+      worker: String(columns["worker"]?.[row] ?? ""),
+      steps: at("steps"),
+      total_ns: at("total_ns"),
+      computation_ns: at("computation_ns"),
+      communication_ns: at("communication_ns"),
+      exposed_ns: at("exposed_ns"),
     };
   });
   return rows.sort((a, b) => a.rank - b.rank);
@@ -38,9 +43,28 @@ const EVEN = 0.05;
 
 /** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
 export function imbalance(all: RunSummary): Imbalance | null {
-  const { longest_rank: most, longest_ns: longest, shortest_rank: least, shortest_ns: shortest, computation_ns: mean } = all;
-  if (all.ranks < 2 || most === null || least === null || longest === null || shortest === null || !mean || longest / mean - 1 < EVEN) return null;
-  return { most: { rank: most, computation_ns: longest }, least: { rank: least, computation_ns: shortest }, excess: longest / mean - 1 };
+  const {
+    longest_rank: most,
+    longest_ns: longest,
+    shortest_rank: least,
+    shortest_ns: shortest,
+    computation_ns: mean,
+  } = all;
+  if (
+    all.ranks < 2 ||
+    most === null ||
+    least === null ||
+    longest === null ||
+    shortest === null ||
+    !mean ||
+    longest / mean - 1 < EVEN
+  )
+    return null;
+  return {
+    most: { rank: most, computation_ns: longest },
+    least: { rank: least, computation_ns: shortest },
+    excess: longest / mean - 1,
+  };
 }
 
 export interface RankDevice {
@@ -60,8 +84,13 @@ export function rank_devices(columns: Columns): RankDevice[] {
     const text = (name: string) => String(at(name) ?? "");
     const utilization = at("utilization");
     return {
-      rank: number(rank), host: text("host"), id: at("id"), name: text("name"), memory_bytes: number(at("memory_bytes")),
-      compute_capability: text("compute_capability"), utilization: typeof utilization === "number" ? utilization : null,
+      rank: number(rank),
+      host: text("host"),
+      id: at("id"),
+      name: text("name"),
+      memory_bytes: number(at("memory_bytes")),
+      compute_capability: text("compute_capability"),
+      utilization: typeof utilization === "number" ? utilization : null,
     };
   });
 }

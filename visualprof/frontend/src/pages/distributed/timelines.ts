@@ -22,9 +22,17 @@ export function worker_of(rank: number, known = ""): Worker | undefined {
 /** The ranks that were chosen, in that order; the address has them. */
 export function usePicked() {
   const picked = useParameter("picked", "");
-  const ranks = computed(() => picked.value.split("~").filter(Boolean).map(Number).filter((one) => worker_of(one)));
+  const ranks = computed(() =>
+    picked.value
+      .split("~")
+      .filter(Boolean)
+      .map(Number)
+      .filter((one) => worker_of(one)),
+  );
   function pick(rank: number): void {
-    const next = ranks.value.includes(rank) ? ranks.value.filter((one) => one !== rank) : [...ranks.value, rank].slice(-MOST_TIMELINES);
+    const next = ranks.value.includes(rank)
+      ? ranks.value.filter((one) => one !== rank)
+      : [...ranks.value, rank].slice(-MOST_TIMELINES);
     picked.value = next.join("~");
   }
   /** Chooses these instead of what was chosen. */
@@ -36,7 +44,10 @@ export function usePicked() {
 
 /** Of each worker but the first one what its timeline is moved by, as the timeline's address has it. */
 export function offsets_of(aligned: Aligned["workers"], place: (worker: string) => number): string {
-  return aligned.slice(1).flatMap(({ worker, collective_residual_ns: ns }) => (ns ? [`${place(worker)}.${-ns}`] : [])).join("~");
+  return aligned
+    .slice(1)
+    .flatMap(({ worker, collective_residual_ns: ns }) => (ns ? [`${place(worker)}.${-ns}`] : []))
+    .join("~");
 }
 
 /** The timelines of some workers at a step; those of several ranks are aligned. */
@@ -48,7 +59,9 @@ export async function timelines_location(workers: readonly Worker[], step: strin
   const at = { run: run.value.id, span: own.id };
   const [meta, aligned] = await Promise.all([
     get<Steps>(address("timeline/meta", { ...at, worker: first.id, minimap: 0 })),
-    workers.length > 1 ? get<Aligned>(address("timeline/alignment", { ...at, workers: workers.map((one) => one.id).join(","), step })) : null,
+    workers.length > 1
+      ? get<Aligned>(address("timeline/alignment", { ...at, workers: workers.map((one) => one.id).join(","), step }))
+      : null,
   ]);
   const mark = meta?.body.steps.find((one) => one.name === step);
   const place = (id: string) => all.findIndex((one) => one.id === id);
@@ -57,7 +70,10 @@ export async function timelines_location(workers: readonly Worker[], step: strin
   if (base) query["base"] = base;
   if (mark) query["win"] = `${Math.round(mark.start_ns)}~${Math.round(mark.start_ns + mark.duration_ns)}`;
   if (workers.length > 1) {
-    query["ranks"] = workers.map((one) => place(one.id)).sort((a, b) => a - b).join("~");
+    query["ranks"] = workers
+      .map((one) => place(one.id))
+      .sort((a, b) => a - b)
+      .join("~");
     const offsets = offsets_of(aligned?.body.workers ?? [], place);
     if (offsets) query["off"] = offsets;
   }

@@ -7,8 +7,25 @@ import { facts_of, ordered_rows, why_unknown, worded } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
   return {
-    id, job: "j", name: "model", model: "m.onnx", model_sha256: "0", spec: "s", backend: "", version: "", device: "cpu", agent: "", precision: "",
-    state: "succeeded", finished_ns: 0, points: 1, best_batch: 1, best_samples_per_s: 1, run: null, sample: false, ...more,
+    id,
+    job: "j",
+    name: "model",
+    model: "m.onnx",
+    model_sha256: "0",
+    spec: "s",
+    backend: "",
+    version: "",
+    device: "cpu",
+    agent: "",
+    precision: "",
+    state: "succeeded",
+    finished_ns: 0,
+    points: 1,
+    best_batch: 1,
+    best_samples_per_s: 1,
+    run: null,
+    sample: false,
+    ...more,
   };
 }
 
@@ -19,24 +36,35 @@ describe("reports in the address", () => {
   });
   it("may be plain ids with commas between", () => expect(parse_list("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
   it("are those of the newest job until others are chosen", () => {
-    const all = [report("new/a", { job: "2" }), report("new/empty", { job: "2", points: 0 }), report("old", { job: "1" })];
+    const all = [
+      report("new/a", { job: "2" }),
+      report("new/empty", { job: "2", points: 0 }),
+      report("old", { job: "1" }),
+    ];
     expect(newest(all)).toEqual(["new/a"]);
     expect(newest(all, "old"), "unless a run of another is open").toEqual(["old"]);
     expect(newest(all, "a trace")).toEqual(["new/a"]);
-    expect(newest([report("making", { job: "3", points: 0, state: "running" }), ...all]), "one that runs, before its first point").toEqual(["making"]);
+    expect(
+      newest([report("making", { job: "3", points: 0, state: "running" }), ...all]),
+      "one that runs, before its first point",
+    ).toEqual(["making"]);
   });
 });
 
 describe("labels_of", () => {
   it("are the specs, with the job's name or at last the id where several are alike", () => {
     expect([...labels_of([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
-    expect([...labels_of([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual(["x / s", "y / s"]);
+    expect([...labels_of([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
+      "x / s",
+      "y / s",
+    ]);
     expect([...labels_of([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
   });
 });
 
 describe("points", () => {
-  it("are found by the id that charts give them, whatever the report is called", () => expect(place_of("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
+  it("are found by the id that charts give them, whatever the report is called", () =>
+    expect(place_of("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
   it("of a line have no id", () => expect(place_of("anything")).toBeNull());
   it("are ordered by any column, what is not known last", () => {
     const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
@@ -52,17 +80,30 @@ describe("points", () => {
 });
 
 describe("a load", () => {
-  const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<typeof facts_of>[0];
+  const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<
+    typeof facts_of
+  >[0];
   it("is no fact where one run followed another", () => expect(facts_of(facts)).not.toHaveProperty("scenario"));
   it("is told in the page's words", async () => {
     await speak("en", ALL_TEXTS);
-    expect(facts_of({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({ concurrency: 4, verdict: "exceeded", scenario: "closed loop" });
-    expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual(["kept", "Server", "pass"]);
+    expect(facts_of({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
+      concurrency: 4,
+      verdict: "exceeded",
+      scenario: "closed loop",
+    });
+    expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual([
+      "kept",
+      "Server",
+      "pass",
+    ]);
   });
 });
 
 describe("with_latency_axis", () => {
-  it("names the axis for what all of its lines are", () => expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({ latency: { yAxis: { name: "@t:evaluation.latency" } } }));
+  it("names the axis for what all of its lines are", () =>
+    expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({
+      latency: { yAxis: { name: "@t:evaluation.latency" } },
+    }));
 });
 
 describe("with_limit", () => {

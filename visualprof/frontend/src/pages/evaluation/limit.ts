@@ -5,15 +5,41 @@ import { duration } from "../../lib/format";
 const AXES: Record<string, "xAxis" | "yAxis"> = { latency: "yAxis", tradeoff: "xAxis", load: "yAxis" };
 
 /** load_ns: the limit under which loads were measured, 0 none or several. */
-export function with_limit(charts: Record<string, JsonObject>, limit_ns: number, load_ns = 0): Record<string, JsonObject> {
+export function with_limit(
+  charts: Record<string, JsonObject>,
+  limit_ns: number,
+  load_ns = 0,
+): Record<string, JsonObject> {
   if (!(limit_ns > 0) && !(load_ns > 0)) return charts;
-  return Object.fromEntries(Object.entries(charts).map(([name, option]) => [name, limited(option, AXES[name], name === "load" ? load_ns || limit_ns : limit_ns)]));
+  return Object.fromEntries(
+    Object.entries(charts).map(([name, option]) => [
+      name,
+      limited(option, AXES[name], name === "load" ? load_ns || limit_ns : limit_ns),
+    ]),
+  );
 }
 
 function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limit_ns: number): JsonObject {
   if (axis === undefined || !(limit_ns > 0) || !Array.isArray(option["series"])) return option;
-  const label = { formatter: `≤ ${duration(limit_ns)}`, color: "@c:limit", fontSize: 11, position: axis === "yAxis" ? "insideEndTop" : "end" };
-  const line = { type: "line", name: "@t:evaluation.limit", data: [], itemStyle: { color: "@c:limit" }, markLine: { silent: true, symbol: "none", lineStyle: { color: "@c:limit", type: "dashed", width: 1.5 }, label, data: [{ [axis]: limit_ns }] } };
+  const label = {
+    formatter: `≤ ${duration(limit_ns)}`,
+    color: "@c:limit",
+    fontSize: 11,
+    position: axis === "yAxis" ? "insideEndTop" : "end",
+  };
+  const line = {
+    type: "line",
+    name: "@t:evaluation.limit",
+    data: [],
+    itemStyle: { color: "@c:limit" },
+    markLine: {
+      silent: true,
+      symbol: "none",
+      lineStyle: { color: "@c:limit", type: "dashed", width: 1.5 },
+      label,
+      data: [{ [axis]: limit_ns }],
+    },
+  };
   return { ...option, series: [...option["series"], line] };
 }
 

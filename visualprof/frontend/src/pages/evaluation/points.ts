@@ -21,12 +21,47 @@ export function ordered_rows(table: Columns, sort: string, order: string): numbe
 
 // In the order of reading; what else a point has is in the table.
 const FACTS = [
-  "samples_per_s", "samples_per_s_margin", "qps", "whole_samples_per_s", "p50_ns", "p50_margin_ns", "p90_ns", "p95_ns", "p99_ns", "p99_margin_ns", "p999_ns", "mean_ns", "min_ns", "max_ns", "iqr_ns",
-  "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "energy_j_per_million", "cost_per_million",
-  "pressure", "involuntary_switches", "threads",
+  "samples_per_s",
+  "samples_per_s_margin",
+  "qps",
+  "whole_samples_per_s",
+  "p50_ns",
+  "p50_margin_ns",
+  "p90_ns",
+  "p95_ns",
+  "p99_ns",
+  "p99_margin_ns",
+  "p999_ns",
+  "mean_ns",
+  "min_ns",
+  "max_ns",
+  "iqr_ns",
+  "n",
+  "duration_ns",
+  "warmup_n",
+  "first_ns",
+  "load_ns",
+  "rss_bytes",
+  "gpu_memory_bytes",
+  "energy_j_per_sample",
+  "energy_j_per_million",
+  "cost_per_million",
+  "pressure",
+  "involuntary_switches",
+  "threads",
 ] as const;
 // Where more was asked for than one run after another.
-const LOAD = ["scenario", "concurrency", "offered_per_s", "unserved", "limit_ns", "limit_percentile", "limit_tail_ns", "limit_bound_ns", "verdict"] as const;
+const LOAD = [
+  "scenario",
+  "concurrency",
+  "offered_per_s",
+  "unserved",
+  "limit_ns",
+  "limit_percentile",
+  "limit_tail_ns",
+  "limit_bound_ns",
+  "verdict",
+] as const;
 const WORDS: readonly string[] = ["scenario", "verdict"];
 
 export function facts_of(facts: PointAnswer["facts"]): Record<string, Cell> {

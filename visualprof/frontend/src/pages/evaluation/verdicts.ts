@@ -17,9 +17,14 @@ export interface Said {
 export function said({ id, severity, report, batch, batches, evidence }: Verdict, kinds: Kinds): Said {
   const values: Record<string, Cell | undefined> = { ...evidence, batch, batches: others(batches, batch) };
   return {
-    id, batch, severity, report,
+    id,
+    batch,
+    severity,
+    report,
     title: text_or(`verdict.${id}.title`, id.replaceAll("_", " ")),
-    text: filled(text_or(`verdict.${id}.text`, ""), (key) => (values[key] === null || values[key] === undefined ? null : cell_text(kinds[key] ?? "text", values[key]))),
+    text: filled(text_or(`verdict.${id}.text`, ""), (key) =>
+      values[key] === null || values[key] === undefined ? null : cell_text(kinds[key] ?? "text", values[key]),
+    ),
   };
 }
 

@@ -6,7 +6,13 @@ export function collapsed(tree: Tree): string {
   const plain = tree.name.map((name) => name.replace(/;/g, ":").replace(/\s+/g, " "));
   const lines = tree.name.flatMap((_, frame) => {
     const own = Math.round(tree.self[frame] ?? 0);
-    return own > 0 ? [`${path_of(tree, frame).map((one) => plain[one]).join(";")} ${own}`] : [];
+    return own > 0
+      ? [
+          `${path_of(tree, frame)
+            .map((one) => plain[one])
+            .join(";")} ${own}`,
+        ]
+      : [];
   });
   return `${lines.join("\n")}\n`;
 }
@@ -22,10 +28,16 @@ export function speedscope(tree: Tree, name: string): string {
     name,
     exporter: "visualprof",
     shared: { frames: [...ids.keys()].map((one) => ({ name: one })) },
-    profiles: [{
-      type: "sampled", name, unit: "nanoseconds", startValue: 0, endValue: weights.reduce((sum, one) => sum + one, 0),
-      samples: shown.map((frame) => path_of(tree, frame).map((one) => ids.get(tree.name[one] ?? "") ?? 0)),
-      weights,
-    }],
+    profiles: [
+      {
+        type: "sampled",
+        name,
+        unit: "nanoseconds",
+        startValue: 0,
+        endValue: weights.reduce((sum, one) => sum + one, 0),
+        samples: shown.map((frame) => path_of(tree, frame).map((one) => ids.get(tree.name[one] ?? "") ?? 0)),
+        weights,
+      },
+    ],
   });
 }

@@ -5,8 +5,13 @@ import { base_of, layout_of, path_of, search, tree_of } from "./tree";
 
 // main (10) calls b (6, called second) and a (3, called first); b calls a (2).
 const COLUMNS = {
-  name: ["main", "b;x", "a", "a"], parent: [-1, 0, 0, 1], depth: [0, 1, 1, 2], calls: [1, 2, 1, 4],
-  self_ns: [1, 4, 3, 2], total_ns: [10, 6, 3, 2], event: [0, 5, 1, 6],
+  name: ["main", "b;x", "a", "a"],
+  parent: [-1, 0, 0, 1],
+  depth: [0, 1, 1, 2],
+  calls: [1, 2, 1, 4],
+  self_ns: [1, 4, 3, 2],
+  total_ns: [10, 6, 3, 2],
+  event: [0, 5, 1, 6],
 };
 
 describe("a flame graph", () => {
@@ -31,26 +36,54 @@ describe("a flame graph", () => {
 
   it("stands beside that of a base by names, else by what of a name lasts", () => {
     const numbered = tree_of({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
-    const before = tree_of({ ...COLUMNS, name: ["t.py(10): main", "Linear_1", "Linear_0", "y"], total_ns: [20, 8, 4, 2] });
+    const before = tree_of({
+      ...COLUMNS,
+      name: ["t.py(10): main", "Linear_1", "Linear_0", "y"],
+      total_ns: [20, 8, 4, 2],
+    });
     expect(base_of(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
   });
 
   it("looks behind a frame that only one of the two runs calls through", () => {
-    const around = tree_of({ name: ["launch.py(1): run", ...COLUMNS.name], parent: [-1, 0, 1, 1, 2], depth: [0, 1, 2, 2, 3], calls: [1, 1, 2, 1, 4], self_ns: [0, ...COLUMNS.self_ns], total_ns: [10, ...COLUMNS.total_ns], event: [0, 1, 6, 2, 7] });
+    const around = tree_of({
+      name: ["launch.py(1): run", ...COLUMNS.name],
+      parent: [-1, 0, 1, 1, 2],
+      depth: [0, 1, 2, 2, 3],
+      calls: [1, 1, 2, 1, 4],
+      self_ns: [0, ...COLUMNS.self_ns],
+      total_ns: [10, ...COLUMNS.total_ns],
+      event: [0, 1, 6, 2, 7],
+    });
     expect(base_of(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
     expect(base_of(tree, around, 1)).toEqual([10, 6, 3, 2]);
   });
 
   it("is written for other programs", () => {
     expect(collapsed(tree)).toBe("main 1\nmain;b:x 4\nmain;a 3\nmain;b:x;a 2\n");
-    const { shared, profiles } = JSON.parse(speedscope(tree, "run")) as { shared: { frames: { name: string }[] }; profiles: { unit: string; endValue: number; samples: number[][]; weights: number[] }[] };
+    const { shared, profiles } = JSON.parse(speedscope(tree, "run")) as {
+      shared: { frames: { name: string }[] };
+      profiles: { unit: string; endValue: number; samples: number[][]; weights: number[] }[];
+    };
     expect(shared.frames.map((one) => one.name)).toEqual(["main", "b;x", "a"]);
-    expect(profiles[0]).toMatchObject({ unit: "nanoseconds", endValue: 10, samples: [[0], [0, 1], [0, 2], [0, 1, 2]], weights: [1, 4, 3, 2] });
+    expect(profiles[0]).toMatchObject({
+      unit: "nanoseconds",
+      endValue: 10,
+      samples: [[0], [0, 1], [0, 2], [0, 1, 2]],
+      weights: [1, 4, 3, 2],
+    });
   });
 
   it("tells the user's code from libraries", () => {
-    const kinds = ["train.py(3): step", "torch/nn/modules/module.py(1): _call_impl", "<built-in function linear>", "Linear_0", "(others)"];
+    const kinds = [
+      "train.py(3): step",
+      "torch/nn/modules/module.py(1): _call_impl",
+      "<built-in function linear>",
+      "Linear_0",
+      "(others)",
+    ];
     expect(kinds.map((name) => kind_of(name, "python"))).toEqual(["own", "library", "builtin", "module", "others"]);
-    expect([kind_of("aten::mm", "operator"), kind_of("MmBackward0", "operator"), kind_of("forward", "module")]).toEqual(["operator", "backward", "module"]);
+    expect([kind_of("aten::mm", "operator"), kind_of("MmBackward0", "operator"), kind_of("forward", "module")]).toEqual(
+      ["operator", "backward", "module"],
+    );
   });
 });

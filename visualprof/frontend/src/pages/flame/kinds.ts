@@ -4,7 +4,15 @@ import type { FlameAnswer } from "../../api";
 export type FrameKind = "own" | "library" | "builtin" | "module" | "operator" | "backward" | "others";
 
 /** With the category of the palette that has its colour. */
-export const KINDS: Record<FrameKind, string> = { own: "cpu", library: "python", builtin: "other", module: "module", operator: "op", backward: "backward", others: "reserved" };
+export const KINDS: Record<FrameKind, string> = {
+  own: "cpu",
+  library: "python",
+  builtin: "other",
+  module: "module",
+  operator: "op",
+  backward: "backward",
+  others: "reserved",
+};
 const LIBRARY = /(^|\/)(torch|paddle|megengine|site-packages|dist-packages|lib\/python[\d.]+|threading\.py)(\/|\()/;
 
 export function kind_of(name: string, tree: FlameAnswer["tree"]): FrameKind {

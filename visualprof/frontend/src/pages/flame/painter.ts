@@ -41,7 +41,10 @@ export class Painter extends Frames {
   private began = -Infinity;
   private fills: string[] = [];
 
-  constructor(private readonly canvas: HTMLCanvasElement, private readonly still: boolean) {
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly still: boolean,
+  ) {
     super();
   }
 
@@ -107,9 +110,17 @@ export class Painter extends Frames {
       const [before, now] = [base[frame] ?? 0, tree.total[frame] ?? 0];
       const change = now > 0 || before > 0 ? (now - before) / Math.max(now, before) : 0;
       const strength = Math.abs(change) < NOISE ? 0 : Math.min(1, Math.abs(change) / STRONG);
-      color = mixed(rgb(theme === "light" ? "#e9edf2" : "#323a46"), rgb(change > 0 ? category_color("worse", theme) : category_color("kernel", theme)), strength * (theme === "light" ? 0.6 : 0.75));
+      color = mixed(
+        rgb(theme === "light" ? "#e9edf2" : "#323a46"),
+        rgb(change > 0 ? category_color("worse", theme) : category_color("kernel", theme)),
+        strength * (theme === "light" ? 0.6 : 0.75),
+      );
     } else {
-      color = mixed(rgb(category_color(kind(name), theme)), ground, (theme === "light" ? 0.5 : 0.42) + shade(name) * 0.2);
+      color = mixed(
+        rgb(category_color(kind(name), theme)),
+        ground,
+        (theme === "light" ? 0.5 : 0.42) + shade(name) * 0.2,
+      );
     }
     return hex(faded ? mixed(color, ground, 0.75) : color);
   }
@@ -126,11 +137,27 @@ export class Painter extends Frames {
     pen.clearRect(0, 0, wide, this.height);
     pen.font = FONT;
     pen.textBaseline = "middle";
-    picture.layout.rows.forEach((row, depth) => this.draw_row(pen, row, (picture.down ? depth : picture.layout.rows.length - 1 - depth) * ROW_PX, left, wide / (right - left), wide));
+    picture.layout.rows.forEach((row, depth) =>
+      this.draw_row(
+        pen,
+        row,
+        (picture.down ? depth : picture.layout.rows.length - 1 - depth) * ROW_PX,
+        left,
+        wide / (right - left),
+        wide,
+      ),
+    );
     if (performance.now() - this.began < MOVE_MS) this.invalidate();
   }
 
-  private draw_row(pen: CanvasRenderingContext2D, row: readonly number[], y: number, left: number, scale: number, wide: number): void {
+  private draw_row(
+    pen: CanvasRenderingContext2D,
+    row: readonly number[],
+    y: number,
+    left: number,
+    scale: number,
+    wide: number,
+  ): void {
     const { picture } = this;
     if (!picture) return;
     const ink = INK[picture.theme];

@@ -63,7 +63,8 @@ export function base_of(tree: Tree, base: Tree, scale: number): Base {
     let [mine, theirs] = [by_call(tree, frames), by_call(base, others)];
     for (const key of [(name: string) => name, lasting]) {
       const named = new Map<string, number[]>();
-      for (const other of theirs) named.set(key(base.name[other] ?? ""), [...(named.get(key(base.name[other] ?? "")) ?? []), other]);
+      for (const other of theirs)
+        named.set(key(base.name[other] ?? ""), [...(named.get(key(base.name[other] ?? "")) ?? []), other]);
       const taken = new Set<number>();
       mine = mine.filter((frame) => {
         const other = named.get(key(tree.name[frame] ?? ""))?.shift();
@@ -79,7 +80,8 @@ export function base_of(tree: Tree, base: Tree, scale: number): Base {
     if (frame !== undefined && theirs.length > 0 && same_inside(tree, frame, base, theirs)) {
       follow(tree.inner[frame] ?? [], theirs);
       found[frame] = (tree.inner[frame] ?? []).reduce((sum, one) => sum + (found[one] ?? 0), 0);
-    } else if (other !== undefined && mine.length > 0 && same_inside(base, other, tree, mine)) follow(mine, base.inner[other] ?? []);
+    } else if (other !== undefined && mine.length > 0 && same_inside(base, other, tree, mine))
+      follow(mine, base.inner[other] ?? []);
   };
   follow(tree.roots, base.roots);
   return found;
@@ -134,6 +136,7 @@ export function search(tree: Tree, text: string): Found {
   const needle = text.toLowerCase();
   const frames = new Set(tree.name.flatMap((name, frame) => (name.toLowerCase().includes(needle) ? [frame] : [])));
   let time = 0;
-  for (const frame of frames) if (!path_of(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
+  for (const frame of frames)
+    if (!path_of(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
   return { frames, share: time / (tree.whole || 1) };
 }

@@ -57,16 +57,36 @@ export function differences_of({ summary, changes }: CompareAnswer["differences"
     changes: [],
   }));
   const { kind, node, other, type, name, what } = changes.columns;
-  kind.forEach((k, i) => all[Number(k)]?.changes.push({ node: Number(node[i] ?? -1), other: Number(other[i] ?? -1), type: type[i] ?? "", name: name[i] ?? "", what: what[i] ?? "" }));
+  kind.forEach((k, i) =>
+    all[Number(k)]?.changes.push({
+      node: Number(node[i] ?? -1),
+      other: Number(other[i] ?? -1),
+      type: type[i] ?? "",
+      name: name[i] ?? "",
+      what: what[i] ?? "",
+    }),
+  );
   return all;
 }
 
-export function useComparison(model: () => string | null, other: () => string | null, main: Session, second: Session, shown: Ref<boolean>, chosen: Ref<number>) {
-  const { data, error, loading } = useResource<CompareAnswer>(() => (shown.value ? address("graph/compare", { model: model(), other: other() }) : null), () => null);
+export function useComparison(
+  model: () => string | null,
+  other: () => string | null,
+  main: Session,
+  second: Session,
+  shown: Ref<boolean>,
+  chosen: Ref<number>,
+) {
+  const { data, error, loading } = useResource<CompareAnswer>(
+    () => (shown.value ? address("graph/compare", { model: model(), other: other() }) : null),
+    () => null,
+  );
 
   /** Of these two models: while another is on its way, the answer or a picture may still be of the one before. */
   const answer = computed(() => {
-    const fits = data.value?.status.length === main.graph.value?.nodes && data.value?.other_status.length === second.graph.value?.nodes;
+    const fits =
+      data.value?.status.length === main.graph.value?.nodes &&
+      data.value?.other_status.length === second.graph.value?.nodes;
     return fits && shown.value ? data.value : null;
   });
   const differences = computed(() => (answer.value ? differences_of(answer.value.differences) : []));
@@ -93,7 +113,9 @@ export function useComparison(model: () => string | null, other: () => string | 
 
   /** The other side's node; of a group, the other's group that holds the partner of its first paired node. */
   function partner(item: number, of_main: boolean): number {
-    const [own, far]: [Graph | null, Graph | null] = of_main ? [main.graph.value, second.graph.value] : [second.graph.value, main.graph.value];
+    const [own, far]: [Graph | null, Graph | null] = of_main
+      ? [main.graph.value, second.graph.value]
+      : [second.graph.value, main.graph.value];
     const map = of_main ? partners.value.to : partners.value.from;
     if (!own || !far || item < 0) return -1;
     const same = map.get(own.node_of(item));
@@ -110,10 +132,12 @@ export function useComparison(model: () => string | null, other: () => string | 
   function opened_alike(): Set<number> {
     const far = second.graph.value;
     const all = Array.from({ length: far?.groups ?? 0 }, (_, g) => (far?.root ?? 0) + g);
-    return new Set(all.filter((group) => {
-      const own = partner(group, false);
-      return main.graph.value?.is_group(own) ? main.open.value.has(own) : second.open.value.has(group);
-    }));
+    return new Set(
+      all.filter((group) => {
+        const own = partner(group, false);
+        return main.graph.value?.is_group(own) ? main.open.value.has(own) : second.open.value.has(group);
+      }),
+    );
   }
 
   return { answer, error, loading, partner, opened_alike, differences, status, other_status };

@@ -7,7 +7,9 @@ function texts_of(graph: Graph): string[] {
   const known = texts.get(graph);
   if (known) return known;
   const { nodes, groups, edges, values } = graph.answer;
-  const out: string[] = nodes.name.map((name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}\n${nodes.attributes?.[n] ?? ""}`);
+  const out: string[] = nodes.name.map(
+    (name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}\n${nodes.attributes?.[n] ?? ""}`,
+  );
   edges.src.forEach((node, e) => {
     const value = edges.value[e] ?? 0;
     out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;

@@ -13,7 +13,10 @@ interface Flow {
 /** Nodes that follow without an edge: a node with bodies decides over all in them. */
 function governed(graph: Graph, node: number, mark: number): number[] {
   if (mark === DOWNSTREAM) return graph.item[node] === node ? [] : graph.below(graph.item[node] as number);
-  return graph.around(node).map((group) => graph.node_of(group)).filter((decides) => decides >= 0);
+  return graph
+    .around(node)
+    .map((group) => graph.node_of(group))
+    .filter((decides) => decides >= 0);
 }
 
 export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
@@ -22,7 +25,10 @@ export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
   const own = graph.below(item);
   const inside = new Uint8Array(graph.nodes);
   for (const node of own) inside[node] = 1;
-  for (const [mark, list, ends] of [[UPSTREAM, graph.in_edges, graph.src], [DOWNSTREAM, graph.out_edges, graph.dst]] as const) {
+  for (const [mark, list, ends] of [
+    [UPSTREAM, graph.in_edges, graph.src],
+    [DOWNSTREAM, graph.out_edges, graph.dst],
+  ] as const) {
     const seen = inside.slice();
     const open = [...own];
     while (open.length > 0) {
@@ -52,7 +58,8 @@ export function flow_marks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes
   const { picture } = scene;
   const edges = new Uint8Array(picture.kind.length);
   for (let e = 0; e < edges.length; e += 1) {
-    for (let b = picture.behind_start[e] as number; b < (picture.behind_start[e + 1] as number) && !edges[e]; b += 1) edges[e] = flow.edges[picture.behind[b] as number] as number;
+    for (let b = picture.behind_start[e] as number; b < (picture.behind_start[e + 1] as number) && !edges[e]; b += 1)
+      edges[e] = flow.edges[picture.behind[b] as number] as number;
   }
   const boxes = new Uint8Array(picture.item.length);
   flow.nodes.forEach((mark, node) => {
@@ -74,5 +81,11 @@ export const leaving = (graph: Graph, item: number): number[] => crossing(graph,
 
 /** Distinct neighbours of a selection, in the order of their edges. */
 export function neighbours(graph: Graph, item: number, way: "in" | "out"): number[] {
-  return [...new Set(way === "in" ? entering(graph, item).map((edge) => graph.src[edge] as number) : leaving(graph, item).map((edge) => graph.dst[edge] as number))];
+  return [
+    ...new Set(
+      way === "in"
+        ? entering(graph, item).map((edge) => graph.src[edge] as number)
+        : leaving(graph, item).map((edge) => graph.dst[edge] as number),
+    ),
+  ];
 }

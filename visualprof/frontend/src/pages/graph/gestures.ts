@@ -56,17 +56,22 @@ export function useGestures(stage: Stage, acts: Acts) {
     element.setPointerCapture(event.pointerId);
     const pressed = place(event);
     let at = event;
-    follow(event, element, (next) => {
-      cursor.value = "grabbing";
-      acts.panned(next.clientX - at.clientX, next.clientY - at.clientY);
-      at = next;
-    }, (dragged, end) => {
-      cursor.value = "grab";
-      if (dragged || end.type !== "pointerup") return;
-      const one = hit(pressed);
-      if (one?.button) acts.toggle(item_of(one));
-      else acts.select(item_of(one));
-    });
+    follow(
+      event,
+      element,
+      (next) => {
+        cursor.value = "grabbing";
+        acts.panned(next.clientX - at.clientX, next.clientY - at.clientY);
+        at = next;
+      },
+      (dragged, end) => {
+        cursor.value = "grab";
+        if (dragged || end.type !== "pointerup") return;
+        const one = hit(pressed);
+        if (one?.button) acts.toggle(item_of(one));
+        else acts.select(item_of(one));
+      },
+    );
   }
 
   function on_double(event: MouseEvent): void {

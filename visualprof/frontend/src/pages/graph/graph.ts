@@ -48,8 +48,12 @@ export class Graph {
     this.src = Int32Array.from(edges.src);
     this.dst = Int32Array.from(edges.dst);
     const maker = new Map<number, number>();
-    edges.value.forEach((value, e) => maker.set(value, (maker.get(value) ?? edges.src[e]) === edges.src[e] ? (edges.src[e] as number) : -1));
-    this.origin = this.src.map((source, e) => (maker.get(edges.value[e] as number) === -1 ? this.nodes + (edges.value[e] as number) : source));
+    edges.value.forEach((value, e) =>
+      maker.set(value, (maker.get(value) ?? edges.src[e]) === edges.src[e] ? (edges.src[e] as number) : -1),
+    );
+    this.origin = this.src.map((source, e) =>
+      maker.get(edges.value[e] as number) === -1 ? this.nodes + (edges.value[e] as number) : source,
+    );
     this.out_edges = grouped(this.src, this.nodes);
     this.in_edges = grouped(this.dst, this.nodes);
     const [keys, of] = this.edge_groups();
@@ -70,8 +74,12 @@ export class Graph {
       }
     }
     const lists: number[][] = Array.from({ length: this.groups }, () => []);
-    for (let item = 0; item < items; item += 1) if ((this.parent[item] as number) >= 0 && (this.item[item] ?? item) === item) lists[(this.parent[item] as number) - this.nodes]?.push(item);
-    return lists.map((list) => Int32Array.from(list.sort((a, b) => (first[a] as number) - (first[b] as number) || a - b)));
+    for (let item = 0; item < items; item += 1)
+      if ((this.parent[item] as number) >= 0 && (this.item[item] ?? item) === item)
+        lists[(this.parent[item] as number) - this.nodes]?.push(item);
+    return lists.map((list) =>
+      Int32Array.from(list.sort((a, b) => (first[a] as number) - (first[b] as number) || a - b)),
+    );
   }
 
   private edge_groups(): [keys: number[], edges: Int32Array] {

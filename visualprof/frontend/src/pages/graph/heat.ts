@@ -11,7 +11,12 @@ export type Sums = Record<Measure, Float64Array>;
 /** Figures of all items; NaN where nothing below was measured. */
 export function sums_of(graph: Graph, profile: ProfileAnswer): Sums {
   const { time_ns, calls, flops, memory_bytes } = profile.columns;
-  return { time_ns: sum_of(graph, time_ns), calls: sum_of(graph, calls), flops: sum_of(graph, flops), memory_bytes: sum_of(graph, memory_bytes) };
+  return {
+    time_ns: sum_of(graph, time_ns),
+    calls: sum_of(graph, calls),
+    flops: sum_of(graph, flops),
+    memory_bytes: sum_of(graph, memory_bytes),
+  };
 }
 
 function sum_of(graph: Graph, column: (number | null)[]): Float64Array {
@@ -19,12 +24,18 @@ function sum_of(graph: Graph, column: (number | null)[]): Float64Array {
   for (let node = 0; node < graph.nodes; node += 1) {
     const value = column[node];
     if (value === null || value === undefined) continue;
-    for (let item = node; item >= 0; item = graph.parent[item] as number) out[item] = Number.isNaN(out[item]) ? value : (out[item] as number) + value;
+    for (let item = node; item >= 0; item = graph.parent[item] as number)
+      out[item] = Number.isNaN(out[item]) ? value : (out[item] as number) + value;
   }
   return out;
 }
 
-const TEXTS: Record<Measure, (value: number) => string> = { time_ns: duration, calls: count, flops: operations, memory_bytes: bytes };
+const TEXTS: Record<Measure, (value: number) => string> = {
+  time_ns: duration,
+  calls: count,
+  flops: operations,
+  memory_bytes: bytes,
+};
 
 export function measure_text(measure: Measure, value: number): string {
   return Number.isNaN(value) ? "" : TEXTS[measure](value);
@@ -61,7 +72,11 @@ export interface Change {
  */
 export function change_of(graph: Graph, own: ProfileAnswer, base: ProfileAnswer): Change {
   const before = own.columns.time_ns.map((time, node) => {
-    const [theirs, calls, their_calls] = [base.columns.time_ns[node], own.columns.calls[node], base.columns.calls[node]];
+    const [theirs, calls, their_calls] = [
+      base.columns.time_ns[node],
+      own.columns.calls[node],
+      base.columns.calls[node],
+    ];
     return time == null || theirs == null || !calls || !their_calls ? null : theirs * (calls / their_calls);
   });
   const now = own.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
@@ -79,6 +94,8 @@ export function heat_of_change(scene: Scene, both: Change): Heat {
   const { item, open } = scene.picture;
   const deltas = Array.from(item, (one, i) => (open[i] ? NaN : (both.now[one] ?? NaN) - (both.before[one] ?? NaN)));
   const most = deltas.reduce((best, delta) => (Math.abs(delta) > best ? Math.abs(delta) : best), 0);
-  const share = Float32Array.from(deltas, (delta) => (most > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / most) : delta));
+  const share = Float32Array.from(deltas, (delta) =>
+    most > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / most) : delta,
+  );
   return { share, text: Array.from(item, (one) => change_text(both, one)), scale: "change" };
 }

@@ -5,7 +5,12 @@ import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
 import type { Workspace } from "./workspace";
 
 const ZOOM = 1.25;
-const ARROWS: Record<string, readonly [dx: number, dy: number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const ARROWS: Record<string, readonly [dx: number, dy: number]> = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+};
 
 /** The neighbour along an edge, or beside the box, that lies most in the direction of the arrow. */
 function beside(workspace: Workspace, dx: number, dy: number): number {
@@ -50,7 +55,8 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     const item = workspace.selected.value;
     const graph = main.graph.value;
     if (!graph || item < 0) return;
-    const group = graph.is_group(item) && (open || main.open.value.has(item)) ? item : open ? -1 : (graph.parent[item] ?? -1);
+    const group =
+      graph.is_group(item) && (open || main.open.value.has(item)) ? item : open ? -1 : (graph.parent[item] ?? -1);
     if (group < 0 || group === graph.root || main.open.value.has(group) === open) return;
     workspace.toggle(group);
     if (!open) workspace.select(group);
@@ -65,7 +71,8 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.open_all()) : on_group(true)),
     c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.close_all()) : on_group(false)),
     l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
-    h: () => (state.measure.value = state.measure.value === null ? (workspace.change.value ? "change" : "time_ns") : null),
+    h: () =>
+      (state.measure.value = state.measure.value === null ? (workspace.change.value ? "change" : "time_ns") : null),
     p: () => (state.whole.value = !state.whole.value),
     "/": focus_search,
     Enter: (event) => {

@@ -13,14 +13,29 @@ export function useMeasured(model: () => string | null, session: Session, of: ()
     () => {
       const selection = of();
       const id = model();
-      return id && selection && session.graph.value?.answer.model.id === id ? address("graph/profile", { model: id, run: selection["run"], worker: selection["worker"], span: selection["span"] }) : null;
+      return id && selection && session.graph.value?.answer.model.id === id
+        ? address("graph/profile", {
+            model: id,
+            run: selection["run"],
+            worker: selection["worker"],
+            span: selection["span"],
+          })
+        : null;
     },
     () => compared_stamp.value,
   );
   const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
-  const sums = computed<Sums | null>(() => (session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes ? sums_of(session.graph.value, data.value) : null));
+  const sums = computed<Sums | null>(() =>
+    session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes
+      ? sums_of(session.graph.value, data.value)
+      : null,
+  );
   /** Figures that anything was measured of. */
-  const available = computed<Measure[]>(() => (data.value && sums.value ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0)) : []));
+  const available = computed<Measure[]>(() =>
+    data.value && sums.value
+      ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0))
+      : [],
+  );
   /** Whether the file was looked at and nothing of the model is in it. */
   const unmatched = computed(() => answer.value?.matched_nodes === 0);
   return { data, error, sums, available, unmatched };

@@ -32,7 +32,9 @@ export function useModels() {
   const sorted = computed<ModelEntry[]>(() => {
     const own = (one: ModelEntry) => (one.run !== null && one.run === run.value?.id ? 0 : one.uploaded ? 1 : 2);
     const share = (one: ModelEntry) => Math.round((shares.value.get(one.id) ?? 0) * 100);
-    return [...(answer.value?.models ?? [])].sort((a, b) => share(b) - share(a) || own(a) - own(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id));
+    return [...(answer.value?.models ?? [])].sort(
+      (a, b) => share(b) - share(a) || own(a) - own(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id),
+    );
   });
   /** The one of the selected run; the newest where no run could say which, null while or because none fits it. */
   const default_model = computed<ModelEntry | null>(() => {
@@ -57,5 +59,18 @@ export function useModels() {
     }
   }
 
-  return { answer, error, matches, match_error, shares, sorted, default_model, stamp, load, upload, uploading, upload_error };
+  return {
+    answer,
+    error,
+    matches,
+    match_error,
+    shares,
+    sorted,
+    default_model,
+    stamp,
+    load,
+    upload,
+    uploading,
+    upload_error,
+  };
 }

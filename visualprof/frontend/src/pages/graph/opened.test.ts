@@ -20,7 +20,9 @@ describe("open groups in the address", () => {
   });
 
   it("survive nonsense", () => {
-    expect([...text_open(graph, "zzzz~-~!~1-zz")].every((item) => item >= graph.nodes && item < graph.nodes + graph.groups)).toBe(true);
+    expect(
+      [...text_open(graph, "zzzz~-~!~1-zz")].every((item) => item >= graph.nodes && item < graph.nodes + graph.groups),
+    ).toBe(true);
     expect(text_item(graph, "n999999")).toBe(-1);
     expect(text_item(graph, item_text(graph, graph.nodes + 3))).toBe(graph.nodes + 3);
   });

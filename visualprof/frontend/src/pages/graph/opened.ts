@@ -47,11 +47,14 @@ function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
 export function open_text(graph: Graph, open: ReadonlySet<number>): string {
   if (same(open, first_open(graph))) return "";
   if (open.size >= graph.groups) return ALL;
-  const numbers = [...open].map((item) => item - graph.nodes).filter((g) => g > 0).sort((a, b) => a - b);
+  const numbers = [...open]
+    .map((item) => item - graph.nodes)
+    .filter((g) => g > 0)
+    .sort((a, b) => a - b);
   if (numbers.length === 0) return NONE;
   const parts: string[] = [];
   let last = 0;
-  for (let i = 0; i < numbers.length; ) {
+  for (let i = 0; i < numbers.length;) {
     let run = 0;
     while (numbers[i + run + 1] === (numbers[i] ?? 0) + run + 1) run += 1;
     parts.push(((numbers[i] ?? 0) - last).toString(36) + (run > 0 ? `-${run.toString(36)}` : ""));

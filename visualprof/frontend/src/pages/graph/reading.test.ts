@@ -19,7 +19,10 @@ import { residual, transformer, unusual } from "../../../tests/samples";
 
 function drawn(answer = residual(), open?: (graph: Graph) => Set<number>) {
   const graph = new Graph(answer);
-  return { graph, scene: scene_of(graph, picture_of(new Nested(graph).layout(open?.(graph) ?? first_open(graph), "td"), "td")) };
+  return {
+    graph,
+    scene: scene_of(graph, picture_of(new Nested(graph).layout(open?.(graph) ?? first_open(graph), "td"), "td")),
+  };
 }
 
 describe("search", () => {
@@ -48,7 +51,10 @@ describe("flow", () => {
 
   it("marks neighbours, or everything before and after", () => {
     const near = flow_of(graph, add, false);
-    expect([near.nodes.filter((mark) => mark === UPSTREAM).length, near.nodes.filter((mark) => mark === DOWNSTREAM).length]).toEqual([2, 1]);
+    expect([
+      near.nodes.filter((mark) => mark === UPSTREAM).length,
+      near.nodes.filter((mark) => mark === DOWNSTREAM).length,
+    ]).toEqual([2, 1]);
     const whole = flow_of(graph, add, true);
     expect(whole.nodes.filter(Boolean).length).toBe(graph.nodes - 1);
   });
@@ -75,7 +81,8 @@ describe("a node with bodies", () => {
 
   it("passes the data on: what it decides over leads to what takes its outputs", () => {
     const after = flow_of(graph, condition, true).nodes;
-    for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"]) expect(after[named_items(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
+    for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"])
+      expect(after[named_items(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
     expect(flow_of(graph, named_items(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
     expect(neighbours(graph, whole, "in")).toContain(condition);
     expect(neighbours(graph, whole, "out")).toEqual(named_items(graph, "loop/Merge"));
@@ -85,7 +92,9 @@ describe("a node with bodies", () => {
     const merge = named_items(graph, "loop/Merge")[0] ?? -1;
     for (const level of [0, 9]) {
       const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
-      const edges = [...picture.kind.keys()].filter((e) => picture.item[picture.from[e] ?? -1] === whole && picture.item[picture.to[e] ?? -1] === merge);
+      const edges = [...picture.kind.keys()].filter(
+        (e) => picture.item[picture.from[e] ?? -1] === whole && picture.item[picture.to[e] ?? -1] === merge,
+      );
       expect(edges.length).toBe(1);
     }
   });
@@ -93,7 +102,9 @@ describe("a node with bodies", () => {
   it("takes its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
       const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
-      const ends = [...picture.kind.keys()].filter((e) => picture.item[picture.from[e] ?? -1] === condition).map((e) => picture.item[picture.to[e] ?? -1]);
+      const ends = [...picture.kind.keys()]
+        .filter((e) => picture.item[picture.from[e] ?? -1] === condition)
+        .map((e) => picture.item[picture.to[e] ?? -1]);
       expect(ends).toEqual([whole]);
     }
   });
@@ -103,7 +114,23 @@ describe("measured figures", () => {
   const { graph, scene } = drawn();
   const none = new Array<number | null>(graph.nodes).fill(null);
   const time = none.map((_, node) => (node % 2 === 0 ? 1000 : null));
-  const profile: ProfileAnswer = { total_ns: 1e6, matched_ns: 1, matched_ratio: 1, matched_nodes: 1, calls_total: 1, rule: "name", columns: { time_ns: time, calls: none, flops: none, memory_bytes: none, event: none, operator: none.map(() => null) }, unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] } };
+  const profile: ProfileAnswer = {
+    total_ns: 1e6,
+    matched_ns: 1,
+    matched_ratio: 1,
+    matched_nodes: 1,
+    calls_total: 1,
+    rule: "name",
+    columns: {
+      time_ns: time,
+      calls: none,
+      flops: none,
+      memory_bytes: none,
+      event: none,
+      operator: none.map(() => null),
+    },
+    unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] },
+  };
   const sums = sums_of(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
@@ -120,7 +147,14 @@ describe("measured figures", () => {
 
   it("compare a base by the call: as many calls as here", () => {
     // Node 0: 100 ns in 2 calls, the base 600 in 4, 300 for as many. Node 1: 50 in 1, the base 25. Node 2 is not in the base.
-    const of = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({ ...profile, columns: { ...profile.columns, time_ns: none.map((_, node) => times[node] ?? null), calls: none.map((_, node) => calls[node] ?? null) } });
+    const of = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({
+      ...profile,
+      columns: {
+        ...profile.columns,
+        time_ns: none.map((_, node) => times[node] ?? null),
+        calls: none.map((_, node) => calls[node] ?? null),
+      },
+    });
     const both = change_of(graph, of([100, 50, 70], [2, 1, 1]), of([600, 25], [4, 1]));
     expect([both.now[0], both.before[0], both.now[1], both.before[1]]).toEqual([100, 300, 50, 25]);
     expect([both.now[2], both.now[graph.root], both.before[graph.root]]).toEqual([NaN, 150, 325]);
@@ -140,7 +174,9 @@ describe("the picture", () => {
     const svg = svg_text(scene, NO_MARKS, colors_of("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
     expect(svg).toContain("&lt;img");
-    expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelectorAll("path").length).toBeGreaterThan(graph.nodes);
+    expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelectorAll("path").length).toBeGreaterThan(
+      graph.nodes,
+    );
     expect(svg).not.toContain("NaN");
   });
 
@@ -169,9 +205,40 @@ describe("the picture", () => {
 
 describe("words", () => {
   it("sort operators of every framework into families", () => {
-    const types = ["Conv", "aten::convolution", "ConvolutionForward", "MatMul", "aten::addmm", "FullyConnected", "BatchNormalization", "Elemwise", "Relu", "Reshape", "LSTM", "If", "Input", "Mystery"];
-    expect(types.map(family_of)).toEqual(["conv", "conv", "conv", "matmul", "matmul", "matmul", "norm", "elementwise", "activation", "reshape", "sequence", "control", "io", "other"]);
+    const types = [
+      "Conv",
+      "aten::convolution",
+      "ConvolutionForward",
+      "MatMul",
+      "aten::addmm",
+      "FullyConnected",
+      "BatchNormalization",
+      "Elemwise",
+      "Relu",
+      "Reshape",
+      "LSTM",
+      "If",
+      "Input",
+      "Mystery",
+    ];
+    expect(types.map(family_of)).toEqual([
+      "conv",
+      "conv",
+      "conv",
+      "matmul",
+      "matmul",
+      "matmul",
+      "norm",
+      "elementwise",
+      "activation",
+      "reshape",
+      "sequence",
+      "control",
+      "io",
+      "other",
+    ]);
   });
 
-  it("take the last part of a path", () => expect(["/encoder/layer.0/MatMul_1", "conv1", "a//", ""].map(last_part)).toEqual(["MatMul_1", "conv1", "a", ""]));
+  it("take the last part of a path", () =>
+    expect(["/encoder/layer.0/MatMul_1", "conv1", "a//", ""].map(last_part)).toEqual(["MatMul_1", "conv1", "a", ""]));
 });

@@ -15,7 +15,10 @@ const LATE_MS = 300;
 export type Session = ReturnType<typeof useSession>;
 
 export function useSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
-  const { data, error, loading, waiting } = useResource<GraphAnswer>(() => model() && address("graph", { model: model() }), () => null);
+  const { data, error, loading, waiting } = useResource<GraphAnswer>(
+    () => model() && address("graph", { model: model() }),
+    () => null,
+  );
   const graph = shallowRef<Graph | null>(null);
   const scene = shallowRef<Scene | null>(null);
   const open = shallowRef<ReadonlySet<number>>(new Set());
@@ -52,9 +55,13 @@ export function useSession(model: () => string | null, direction: () => Directio
     void draw();
   });
   // A model that takes long to be read does not stand under the name of the one before.
-  const { start } = useTimeoutFn(() => {
-    if (data.value?.model.id !== model()) data.value = null;
-  }, LATE_MS, { immediate: false });
+  const { start } = useTimeoutFn(
+    () => {
+      if (data.value?.model.id !== model()) data.value = null;
+    },
+    LATE_MS,
+    { immediate: false },
+  );
   watch(model, start);
   watch(direction, () => {
     anchor.value = -1;
@@ -112,5 +119,22 @@ export function useSession(model: () => string | null, direction: () => Directio
     set(new Set());
   }
 
-  return { data, error, loading, waiting, graph, scene, open, busy, failure, anchor, toggle, uncover, show_open, step_level, open_all, close_all };
+  return {
+    data,
+    error,
+    loading,
+    waiting,
+    graph,
+    scene,
+    open,
+    busy,
+    failure,
+    anchor,
+    toggle,
+    uncover,
+    show_open,
+    step_level,
+    open_all,
+    close_all,
+  };
 }

@@ -43,7 +43,10 @@ function seen(stage: Stage, item: number): { x: number; y: number } {
 
 function sides_of(main: Scene, second: Scene, selected = -1) {
   const [stage, other] = [new Stage("light"), new Stage("light")];
-  for (const [one, scene] of [[stage, main], [other, second]] as const) {
+  for (const [one, scene] of [
+    [stage, main],
+    [other, second],
+  ] as const) {
     one.resize(500, 700);
     one.show(scene, -1);
   }
@@ -96,7 +99,8 @@ describe("two pictures side by side", () => {
   it("stay at their beginnings where they have nothing in common", () => {
     const { stage, other, sides } = sides_of(drawn(chain()), drawn(transformer(2)));
     sides.settle(true);
-    for (const { camera } of [stage, other]) expect([camera.y <= 0, -camera.y < camera.view.h / 2]).toEqual([true, true]);
+    for (const { camera } of [stage, other])
+      expect([camera.y <= 0, -camera.y < camera.view.h / 2]).toEqual([true, true]);
   });
 
   it("keep the selection in sight when they are fitted anew", () => {
@@ -131,7 +135,9 @@ describe("a picture alone", () => {
     stage.show(drawn(transformer(1)), -1);
     const { picture } = stage.scene ?? drawn(chain());
     expect(picture.width * stage.camera.scale).toBeGreaterThan(400);
-    const inside = [...picture.item.keys()].filter((i) => !picture.open[i] && (picture.y[i] ?? 0) < stage.camera.view.y + stage.camera.view.h);
+    const inside = [...picture.item.keys()].filter(
+      (i) => !picture.open[i] && (picture.y[i] ?? 0) < stage.camera.view.y + stage.camera.view.h,
+    );
     const ends = inside.flatMap((i) => [picture.x[i] ?? 0, (picture.x[i] ?? 0) + (picture.w[i] ?? 0)]);
     expect(stage.camera.view.x + stage.camera.view.w / 2).toBeCloseTo((Math.min(...ends) + Math.max(...ends)) / 2, 2);
   });
@@ -139,7 +145,8 @@ describe("a picture alone", () => {
 
 describe("a tip", () => {
   const size = { width: 180, height: 52 };
-  const covers = (at: { x: number; y: number }, box: Box) => at.x < box.x + box.w && box.x < at.x + size.width && at.y < box.y + box.h && box.y < at.y + size.height;
+  const covers = (at: { x: number; y: number }, box: Box) =>
+    at.x < box.x + box.w && box.x < at.x + size.width && at.y < box.y + box.h && box.y < at.y + size.height;
 
   it("stands at the right of its box, inside the area, else at its left", () => {
     const area = { width: 600, height: 400 };
@@ -150,12 +157,22 @@ describe("a tip", () => {
 
   it("covers what says least where there is no room", () => {
     const area = { width: 200, height: 64 };
-    const at = tip_place(size, [{ x: 10, y: 6, w: 100, h: 40 }, { x: 120, y: 6, w: 70, h: 40 }], area);
+    const at = tip_place(
+      size,
+      [
+        { x: 10, y: 6, w: 100, h: 40 },
+        { x: 120, y: 6, w: 70, h: 40 },
+      ],
+      area,
+    );
     expect(at.x).toBeGreaterThanOrEqual(6);
     expect(at.x + size.width).toBeLessThanOrEqual(194);
   });
 
-  it.each([["residual", residual()], ["transformer", transformer(2)]] as const)("covers no box of a %s where any place beside it is free", (_, answer) => {
+  it.each([
+    ["residual", residual()],
+    ["transformer", transformer(2)],
+  ] as const)("covers no box of a %s where any place beside it is free", (_, answer) => {
     const scene = drawn(answer);
     const stage = new Stage("light");
     stage.resize(900, 700);
@@ -169,8 +186,18 @@ describe("a tip", () => {
       const at = tip_place(size, near, stage.camera);
       expect(at.x >= 0 && at.y >= 0 && at.x + size.width <= 900 && at.y + size.height <= 700).toBe(true);
       const [own] = near;
-      const places = Array.from({ length: 60 * 60 }, (_, k) => ({ x: own.x - 300 + 10 * (k % 60), y: own.y - 200 + 7 * Math.floor(k / 60) }));
-      const room = places.some((one) => one.x >= 6 && one.y >= 6 && one.x + size.width <= 894 && one.y + size.height <= 694 && !near.some((box) => covers(one, box)));
+      const places = Array.from({ length: 60 * 60 }, (_, k) => ({
+        x: own.x - 300 + 10 * (k % 60),
+        y: own.y - 200 + 7 * Math.floor(k / 60),
+      }));
+      const room = places.some(
+        (one) =>
+          one.x >= 6 &&
+          one.y >= 6 &&
+          one.x + size.width <= 894 &&
+          one.y + size.height <= 694 &&
+          !near.some((box) => covers(one, box)),
+      );
       if (room) expect([i, ...near.filter((box) => covers(at, box))]).toEqual([i]);
       free += Number(room);
     }
@@ -181,12 +208,39 @@ describe("a tip", () => {
 describe("differences", () => {
   it("are listed with the nodes of each", () => {
     const found = differences_of({
-      same: 1, changed: 2, removed: 0, added: 1,
-      summary: { columns: { change: ["dimension", "added"], name: [null, null], dimension: [0, null], before: ["batch", null], after: ["1", "Relu"], nodes: [2, 1] } },
-      changes: { columns: { kind: [0, 0, 1], node: [3, 4, null], other: [3, 5, 6], type: ["Conv", "Relu", "Relu"], name: ["a", "b", "c"], what: ["x", "y", ""] } },
+      same: 1,
+      changed: 2,
+      removed: 0,
+      added: 1,
+      summary: {
+        columns: {
+          change: ["dimension", "added"],
+          name: [null, null],
+          dimension: [0, null],
+          before: ["batch", null],
+          after: ["1", "Relu"],
+          nodes: [2, 1],
+        },
+      },
+      changes: {
+        columns: {
+          kind: [0, 0, 1],
+          node: [3, 4, null],
+          other: [3, 5, 6],
+          type: ["Conv", "Relu", "Relu"],
+          name: ["a", "b", "c"],
+          what: ["x", "y", ""],
+        },
+      },
     });
-    expect(found.map(({ status, dimension, nodes }) => [status, dimension, nodes])).toEqual([["changed", 0, 2], ["added", null, 1]]);
-    expect(found[0]?.changes.map(({ node, other }) => [node, other])).toEqual([[3, 3], [4, 5]]);
+    expect(found.map(({ status, dimension, nodes }) => [status, dimension, nodes])).toEqual([
+      ["changed", 0, 2],
+      ["added", null, 1],
+    ]);
+    expect(found[0]?.changes.map(({ node, other }) => [node, other])).toEqual([
+      [3, 3],
+      [4, 5],
+    ]);
     expect(found[1]?.changes).toEqual([{ node: -1, other: 6, type: "Relu", name: "c", what: "" }]);
   });
 });

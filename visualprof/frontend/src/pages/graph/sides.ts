@@ -31,7 +31,13 @@ export function shift_of(own: Scene, far: Scene, view: Box, partner: Partner): n
   return 2 * shifts.length > seen ? (shifts.sort((a, b) => a - b)[shifts.length >> 1] ?? null) : null;
 }
 
-export function useSides(stage: Stage, other_stage: Stage, comparing: Ref<boolean>, selected: Ref<number>, partner: (item: number, of_main: boolean) => number) {
+export function useSides(
+  stage: Stage,
+  other_stage: Stage,
+  comparing: Ref<boolean>,
+  selected: Ref<number>,
+  partner: (item: number, of_main: boolean) => number,
+) {
   /** What was acted on last: it stays where it is, and what corresponds to it stands there too. */
   let held: { item: number; of_main: boolean } | null = null;
 
@@ -50,7 +56,10 @@ export function useSides(stage: Stage, other_stage: Stage, comparing: Ref<boolea
     const length = ({ picture }: Scene) => (down ? picture.height : picture.width);
     const of_main = length(stage.scene) >= length(other_stage.scene);
     const [lead, far] = of_main ? [stage, other_stage] : [other_stage, stage];
-    const shift = lead.scene && far.scene ? shift_of(lead.scene, far.scene, lead.camera.view, (item) => partner(item, of_main)) : null;
+    const shift =
+      lead.scene && far.scene
+        ? shift_of(lead.scene, far.scene, lead.camera.view, (item) => partner(item, of_main))
+        : null;
     if (shift === null) return;
     if (down) far.camera.y = lead.camera.y + shift;
     else far.camera.x = lead.camera.x + shift;
@@ -79,7 +88,9 @@ export function useSides(stage: Stage, other_stage: Stage, comparing: Ref<boolea
   }
 
   return {
-    fit, hold, settle,
+    fit,
+    hold,
+    settle,
     pan: (dx: number, dy: number) => both((one) => one.pan(dx, dy)),
     zoom: (factor: number, px?: number, py?: number) => both((one) => one.zoom(factor, px, py)),
   };

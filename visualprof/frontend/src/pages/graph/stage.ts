@@ -79,7 +79,10 @@ export class Stage extends Frames {
   get readable_scale(): number {
     if (!this.scene || this.whole_scale >= LEAST_READABLE) return this.whole_scale;
     const { width, height, direction } = this.scene.picture;
-    const across = direction === TOP_DOWN ? (this.camera.width - 2 * TOP_MARGIN) / width : (this.camera.height - 2 * TOP_MARGIN) / height;
+    const across =
+      direction === TOP_DOWN
+        ? (this.camera.width - 2 * TOP_MARGIN) / width
+        : (this.camera.height - 2 * TOP_MARGIN) / height;
     return Math.max(LEAST_READABLE, Math.min(0.85, across));
   }
 
@@ -102,7 +105,9 @@ export class Stage extends Frames {
     const { view } = this.camera;
     const down = picture.direction === TOP_DOWN;
     if (down ? picture.width <= view.w : picture.height <= view.h) return;
-    const [along, across, size, end] = down ? [picture.y, picture.x, picture.w, view.y + view.h] : [picture.x, picture.y, picture.h, view.x + view.w];
+    const [along, across, size, end] = down
+      ? [picture.y, picture.x, picture.w, view.y + view.h]
+      : [picture.x, picture.y, picture.h, view.x + view.w];
     let [low, high] = [Infinity, -Infinity];
     picture.item.forEach((_, i) => {
       if (picture.open[i] || (along[i] ?? 0) > end) return;

@@ -22,9 +22,15 @@ export function useGraphState(by_itself: () => Shown) {
     selected: useParameter("sel", ""),
     search: useParameter("search", ""),
     find: useParameter("find", ""),
-    direction: computed<Direction>({ get: () => (dir.value === LEFT_RIGHT ? LEFT_RIGHT : TOP_DOWN), set: (value) => (dir.value = value) }),
+    direction: computed<Direction>({
+      get: () => (dir.value === LEFT_RIGHT ? LEFT_RIGHT : TOP_DOWN),
+      set: (value) => (dir.value = value),
+    }),
     /** The kind of difference that is looked at; -1 for all. */
-    difference: computed({ get: () => (difference.value === "" ? -1 : Number(difference.value)), set: (row: number) => (difference.value = row < 0 ? "" : String(row)) }),
+    difference: computed({
+      get: () => (difference.value === "" ? -1 : Number(difference.value)),
+      set: (row: number) => (difference.value = row < 0 ? "" : String(row)),
+    }),
     /** The whole way of the data, not only the neighbours. */
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
     /** The shown figure; null while the user switched it off. */

@@ -29,26 +29,58 @@ export function useWorkspace() {
   // Beside a base, what changed is asked for.
   const state = useGraphState(() => (change.value ? "change" : "time_ns"));
   const models = useModels();
-  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : models.default_model.value));
+  const chosen = computed(
+    () =>
+      models.sorted.value.find((one) => one.id === state.model.value) ??
+      (state.model.value ? null : models.default_model.value),
+  );
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
   const model = computed(() => chosen.value?.id ?? null);
   const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
   const comparing = computed(() => other.value !== null && model.value !== null);
 
-  const main = useSession(() => model.value, () => state.direction.value, state.open);
-  const second = useSession(() => other.value, () => state.direction.value, state.other_open);
+  const main = useSession(
+    () => model.value,
+    () => state.direction.value,
+    state.open,
+  );
+  const second = useSession(
+    () => other.value,
+    () => state.direction.value,
+    state.other_open,
+  );
   const stage = new Stage(theme.value);
   const other_stage = new Stage(theme.value);
-  const measured = useMeasured(() => model.value, main, () => selected_query.value);
-  const base = useMeasured(() => model.value, main, () => base_query.value);
+  const measured = useMeasured(
+    () => model.value,
+    main,
+    () => selected_query.value,
+  );
+  const base = useMeasured(
+    () => model.value,
+    main,
+    () => base_query.value,
+  );
   // Beside another model, the base is the run that measured that one.
-  const other_measured = useMeasured(() => other.value, second, () => base_query.value);
+  const other_measured = useMeasured(
+    () => other.value,
+    second,
+    () => base_query.value,
+  );
   const change = computed(() => {
     const [graph, own, other_run] = [main.graph.value, measured.data.value, base_query.value && base.data.value];
-    const fit = graph && own?.columns.time_ns.length === graph.nodes && other_run?.columns.time_ns.length === graph.nodes;
+    const fit =
+      graph && own?.columns.time_ns.length === graph.nodes && other_run?.columns.time_ns.length === graph.nodes;
     return fit && own && other_run ? change_of(graph, own, other_run) : null;
   });
-  const comparison = useComparison(() => model.value, () => other.value, main, second, comparing, state.difference);
+  const comparison = useComparison(
+    () => model.value,
+    () => other.value,
+    main,
+    second,
+    comparing,
+    state.difference,
+  );
 
   const selected = computed(() => (main.graph.value ? text_item(main.graph.value, state.selected.value) : -1));
   const other_selected = ref(-1);
@@ -62,7 +94,11 @@ export function useWorkspace() {
     return wanted === "change" || (wanted && measured.available.value.includes(wanted)) ? wanted : null;
   });
 
-  const flow = computed(() => (main.graph.value && selected.value >= 0 && selected.value !== main.graph.value.root ? flow_of(main.graph.value, selected.value, state.whole.value) : null));
+  const flow = computed(() =>
+    main.graph.value && selected.value >= 0 && selected.value !== main.graph.value.root
+      ? flow_of(main.graph.value, selected.value, state.whole.value)
+      : null,
+  );
   const heat = computed(() => {
     if (!main.scene.value || !measured.sums.value || !measure.value || comparing.value) return null;
     if (measure.value === "change") return change.value && heat_of_change(main.scene.value, change.value);
@@ -165,12 +201,16 @@ export function useWorkspace() {
   }
 
   // A link from a table names an operator: find its nodes once the model is there, best by what the run measured.
-  watch([main.graph, state.find, measured.data], ([graph, name, profile]) => {
-    const before = exact.value[0];
-    exact.value = graph && name ? named_items(graph, name, profile?.columns.operator) : [];
-    if (exact.value[0] === before) return;
-    if (graph && exact.value.length > 0) void nextTick(() => go_to(exact.value[0] ?? -1));
-  }, { immediate: true });
+  watch(
+    [main.graph, state.find, measured.data],
+    ([graph, name, profile]) => {
+      const before = exact.value[0];
+      exact.value = graph && name ? named_items(graph, name, profile?.columns.operator) : [];
+      if (exact.value[0] === before) return;
+      if (graph && exact.value.length > 0) void nextTick(() => go_to(exact.value[0] ?? -1));
+    },
+    { immediate: true },
+  );
   // Opened by a link: what it selects must be in sight.
   const first_scene = watch(main.scene, (scene) => {
     if (!scene) return;
@@ -190,7 +230,8 @@ export function useWorkspace() {
 
   function choose(id: string): void {
     state.model.value = id;
-    for (const one of [state.open, state.selected, state.search, state.find, state.other, state.other_open]) one.value = "";
+    for (const one of [state.open, state.selected, state.search, state.find, state.other, state.other_open])
+      one.value = "";
     state.difference.value = -1;
   }
 
@@ -201,8 +242,42 @@ export function useWorkspace() {
   }
 
   const workspace = {
-    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, other_measured, base, change, comparison,
-    selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, everywhere, move_hit, choose, compare_with, sides, heat,
+    state,
+    models,
+    chosen,
+    missing,
+    model,
+    other,
+    comparing,
+    main,
+    second,
+    stage,
+    other_stage,
+    measured,
+    other_measured,
+    base,
+    change,
+    comparison,
+    selected,
+    other_selected,
+    hover,
+    other_hover,
+    hits,
+    exact,
+    measure,
+    marks,
+    other_marks,
+    select,
+    select_other,
+    show_other,
+    go_to,
+    toggle,
+    everywhere,
+    move_hit,
+    choose,
+    compare_with,
+    sides,
+    heat,
   };
   provide(KEY, workspace);
   return workspace;

@@ -34,7 +34,8 @@ function allocated(chart: JsonObject | undefined): Point[] {
   return series.find((one) => one.name === ALLOCATED)?.data ?? [];
 }
 
-const most = (curve: readonly Point[]) => (curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null);
+const most = (curve: readonly Point[]) =>
+  curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null;
 
 /** Of what is drawn; thinned curves keep their largest values. */
 export interface Peaks {
@@ -50,20 +51,40 @@ export function peaks_of(own: JsonObject | undefined, base: JsonObject | undefin
 export function with_base(own: JsonObject, base: JsonObject, shift: number): JsonObject {
   const far = allocated(base).map(([x, y]): Point => [x + shift, y]);
   const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
-    type: "line", step: "end", showSymbol: false, name, data: data as unknown as Json, lineStyle: { type: dashes }, ...more,
+    type: "line",
+    step: "end",
+    showSymbol: false,
+    name,
+    data: data as unknown as Json,
+    lineStyle: { type: dashes },
+    ...more,
   });
   const added = [
     line("@t:memory.base_allocated", far, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
-    line("@t:memory.difference", difference(allocated(own), far), [1, 2], { itemStyle: { color: "@c:limit" }, areaStyle: { opacity: 0.12 } }),
+    line("@t:memory.difference", difference(allocated(own), far), [1, 2], {
+      itemStyle: { color: "@c:limit" },
+      areaStyle: { opacity: 0.12 },
+    }),
   ];
   return { ...own, series: [...(own["series"] as Json[]), ...added] };
 }
 
 export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
-  const of = (query: Query | null) => (base_query.value && query ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 }) : null);
-  const { data: own_meta } = useResource<Meta>(() => of(selected_query.value), () => compared_stamp.value);
-  const { data: base_meta } = useResource<Meta>(() => of(base_query.value), () => compared_stamp.value);
-  const steps = computed(() => (own_meta.value && base_meta.value ? ([own_meta.value.steps, base_meta.value.steps] as const) : null));
+  const of = (query: Query | null) =>
+    base_query.value && query
+      ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 })
+      : null;
+  const { data: own_meta } = useResource<Meta>(
+    () => of(selected_query.value),
+    () => compared_stamp.value,
+  );
+  const { data: base_meta } = useResource<Meta>(
+    () => of(base_query.value),
+    () => compared_stamp.value,
+  );
+  const steps = computed(() =>
+    own_meta.value && base_meta.value ? ([own_meta.value.steps, base_meta.value.steps] as const) : null,
+  );
   const pair = computed(() => steps.value && pair_of(...steps.value, "step", step.value, base_step.value));
   const shift = computed(() => (steps.value ? shift_of(...steps.value, pair.value) : 0));
   /** Whether the base has nothing beside the chosen step. */
@@ -73,10 +94,25 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
     const [base, wanted, range] = [base_query.value, device(), time()];
     if (!base || wanted === null || !steps.value || apart.value) return null;
     // Before the base's first event there is nothing.
-    const window = range && { start_ns: Math.max(0, Math.round(range.start_ns - shift.value)), end_ns: Math.round(range.end_ns - shift.value) };
-    return window && window.end_ns <= 0 ? null : address("charts/memory", { run: base["run"], worker: base["worker"], span: base["span"], step: base_step.value, device: wanted, ...window });
+    const window = range && {
+      start_ns: Math.max(0, Math.round(range.start_ns - shift.value)),
+      end_ns: Math.round(range.end_ns - shift.value),
+    };
+    return window && window.end_ns <= 0
+      ? null
+      : address("charts/memory", {
+          run: base["run"],
+          worker: base["worker"],
+          span: base["span"],
+          step: base_step.value,
+          device: wanted,
+          ...window,
+        });
   });
-  const { data, error } = useResource<ChartsAnswer>(() => url.value, () => compared_stamp.value);
+  const { data, error } = useResource<ChartsAnswer>(
+    () => url.value,
+    () => compared_stamp.value,
+  );
   const curve = computed(() => (url.value ? data.value?.charts["curve"] : undefined));
   return { curve, shift, error, apart };
 }

@@ -6,26 +6,44 @@ import { groups_of, shares_of } from "./peak";
 import { parse_window, window_of } from "./window";
 
 const device: MemoryDevice = {
-  id: -1, name: "host", memory_bytes: null, events: 3, relative: false, peak_allocated_bytes: 100, peak_reserved_bytes: null, fragmentation_bytes: null,
+  id: -1,
+  name: "host",
+  memory_bytes: null,
+  events: 3,
+  relative: false,
+  peak_allocated_bytes: 100,
+  peak_reserved_bytes: null,
+  fragmentation_bytes: null,
 };
 
 describe("facts of a device", () => {
   it("know no share of a memory of unknown size", () => expect(device_facts(device)["peak_ratio"]).toBeNull());
 
   it("compare the peak with the device's memory", () => {
-    expect(device_facts({ ...device, memory_bytes: 400, peak_reserved_bytes: 200, fragmentation_bytes: 50 })).toMatchObject({ peak_ratio: 0.25, fragmentation_bytes: 50 });
+    expect(
+      device_facts({ ...device, memory_bytes: 400, peak_reserved_bytes: 200, fragmentation_bytes: 50 }),
+    ).toMatchObject({ peak_ratio: 0.25, fragmentation_bytes: 50 });
   });
 });
 
 describe("what is alive at the peak", () => {
-  const table = { columns: { name: ["mm", ""], bytes: [60, 20], allocations: [2, 1] }, total_rows: 2, matching_rows: null, offset: null };
+  const table = {
+    columns: { name: ["mm", ""], bytes: [60, 20], allocations: [2, 1] },
+    total_rows: 2,
+    matching_rows: null,
+    offset: null,
+  };
   const peak: MemoryPeak = { ts_ns: 5, allocated_bytes: 100, known_bytes: 80, operators: table, modules: null };
 
   it("offers the groups that there are", () => expect(groups_of(peak)).toEqual(["operators"]));
 
   it("ends with what was there before the profile", () => {
     const shares = shares_of(peak, "operators");
-    expect(shares.map((one) => [one.name, one.share, one.before])).toEqual([["mm", 0.6, false], ["", 0.2, false], ["", 0.2, true]]);
+    expect(shares.map((one) => [one.name, one.share, one.before])).toEqual([
+      ["mm", 0.6, false],
+      ["", 0.2, false],
+      ["", 0.2, true],
+    ]);
   });
 
   it("never exceeds the whole when the totals count from the start of the profile", () => {
@@ -36,13 +54,24 @@ describe("what is alive at the peak", () => {
 describe("the window", () => {
   it("is read only when it is one", () => {
     expect(parse_window("5", "9")).toEqual({ start_ns: 5, end_ns: 9 });
-    for (const [start, end] of [["9", "5"], ["-1", "5"], ["x", "5"], [null, "5"]] as const) expect(parse_window(start, end)).toBeNull();
+    for (const [start, end] of [
+      ["9", "5"],
+      ["-1", "5"],
+      ["x", "5"],
+      [null, "5"],
+    ] as const)
+      expect(parse_window(start, end)).toBeNull();
   });
 
   it("holds what was dragged over", () => expect(window_of(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
 });
 
 describe("sizes that people type", () => {
-  it.each([["512", 512], ["4k", 4096], ["10 MiB", 10_485_760], ["1.5 GB", 1_610_612_736]] as const)("%s", (text, value) => expect(parse_bytes(text)).toBe(value));
+  it.each([
+    ["512", 512],
+    ["4k", 4096],
+    ["10 MiB", 10_485_760],
+    ["1.5 GB", 1_610_612_736],
+  ] as const)("%s", (text, value) => expect(parse_bytes(text)).toBe(value));
   it.each(["", "much", "-3", "4 x"])("%j is none", (text) => expect(parse_bytes(text)).toBeNull());
 });

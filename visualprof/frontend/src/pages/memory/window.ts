@@ -24,10 +24,15 @@ export function window_of(from: number, to: number): TimeWindow {
 
 export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose: (next: TimeWindow | null) => void } {
   // In another file the stretch of time is another one.
-  watch(() => span.value?.file, (file, before) => before !== undefined && file !== before && patch_query({ start_ns: null, end_ns: null, device: null }));
+  watch(
+    () => span.value?.file,
+    (file, before) =>
+      before !== undefined && file !== before && patch_query({ start_ns: null, end_ns: null, device: null }),
+  );
   const shown = computed(() => parse_window(query_value("start_ns"), query_value("end_ns")));
   return {
     shown,
-    choose: (next) => patch_query({ start_ns: next ? String(next.start_ns) : null, end_ns: next ? String(next.end_ns) : null }, true),
+    choose: (next) =>
+      patch_query({ start_ns: next ? String(next.start_ns) : null, end_ns: next ? String(next.end_ns) : null }, true),
   };
 }

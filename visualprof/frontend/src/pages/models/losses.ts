@@ -12,5 +12,8 @@ export function question({ versions, jobs, children, aliases, evaluations }: Los
     aliases.length > 0 ? t("models.lost_aliases", { aliases: aliases.join(", ") }) : "",
     evaluations.length > 0 ? t("models.lost_evaluations", { n: count(evaluations.length) }, evaluations.length) : "",
   ].filter(Boolean);
-  return [t("models.delete_sure", { versions: versions.map(visible).join(", ") || t("models.no_version") }), ...lost].join(" ");
+  return [
+    t("models.delete_sure", { versions: versions.map(visible).join(", ") || t("models.no_version") }),
+    ...lost,
+  ].join(" ");
 }

@@ -6,6 +6,7 @@ import { t } from "../../locales";
 export function gain_text(finding: Finding, stepped: boolean): string {
   const scope = stepped ? "" : "_in_all";
   const { gain_ns_per_step: gain, most_ns_per_step: most } = finding;
-  if (gain !== null) return `${t(`overview.gain${scope}`, { time: duration(gain) })} · ${ratio(finding.gain_ratio ?? 0)}`;
+  if (gain !== null)
+    return `${t(`overview.gain${scope}`, { time: duration(gain) })} · ${ratio(finding.gain_ratio ?? 0)}`;
   return most === null ? "" : t(`overview.most${scope}`, { time: duration(most) });
 }

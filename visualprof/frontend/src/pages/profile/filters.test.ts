@@ -12,7 +12,13 @@ describe("the order of the rows", () => {
 });
 
 describe("times that people type", () => {
-  it.each([["2", 0.002], ["100 us", 0.0001], ["100µs", 0.0001], ["1.5 ms", 0.0015], ["3s", 3], ["250 ns", 2.5e-7]] as const)("%s", (text, value) =>
-    expect(parse_seconds(text)).toBe(value));
+  it.each([
+    ["2", 0.002],
+    ["100 us", 0.0001],
+    ["100µs", 0.0001],
+    ["1.5 ms", 0.0015],
+    ["3s", 3],
+    ["250 ns", 2.5e-7],
+  ] as const)("%s", (text, value) => expect(parse_seconds(text)).toBe(value));
   it.each(["", "soon", "-1", "3 h"])("%j is none", (text) => expect(parse_seconds(text)).toBeNull());
 });

@@ -3,7 +3,19 @@ import { computed } from "vue";
 import type { Query } from "../../api/client";
 import { patch_query, query_value, useParameter } from "../../state/address";
 
-const KEYS = ["time", "top_end_key", "type", "opr_name", "input_dtype", "min_time", "max_time", "aggregate", "aggregate_by", "top", "copy_time"] as const;
+const KEYS = [
+  "time",
+  "top_end_key",
+  "type",
+  "opr_name",
+  "input_dtype",
+  "min_time",
+  "max_time",
+  "aggregate",
+  "aggregate_by",
+  "top",
+  "copy_time",
+] as const;
 
 export type Filters = ReturnType<typeof useFilters>;
 
@@ -39,7 +51,10 @@ export function useFilters() {
 }
 
 function split(text: string): string[] {
-  return text.split(",").map((one) => one.trim()).filter(Boolean);
+  return text
+    .split(",")
+    .map((one) => one.trim())
+    .filter(Boolean);
 }
 
 const ORDERS: Record<string, string> = {
@@ -62,7 +77,7 @@ export function ordering(sort: string, order: string): Query | null {
   return key === undefined ? null : { order_by: order === "asc" ? `+${key}` : key };
 }
 
-const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, "µs": 1e-6, "μs": 1e-6, ns: 1e-9 };
+const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, μs: 1e-6, ns: 1e-9 };
 
 /** "100", "100 us" and "1.5ms" in the view's seconds; without a unit they are milliseconds. Null when it is no time. */
 export function parse_seconds(text: string): number | null {

@@ -1,5 +1,17 @@
 // What the server makes of the draft: the job, what is wrong with it field by field, and what machines offer. It is asked as soon as the typing pauses.
-import { computed, inject, onScopeDispose, provide, reactive, ref, shallowRef, watch, type ComputedRef, type InjectionKey, type ShallowRef } from "vue";
+import {
+  computed,
+  inject,
+  onScopeDispose,
+  provide,
+  reactive,
+  ref,
+  shallowRef,
+  watch,
+  type ComputedRef,
+  type InjectionKey,
+  type ShallowRef,
+} from "vue";
 import { address, as_error, send, type ApiError, type Drafted, type FieldError } from "../../api";
 import { draft, new_spec, typed } from "./draft";
 import { t } from "../../locales";
@@ -44,11 +56,19 @@ export function provideCheck(): Check {
   let timer = 0;
 
   // Mistakes of typing have a text in the page's language.
-  const errors = computed(() => (drafted.value?.errors ?? []).map(({ field, error, hint, code }) => (code ? { field, error: t(`run.wrong.${code}`), hint: null } : { field, error, hint })));
+  const errors = computed(() =>
+    (drafted.value?.errors ?? []).map(({ field, error, hint, code }) =>
+      code ? { field, error: t(`run.wrong.${code}`), hint: null } : { field, error, hint },
+    ),
+  );
   const warnings = computed<FieldError[]>(() => drafted.value?.warnings ?? []);
   const shown = computed(() => [...claims.values()].flat());
-  const homeless = computed(() => errors.value.filter((error) => !shown.value.some((path) => within(error.field, path))));
-  const body = computed(() => (draft.model ? JSON.stringify(typed(drafted.value?.dims ?? Object.keys(draft.dims))) : ""));
+  const homeless = computed(() =>
+    errors.value.filter((error) => !shown.value.some((path) => within(error.field, path))),
+  );
+  const body = computed(() =>
+    draft.model ? JSON.stringify(typed(drafted.value?.dims ?? Object.keys(draft.dims))) : "",
+  );
 
   async function ask(): Promise<void> {
     clearTimeout(timer);
@@ -63,7 +83,9 @@ export function provideCheck(): Check {
       drafted.value = answer;
       failure.value = null;
       // The first choice of machines is the server's.
-      draft.specs ??= answer.request.specs.map((spec) => new_spec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }));
+      draft.specs ??= answer.request.specs.map((spec) =>
+        new_spec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }),
+      );
     } catch (error) {
       if (signal.aborted) return;
       failure.value = as_error(error);
@@ -80,7 +102,10 @@ export function provideCheck(): Check {
     { immediate: true },
   );
   // Nothing of another model is shown beside this one.
-  watch(() => draft.model?.blob, () => (drafted.value = null));
+  watch(
+    () => draft.model?.blob,
+    () => (drafted.value = null),
+  );
   onScopeDispose(() => {
     control.abort();
     clearTimeout(timer);
@@ -92,12 +117,21 @@ export function provideCheck(): Check {
     return answered.value === body.value ? drafted.value : null;
   }
 
-  const at = (path: string, kind: "errors" | "warnings" = "errors") => (kind === "errors" ? errors : warnings).value.filter((error) => within(error.field, path));
+  const at = (path: string, kind: "errors" | "warnings" = "errors") =>
+    (kind === "errors" ? errors : warnings).value.filter((error) => within(error.field, path));
   const check: Check = {
-    drafted, errors, warnings, homeless, at, claims, failure, latest,
+    drafted,
+    errors,
+    warnings,
+    homeless,
+    at,
+    claims,
+    failure,
+    latest,
     swept: computed(() => draft.sweep ?? drafted.value?.request.sweep?.dim ?? ""),
     wrong: (path) => at(path).length > 0,
-    refused: (found) => (drafted.value = drafted.value && { ...drafted.value, errors: found.map((error) => ({ ...error, code: "" })) }),
+    refused: (found) =>
+      (drafted.value = drafted.value && { ...drafted.value, errors: found.map((error) => ({ ...error, code: "" })) }),
   };
   provide(KEY, check);
   return check;

@@ -3,27 +3,69 @@ import type { UploadAnswer } from "../../api/model";
 import { clear_draft, draft, new_spec, row_of, set_arrays, take_model, typed } from "./draft";
 
 const model = (name: string, dims: Record<string, number>): UploadAnswer => ({
-  blob: name, name, size_bytes: 1, kind: "model", array: null, graph: null,
-  model: { format: "onnx", inputs: [{ name: "x", dtype: "float32", dims: ["batch"] }], outputs: [], dims, backends: ["onnxruntime"], warnings: [], fixed_inputs: true, external: [] },
+  blob: name,
+  name,
+  size_bytes: 1,
+  kind: "model",
+  array: null,
+  graph: null,
+  model: {
+    format: "onnx",
+    inputs: [{ name: "x", dtype: "float32", dims: ["batch"] }],
+    outputs: [],
+    dims,
+    backends: ["onnxruntime"],
+    warnings: [],
+    fixed_inputs: true,
+    external: [],
+  },
 });
-const array = (blob: string): UploadAnswer => ({ blob, name: `${blob}.npy`, size_bytes: 1, kind: "array", model: null, graph: null, array: { dtype: "float32", shape: [1] } });
+const array = (blob: string): UploadAnswer => ({
+  blob,
+  name: `${blob}.npy`,
+  size_bytes: 1,
+  kind: "array",
+  model: null,
+  graph: null,
+  array: { dtype: "float32", shape: [1] },
+});
 
 describe("a draft", () => {
   beforeEach(clear_draft);
 
   it("leaves to the server what nobody typed", () => {
     take_model(model("m.onnx", { batch: 1 }), "");
-    expect(typed([])).toMatchObject({ model: "m.onnx", inputs: [{ name: "x", dtype: "", dims: null, fill: "", blob: "" }], sweep: null, sizes: null, usual_sizes: "1:16", dims: {}, specs: null, measure: {} });
+    expect(typed([])).toMatchObject({
+      model: "m.onnx",
+      inputs: [{ name: "x", dtype: "", dims: null, fill: "", blob: "" }],
+      sweep: null,
+      sizes: null,
+      usual_sizes: "1:16",
+      dims: {},
+      specs: null,
+      measure: {},
+    });
   });
   it("says a row as one choice of each kind", () => {
-    draft.specs = [new_spec({ backend: "torch", where: "agent:a:b", threads: "4" }), new_spec({ backend: "torch", where: "platform:cuda" })];
+    draft.specs = [
+      new_spec({ backend: "torch", where: "agent:a:b", threads: "4" }),
+      new_spec({ backend: "torch", where: "platform:cuda" }),
+    ];
     const specs = typed([]).specs ?? [];
-    expect(specs).toMatchObject([{ backends: ["torch"], agent: "a:b", platform: "", threads: ["4"] }, { agent: "", platform: "cuda" }]);
-    expect(specs.map(row_of)).toMatchObject(draft.specs.map(({ backend, where, threads }) => ({ backend, where, threads })));
+    expect(specs).toMatchObject([
+      { backends: ["torch"], agent: "a:b", platform: "", threads: ["4"] },
+      { agent: "", platform: "cuda" },
+    ]);
+    expect(specs.map(row_of)).toMatchObject(
+      draft.specs.map(({ backend, where, threads }) => ({ backend, where, threads })),
+    );
   });
   it("keeps sizes and specs for another model that has them", () => {
     take_model(model("a.onnx", { batch: 1 }), "");
-    Object.assign(draft, { sizes: "3, 5", specs: [new_spec({ backend: "onnxruntime" }), new_spec({ backend: "torch" })] });
+    Object.assign(draft, {
+      sizes: "3, 5",
+      specs: [new_spec({ backend: "onnxruntime" }), new_spec({ backend: "torch" })],
+    });
     take_model(model("b.onnx", { batch: 1 }), "batch");
     expect([draft.sizes, draft.specs?.map((spec) => spec.backend)]).toEqual(["3, 5", ["onnxruntime"]]);
     take_model(model("c.onnx", {}), "batch");

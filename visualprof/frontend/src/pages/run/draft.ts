@@ -11,7 +11,10 @@ export interface SpecRow extends Pick<DraftSpec, "id" | "version" | "device" | "
   threads: string;
 }
 
-export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep" | "sizes" | "measure" | "spread" | "priority"> {
+export interface PageDraft extends Pick<
+  Draft,
+  "key" | "name" | "dims" | "sweep" | "sizes" | "measure" | "spread" | "priority"
+> {
   model: UploadAnswer | null;
   /** Files with its weights, by the paths under which it names them. */
   parts: Record<string, string>;
@@ -42,7 +45,25 @@ export function new_key(): string {
 }
 
 function empty(): PageDraft {
-  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", advise: null, search: null, data: null, sent: null };
+  return {
+    key: new_key(),
+    model: null,
+    parts: {},
+    arrays: [],
+    name: "",
+    inputs: [],
+    dims: {},
+    sweep: null,
+    sizes: null,
+    specs: null,
+    measure: {},
+    spread: false,
+    priority: "normal",
+    advise: null,
+    search: null,
+    data: null,
+    sent: null,
+  };
 }
 
 function restored(): PageDraft {
@@ -73,7 +94,18 @@ let last_row = Math.max(0, ...(draft.specs ?? []).map((spec) => spec.row));
 
 export function new_spec(given: Partial<SpecRow> = {}): SpecRow {
   last_row += 1;
-  return { id: "", backend: "", version: "", where: "", device: "cpu", precision: "", threads: "", options: {}, ...given, row: last_row };
+  return {
+    id: "",
+    backend: "",
+    version: "",
+    where: "",
+    device: "cpu",
+    precision: "",
+    threads: "",
+    options: {},
+    ...given,
+    row: last_row,
+  };
 }
 
 /** Starts over with another model; what was typed about measuring stays, and what still fits it. swept: the dimension so far. */
@@ -81,8 +113,18 @@ export function take_model(file: UploadAnswer, swept: string): void {
   const loads = file.model?.backends ?? [];
   const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
   Object.assign(draft, {
-    ...empty(), measure: draft.measure, arrays: draft.arrays, model: file, parts: Object.fromEntries((file.others ?? []).map((part) => [part.name, part.blob])),
-    inputs: (file.model?.inputs ?? []).map((input): DraftInput => ({ name: input.name, dtype: "", dims: null, fill: "", blob: "" })),
+    ...empty(),
+    measure: draft.measure,
+    arrays: draft.arrays,
+    model: file,
+    parts: Object.fromEntries((file.others ?? []).map((part) => [part.name, part.blob])),
+    inputs: (file.model?.inputs ?? []).map((input): DraftInput => ({
+      name: input.name,
+      dtype: "",
+      dims: null,
+      fill: "",
+      blob: "",
+    })),
     sizes: swept in (file.model?.dims ?? {}) ? draft.sizes : null,
     specs: specs.length > 0 ? specs : null,
   });
@@ -92,19 +134,31 @@ export function take_model(file: UploadAnswer, swept: string): void {
 export function set_arrays(arrays: UploadAnswer[]): void {
   draft.arrays = arrays;
   for (const input of draft.inputs) {
-    if (input.fill === "file" && !arrays.some((array) => array.blob === input.blob)) Object.assign(input, { fill: "", blob: "" });
+    if (input.fill === "file" && !arrays.some((array) => array.blob === input.blob))
+      Object.assign(input, { fill: "", blob: "" });
   }
 }
 
 /** What the server is asked to make a job of. dims: the named dimensions whose sizes count. */
 export function typed(dims: readonly string[]): Draft {
   return {
-    key: draft.key, name: draft.name, model: draft.model?.blob ?? "", model_name: draft.model?.name ?? "", parts: draft.parts,
-    arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
-    sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
+    key: draft.key,
+    name: draft.name,
+    model: draft.model?.blob ?? "",
+    model_name: draft.model?.name ?? "",
+    parts: draft.parts,
+    arrays: draft.arrays.map((array) => array.blob),
+    inputs: draft.inputs,
+    sweep: draft.sweep,
+    sizes: draft.sweep === "" ? null : draft.sizes,
+    usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority,
-    advise: { ...(draft.advise ?? {}), data: draft.advise || draft.search ? (draft.data?.blobs ?? {}) : {} }, search: draft.search ?? {},
+    specs: draft.specs?.map(spec_of) ?? null,
+    measure: draft.measure,
+    spread: draft.spread,
+    priority: draft.priority,
+    advise: { ...(draft.advise ?? {}), data: draft.advise || draft.search ? (draft.data?.blobs ?? {}) : {} },
+    search: draft.search ?? {},
   };
 }
 
@@ -112,27 +166,76 @@ function spec_of(row: SpecRow): DraftSpec {
   const [kind = "", place = ""] = row.where.split(/:(.*)/);
   const { id, version, device, options } = row;
   return {
-    id, version, device, options, agent: kind === "agent" ? place : "", platform: kind === "platform" ? place : "",
-    backends: [row.backend], precisions: [row.precision], threads: [row.threads],
+    id,
+    version,
+    device,
+    options,
+    agent: kind === "agent" ? place : "",
+    platform: kind === "platform" ? place : "",
+    backends: [row.backend],
+    precisions: [row.precision],
+    threads: [row.threads],
   };
 }
 
 export function row_of(spec: DraftSpec): SpecRow {
   const where = spec.agent ? `agent:${spec.agent}` : spec.platform ? `platform:${spec.platform}` : "";
   const { id, version, device } = spec;
-  return new_spec({ id, version, device, where, backend: spec.backends[0], precision: spec.precisions[0], threads: spec.threads[0], options: { ...spec.options } });
+  return new_spec({
+    id,
+    version,
+    device,
+    where,
+    backend: spec.backends[0],
+    precision: spec.precisions[0],
+    threads: spec.threads[0],
+    options: { ...spec.options },
+  });
 }
 
 /** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
 export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((one) => one.blob === blob);
-  const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
+  const unknown = {
+    format: "",
+    inputs: [],
+    outputs: [],
+    dims: {},
+    backends: [],
+    warnings: [],
+    fixed_inputs: false,
+    external: [],
+  };
   const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
   const rows = Object.values(old.advise?.data ?? {}).map(file);
-  const data = rows.length > 0 && rows.every((row) => row !== undefined) ? { name: ".npz", rows: rows[0]?.array?.shape[0] ?? 1, blobs: old.advise?.data ?? {} } : null;
+  const data =
+    rows.length > 0 && rows.every((row) => row !== undefined)
+      ? { name: ".npz", rows: rows[0]?.array?.shape[0] ?? 1, blobs: old.advise?.data ?? {} }
+      : null;
   Object.assign(draft, empty(), {
-    data, parts: old.parts, spread: old.spread, priority: old.priority, advise: old.advise?.objective ? { ...old.advise, data: {} } : null, search: old.search?.objective ? old.search : null, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
-    model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
-    arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
+    data,
+    parts: old.parts,
+    spread: old.spread,
+    priority: old.priority,
+    advise: old.advise?.objective ? { ...old.advise, data: {} } : null,
+    search: old.search?.objective ? old.search : null,
+    name: old.name,
+    inputs: old.inputs ?? [],
+    dims: old.dims,
+    sweep: old.sweep,
+    sizes: old.sizes,
+    measure: old.measure,
+    specs: old.specs?.map(row_of) ?? null,
+    model: file(old.model) ?? {
+      ...gone,
+      kind: "model",
+      blob: old.model,
+      name: old.model_name,
+      model: unknown,
+      graph: job.graph,
+    },
+    arrays: old.arrays.map(
+      (blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` },
+    ),
   });
 }

@@ -9,7 +9,15 @@ function npz(arrays: Record<string, string>): Blob {
   let offset = 0;
   for (const [name, head] of Object.entries(arrays)) {
     const file = new TextEncoder().encode(`${name}.npy`);
-    const content = Uint8Array.from([0x93, ...new TextEncoder().encode("NUMPY"), 1, 0, head.length, 0, ...new TextEncoder().encode(head)]);
+    const content = Uint8Array.from([
+      0x93,
+      ...new TextEncoder().encode("NUMPY"),
+      1,
+      0,
+      head.length,
+      0,
+      ...new TextEncoder().encode(head),
+    ]);
     const local = new DataView(new ArrayBuffer(30));
     local.setUint16(26, file.length, true);
     const entry = new DataView(new ArrayBuffer(46));
@@ -22,39 +30,80 @@ function npz(arrays: Record<string, string>): Blob {
   }
   const end = new DataView(new ArrayBuffer(22));
   end.setUint32(0, 0x06054b50, true);
-  end.setUint32(12, entries.reduce((sum, one) => sum + one.length, 0), true);
+  end.setUint32(
+    12,
+    entries.reduce((sum, one) => sum + one.length, 0),
+    true,
+  );
   end.setUint32(16, offset, true);
   return new Blob([...parts, ...entries, new Uint8Array(end.buffer)] as BlobPart[]);
 }
 
 const head = (descr: string, shape: string) => `{'descr': '${descr}', 'fortran_order': False, 'shape': (${shape}), }`;
-const INPUTS = [{ name: "x", dtype: "float32", dims: ["n", 3, 4] }, { name: "scale", dtype: "float32", dims: [] }] as unknown as ModelInput[];
+const INPUTS = [
+  { name: "x", dtype: "float32", dims: ["n", 3, 4] },
+  { name: "scale", dtype: "float32", dims: [] },
+] as unknown as ModelInput[];
 
 beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("rows of one's own", () => {
   it("are read from the heads of the arrays", async () => {
-    expect(await heads_of(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") }))).toEqual([
-      { name: "x", dtype: "float32", shape: [9, 3, 4] }, { name: "mask", dtype: "bool", shape: [9] }, { name: "scale", dtype: "float64", shape: [] },
-    ]);
-    for (const other of [new Blob(["no zip"]), new Blob([]), npz({}), npz({ x: head("|O", "3,") })]) expect(await heads_of(other)).toBeNull();
+    expect(await heads_of(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") }))).toEqual(
+      [
+        { name: "x", dtype: "float32", shape: [9, 3, 4] },
+        { name: "mask", dtype: "bool", shape: [9] },
+        { name: "scale", dtype: "float64", shape: [] },
+      ],
+    );
+    for (const other of [new Blob(["no zip"]), new Blob([]), npz({}), npz({ x: head("|O", "3,") })])
+      expect(await heads_of(other)).toBeNull();
   });
 
   it("fit a model by names, types and dimensions", () => {
     const x = { name: "x", dtype: "float16", shape: [9, 3, 4] };
     const scale = { name: "scale", dtype: "float32", shape: [] };
     expect(misfit([x, scale], INPUTS)).toBe("");
-    expect(misfit([{ ...x, shape: [9, 2, 3, 4] }, { ...scale, shape: [9] }], INPUTS)).toBe("");
+    expect(
+      misfit(
+        [
+          { ...x, shape: [9, 2, 3, 4] },
+          { ...scale, shape: [9] },
+        ],
+        INPUTS,
+      ),
+    ).toBe("");
     expect(misfit([x], INPUTS)).toBe("The file has no array scale.");
     expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain("no input <b>; its inputs are x, scale.");
-    expect(misfit([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe("The data of x are float64, the model wants float32.");
-    expect(misfit([{ ...x, shape: [9, 3, 5] }, scale], INPUTS)).toContain("have the shape [9, 3, 5], the model wants [n, 3, 4]");
+    expect(misfit([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe(
+      "The data of x are float64, the model wants float32.",
+    );
+    expect(misfit([{ ...x, shape: [9, 3, 5] }, scale], INPUTS)).toContain(
+      "have the shape [9, 3, 5], the model wants [n, 3, 4]",
+    );
     expect(misfit([x, { ...scale, shape: [8] }], INPUTS)).toContain("no common number of rows: 9, 8");
   });
 
   it("are cast as numpy casts safely", () => {
-    const pairs = [["int8", "float16"], ["int16", "float32"], ["int32", "float64"], ["int64", "float64"], ["uint8", "int16"], ["bool", "int8"], ["float16", "float32"]] as const;
+    const pairs = [
+      ["int8", "float16"],
+      ["int16", "float32"],
+      ["int32", "float64"],
+      ["int64", "float64"],
+      ["uint8", "int16"],
+      ["bool", "int8"],
+      ["float16", "float32"],
+    ] as const;
     for (const [from, to] of pairs) expect([from, to, fits(from, to)]).toEqual([from, to, true]);
-    for (const [from, to] of [["int16", "float16"], ["int32", "float32"], ["int8", "uint8"], ["uint8", "int8"], ["float32", "float16"], ["float32", "int64"], ["int8", "bool"]] as const) expect([from, to, fits(from, to)]).toEqual([from, to, false]);
+    for (const [from, to] of [
+      ["int16", "float16"],
+      ["int32", "float32"],
+      ["int8", "uint8"],
+      ["uint8", "int8"],
+      ["float32", "float16"],
+      ["float32", "int64"],
+      ["int8", "bool"],
+    ] as const)
+      expect([from, to, fits(from, to)]).toEqual([from, to, false]);
   });
 });

@@ -22,9 +22,13 @@ export async function heads_of(file: Blob): Promise<Head[] | null> {
     const tail = new DataView(await file.slice(from).arrayBuffer());
     let end = tail.byteLength - 22;
     while (end >= 0 && tail.getUint32(end, true) !== END) end -= 1;
-    const entries = new DataView(await file.slice(tail.getUint32(end + 16, true), tail.getUint32(end + 16, true) + tail.getUint32(end + 12, true)).arrayBuffer());
+    const entries = new DataView(
+      await file
+        .slice(tail.getUint32(end + 16, true), tail.getUint32(end + 16, true) + tail.getUint32(end + 12, true))
+        .arrayBuffer(),
+    );
     const found: Head[] = [];
-    for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY; ) {
+    for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY;) {
       const length = entries.getUint16(at + 28, true);
       const name = new TextDecoder().decode(new Uint8Array(entries.buffer, at + 46, length));
       const head = await head_of(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
@@ -48,7 +52,14 @@ async function head_of(file: Blob, offset: number, method: number): Promise<Omit
   const shape = /'shape': \(([^)]*)\)/.exec(text)?.[1];
   const kind = KINDS[dtype];
   if (kind === undefined || shape === undefined) return null;
-  return { dtype: kind === "bool" ? kind : `${kind}${Number(size) * 8}`, shape: shape.split(",").map((one) => one.trim()).filter(Boolean).map(Number) };
+  return {
+    dtype: kind === "bool" ? kind : `${kind}${Number(size) * 8}`,
+    shape: shape
+      .split(",")
+      .map((one) => one.trim())
+      .filter(Boolean)
+      .map(Number),
+  };
 }
 
 async function first_chunk(packed: Blob): Promise<Uint8Array> {
@@ -62,7 +73,9 @@ async function first_chunk(packed: Blob): Promise<Uint8Array> {
 /** Whether every value of a type is one of another, as numpy's safe casts are. */
 export function fits(from: string, to: string): boolean {
   if (from === to || from === "bool") return true;
-  const [[kind, bits], [wanted, room]] = [from, to].map((one) => [one.replace(/\d+/, ""), Number(/\d+/.exec(one)?.[0] ?? 0)] as const) as [readonly [string, number], readonly [string, number]];
+  const [[kind, bits], [wanted, room]] = [from, to].map(
+    (one) => [one.replace(/\d+/, ""), Number(/\d+/.exec(one)?.[0] ?? 0)] as const,
+  ) as [readonly [string, number], readonly [string, number]];
   if (kind === wanted) return bits < room;
   if (wanted === "float" && kind !== "float") return room === 64 || bits * 2 <= room;
   return kind === "uint" && wanted === "int" && bits < room;
@@ -80,8 +93,11 @@ export function misfit(heads: readonly Head[], inputs: readonly ModelInput[]): s
     if (dtype && !fits(head.dtype, dtype)) return t("run.data_dtype", { name, dtype: head.dtype, wanted: dtype });
     if (!dims || head.shape.length === 0) continue;
     const more = head.shape.length - dims.length;
-    const differs = dims.some((dim, place) => (more === 1 || place > 0) && typeof dim === "number" && head.shape[place + more] !== dim);
-    if ((more !== 0 && more !== 1) || differs) return t("run.data_shape", { name, shape: `[${head.shape.join(", ")}]`, wanted: `[${dims.join(", ")}]` });
+    const differs = dims.some(
+      (dim, place) => (more === 1 || place > 0) && typeof dim === "number" && head.shape[place + more] !== dim,
+    );
+    if ((more !== 0 && more !== 1) || differs)
+      return t("run.data_shape", { name, shape: `[${head.shape.join(", ")}]`, wanted: `[${dims.join(", ")}]` });
   }
   return counts.size > 1 ? t("run.data_rows_differ", { rows: [...counts].join(", ") }) : "";
 }

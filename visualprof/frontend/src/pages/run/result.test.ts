@@ -3,13 +3,43 @@ import type { Run } from "../../api/model";
 import { result_location } from "./result";
 
 function run(...workers: [id: string, views: string[]][]): Run {
-  const span = (views: string[]) => ({ id: "1", name: "1", file: "", size_bytes: 0, modified_ns: 0, state: "ready" as const, progress: 1, format: null, framework: null, events: null, duration_ns: null, steps: [], views, warnings: [], error: null, hint: null });
-  return { id: "j/s", name: "j/s", frameworks: [], modified_ns: 0, live: false, series: false, workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })) };
+  const span = (views: string[]) => ({
+    id: "1",
+    name: "1",
+    file: "",
+    size_bytes: 0,
+    modified_ns: 0,
+    state: "ready" as const,
+    progress: 1,
+    format: null,
+    framework: null,
+    events: null,
+    duration_ns: null,
+    steps: [],
+    views,
+    warnings: [],
+    error: null,
+    hint: null,
+  });
+  return {
+    id: "j/s",
+    name: "j/s",
+    frameworks: [],
+    modified_ns: 0,
+    live: false,
+    series: false,
+    workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })),
+  };
 }
 
 describe("result_location", () => {
-  it("is the overview of the first file that has one", () => expect(result_location(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({ path: "/overview", query: { run: "j/s", worker: "timeline" } }));
-  it("is the timeline where only the monitor is there", () => expect(result_location(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
+  it("is the overview of the first file that has one", () =>
+    expect(result_location(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({
+      path: "/overview",
+      query: { run: "j/s", worker: "timeline" },
+    }));
+  it("is the timeline where only the monitor is there", () =>
+    expect(result_location(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
   it("is nowhere while a file is still being read", () => {
     const one = run(["monitor", ["trace"]], ["timeline", []]);
     const [, timeline] = one.workers;

@@ -16,7 +16,14 @@ export function result_location(run: Run | undefined): RouteLocationRaw | null {
       for (const [number, span] of worker.spans.entries()) {
         if (!span.views.includes(page)) continue;
         // The first worker and span go without saying, so that the address stays short.
-        return { path: `/${page}`, query: { run: run.id, ...(place > 0 ? { worker: worker.id } : {}), ...(number > 0 ? { worker: worker.id, span: span.id } : {}) } };
+        return {
+          path: `/${page}`,
+          query: {
+            run: run.id,
+            ...(place > 0 ? { worker: worker.id } : {}),
+            ...(number > 0 ? { worker: worker.id, span: span.id } : {}),
+          },
+        };
       }
     }
   }

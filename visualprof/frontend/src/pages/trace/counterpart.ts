@@ -20,7 +20,11 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
   const next_signal = useLatest();
 
   const other = computed(() => (selection.source.value === base.value ? main.value : base.value));
-  const place = computed<Place | null>(() => (found.value?.event === selection.details.value?.event && found.value?.of === other.value ? (found.value?.answer.place ?? null) : null));
+  const place = computed<Place | null>(() =>
+    found.value?.event === selection.details.value?.event && found.value?.of === other.value
+      ? (found.value?.answer.place ?? null)
+      : null,
+  );
   /** The step in which to look; null for the whole trace, undefined where the other run has no such step. */
   const beside = computed<string | null | undefined>(() => {
     const [from, to, name] = [selection.source.value, other.value, selection.details.value?.step];
@@ -38,7 +42,10 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     if (!base_query.value) selection.landing.value = null;
     if (!from || !to || !one || !kind || beside.value === undefined) return;
     try {
-      const answer = await get<Schemas["Occurrence"]>(address("timeline/occurrence", { ...to.id.query, name: one.name, kind, step: beside.value, nth: one.nth }), { signal });
+      const answer = await get<Schemas["Occurrence"]>(
+        address("timeline/occurrence", { ...to.id.query, name: one.name, kind, step: beside.value, nth: one.nth }),
+        { signal },
+      );
       if (!answer) return;
       found.value = { event: one.event, of: to, answer: answer.body };
       if (selection.landing.value === one.event) land();
@@ -47,8 +54,12 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     }
   }
   // Details come twice, the second time with the raw arguments.
-  watch([() => selection.details.value?.event, selection.source, other, beside], () => void look(), { immediate: true });
-  watch([place, other], ([at, of]) => stage.mark({ beside: at && of ? { source: of, place: at } : null }), { immediate: true });
+  watch([() => selection.details.value?.event, selection.source, other, beside], () => void look(), {
+    immediate: true,
+  });
+  watch([place, other], ([at, of]) => stage.mark({ beside: at && of ? { source: of, place: at } : null }), {
+    immediate: true,
+  });
 
   /** Moves the base by hand so that both events begin together. */
   function align(): void {
@@ -66,7 +77,10 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     if (!one || !place.value || !selection.source.value) return;
     align();
     // Their tracks one below the other, however many lie between.
-    const tracks = [`${selection.source.value.id.worker}.${one.track}`, `${other.value?.id.worker}.${place.value.track}`];
+    const tracks = [
+      `${selection.source.value.id.worker}.${one.track}`,
+      `${other.value?.id.worker}.${place.value.track}`,
+    ];
     state.pins.value = [...new Set([...state.pins.value, ...tracks])];
     const { start } = timeline.range_of(selection.source.value, one);
     timeline.fit({ start, end: start + Math.max(one.duration_ns, place.value.duration_ns) }, BOTH_AIR);

@@ -17,7 +17,8 @@ interface Sample {
 export function samples_of(scene: Scene, { counters }: SceneRow): Sample[] {
   const out: Sample[] = [];
   for (const { tile, scale, offset, clip0, clip1 } of counters) {
-    if (!Number.isNaN(tile.before) && out.length === 0) out.push({ x: clip0 / scene.ratio, low: tile.before, high: tile.before, last: tile.before });
+    if (!Number.isNaN(tile.before) && out.length === 0)
+      out.push({ x: clip0 / scene.ratio, low: tile.before, high: tile.before, last: tile.before });
     for (let i = 0; i < tile.bucket.length; i += 1) {
       const x = Math.floor((tile.bucket[i] ?? 0) * scale + offset);
       const last = tile.last[i] ?? 0;
@@ -27,7 +28,8 @@ export function samples_of(scene: Scene, { counters }: SceneRow): Sample[] {
       else if (x < clip1) {
         const low = tile.low[i] ?? last;
         const high = tile.high[i] ?? last;
-        if (before && before.x * scene.ratio === x) Object.assign(before, { low: Math.min(before.low, low), high: Math.max(before.high, high), last });
+        if (before && before.x * scene.ratio === x)
+          Object.assign(before, { low: Math.min(before.low, low), high: Math.max(before.high, high), last });
         else out.push({ x: x / scene.ratio, low, high, last });
       }
     }
@@ -49,7 +51,13 @@ export function counter_text(value: number, name: string): string {
   return `${significant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
 }
 
-export function draw_counter(context: CanvasRenderingContext2D, scene: Scene, line: SceneRow, color: string, ink: Ink): void {
+export function draw_counter(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  line: SceneRow,
+  color: string,
+  ink: Ink,
+): void {
   const counter = line.row.item?.counter;
   if (!counter) return;
   const samples = samples_of(scene, line);

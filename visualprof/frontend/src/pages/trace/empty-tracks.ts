@@ -25,7 +25,8 @@ async function occupied(source: Source, group: number, range: Range): Promise<Se
       for (let lane = 0; lane < track.lanes; lane += 1) {
         const [a, b] = lane_range(tile, track.group_lane + lane);
         for (let i = a; i < b; i += 1) {
-          if (origin + (tile.start[i] ?? 0) * size < end && origin + (tile.end[i] ?? 0) * size >= start) busy.add(`${source.id.worker}.${track.id}`);
+          if (origin + (tile.start[i] ?? 0) * size < end && origin + (tile.end[i] ?? 0) * size >= start)
+            busy.add(`${source.id.worker}.${track.id}`);
         }
       }
     }
@@ -44,12 +45,16 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, window_of: Shallow
     if (key === judged) return;
     judged = key;
     const all = sources.value.flatMap((source) => source.meta.tracks.map((track) => ({ source, track })));
-    const groups = new Map(all.map(({ source, track }) => [`${source.id.worker} ${track.group}`, { source, group: track.group }]));
+    const groups = new Map(
+      all.map(({ source, track }) => [`${source.id.worker} ${track.group}`, { source, group: track.group }]),
+    );
     try {
       const busy = await Promise.all([...groups.values()].map(({ source, group }) => occupied(source, group, range)));
       if (judged !== key) return;
       const union = new Set(busy.flatMap((one) => [...one]));
-      empty.value = new Set(all.map(({ source, track }) => `${source.id.worker}.${track.id}`).filter((track) => !union.has(track)));
+      empty.value = new Set(
+        all.map(({ source, track }) => `${source.id.worker}.${track.id}`).filter((track) => !union.has(track)),
+      );
     } catch {
       judged = "";
     }
@@ -61,11 +66,15 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, window_of: Shallow
     timer = window.setTimeout(() => void judge(), PAUSE_MS);
   }
 
-  watch(wanted, (on) => {
-    judged = "";
-    empty.value = new Set();
-    if (on) refresh_empty();
-  }, { immediate: true });
+  watch(
+    wanted,
+    (on) => {
+      judged = "";
+      empty.value = new Set();
+      if (on) refresh_empty();
+    },
+    { immediate: true },
+  );
   onScopeDispose(() => clearTimeout(timer));
   return { is_empty: (key: string) => empty.value.has(key), refresh_empty };
 }

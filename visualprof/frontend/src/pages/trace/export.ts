@@ -11,7 +11,11 @@ const HEAD_FONT = "12px system-ui, sans-serif";
 export async function save_json({ main }: Timeline, range: Range): Promise<void> {
   const source = main.value;
   if (!source) return;
-  const url = address("timeline/export", { ...source.id.query, start_ns: Math.floor(range.start - source.offset), end_ns: Math.ceil(range.end - source.offset) });
+  const url = address("timeline/export", {
+    ...source.id.query,
+    start_ns: Math.floor(range.start - source.offset),
+    end_ns: Math.ceil(range.end - source.offset),
+  });
   save(await (await ask(url)).blob(), `${source.id.name}.window.trace.json`);
 }
 

@@ -27,12 +27,18 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   /** In order of time on the page; of more than ten thousand, the first. */
   const places = computed(() =>
     found.value
-      .flatMap(({ source, answer }) => answer.events.map((place) => ({ source, place, at: place.start_ns + source.offset })))
+      .flatMap(({ source, answer }) =>
+        answer.events.map((place) => ({ source, place, at: place.start_ns + source.offset })),
+      )
       .sort((a, b) => a.at - b.at),
   );
   const current = computed(() => {
     const chosen = state.selected.value;
-    return chosen ? places.value.findIndex(({ source, place }) => source.id.worker === chosen.worker && place.event === chosen.event) : -1;
+    return chosen
+      ? places.value.findIndex(
+          ({ source, place }) => source.id.worker === chosen.worker && place.event === chosen.event,
+        )
+      : -1;
   });
 
   async function run(text: string, loaded: readonly Source[]): Promise<void> {
@@ -47,7 +53,12 @@ export function useFinder(timeline: Timeline, selection: Selection) {
     busy.value = true;
     try {
       const answers = await Promise.all(
-        loaded.map(async (source) => ({ source, answer: (await get<SearchAnswer>(address("timeline/search", { ...source.id.query, text, limit: MOST }), { signal }))?.body })),
+        loaded.map(async (source) => ({
+          source,
+          answer: (
+            await get<SearchAnswer>(address("timeline/search", { ...source.id.query, text, limit: MOST }), { signal })
+          )?.body,
+        })),
       );
       found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
     } catch (failure) {
@@ -59,10 +70,17 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   }
 
   watch([state.search, sources], ([text, loaded]) => void run(text, loaded), { immediate: true });
-  watch([found, state.search], ([all, text]) => {
-    stage.mark({ found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) });
-    stage.recolor();
-  }, { immediate: true });
+  watch(
+    [found, state.search],
+    ([all, text]) => {
+      stage.mark({
+        found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })),
+        searching: text !== "" && all.some(({ answer }) => answer.total > 0),
+      });
+      stage.recolor();
+    },
+    { immediate: true },
+  );
 
   /** From the selected match, or from the middle of the window. */
   function move(by: 1 | -1): void {

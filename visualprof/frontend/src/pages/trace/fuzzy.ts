@@ -1,7 +1,11 @@
 /** Whether the letters of each word occur in the text in this order: "pyth 425" finds "thread 425 (python3)". */
 export function fuzzy(text: string, pattern: string): boolean {
   const where = text.toLowerCase();
-  return pattern.toLowerCase().split(/\s+/).filter(Boolean).every((word) => where.includes(word) || in_order(where, word));
+  return pattern
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(Boolean)
+    .every((word) => where.includes(word) || in_order(where, word));
 }
 
 function in_order(text: string, word: string): boolean {

@@ -20,7 +20,12 @@ function zoom_factor(event: WheelEvent): number {
   return Math.exp(Math.max(-200, Math.min(200, wheel_px(event).y)) * ZOOM_PER_PX);
 }
 
-export function useGestures(timeline: Timeline, selection: Selection, area: Ref<HTMLElement | null>, axis: Ref<HTMLElement | null>) {
+export function useGestures(
+  timeline: Timeline,
+  selection: Selection,
+  area: Ref<HTMLElement | null>,
+  axis: Ref<HTMLElement | null>,
+) {
   const { stage, state } = timeline;
   const hover = shallowRef<Hover | null>(null);
   const dragging = shallowRef<"pan" | "area" | null>(null);
@@ -58,7 +63,9 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
 
   function tracks_between(y0: number, y1: number): string[] {
     const rows = stage.scene?.rows ?? [];
-    const touched = rows.filter(({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1));
+    const touched = rows.filter(
+      ({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1),
+    );
     const items = touched.flatMap(({ row }) => row.item ?? (row.folded ? row.below : []));
     return [...new Set(items.filter((item) => item.track).map((item) => item.key))];
   }
@@ -67,24 +74,45 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     const from = point_in(event, element);
     const begun = time_at(from.x);
     let area_now: { start: number; end: number; tracks: string[] } | null = null;
-    follow(event, element, (next) => {
-      const { x, y } = point_in(next, element);
-      dragging.value = "area";
-      const now = time_at(Math.max(0, Math.min(stage.width, x)));
-      area_now = { start: Math.min(begun, now), end: Math.max(begun, now), tracks: with_tracks ? tracks_between(from.y, y) : [] };
-      stage.mark({ area: area_now });
-    }, (dragged, last) => {
-      dragging.value = null;
-      if (dragged && last.type === "pointerup" && area_now && area_now.end - area_now.start >= 1) state.area.value = { start: Math.floor(area_now.start), end: Math.ceil(area_now.end), tracks: area_now.tracks };
-      else if (!with_tracks) on_axis_click(from.x, from.y);
-    });
+    follow(
+      event,
+      element,
+      (next) => {
+        const { x, y } = point_in(next, element);
+        dragging.value = "area";
+        const now = time_at(Math.max(0, Math.min(stage.width, x)));
+        area_now = {
+          start: Math.min(begun, now),
+          end: Math.max(begun, now),
+          tracks: with_tracks ? tracks_between(from.y, y) : [],
+        };
+        stage.mark({ area: area_now });
+      },
+      (dragged, last) => {
+        dragging.value = null;
+        if (dragged && last.type === "pointerup" && area_now && area_now.end - area_now.start >= 1)
+          state.area.value = {
+            start: Math.floor(area_now.start),
+            end: Math.ceil(area_now.end),
+            tracks: area_now.tracks,
+          };
+        else if (!with_tracks) on_axis_click(from.x, from.y);
+      },
+    );
   }
 
   function on_axis_click(x: number, y: number): void {
     const at = time_at(x);
     const main = timeline.main.value;
-    const mark = main?.meta.steps.find((one) => at >= one.start_ns + main.offset && at < one.start_ns + one.duration_ns + main.offset);
-    if (main && mark && y > (axis.value?.clientHeight ?? 0) / 2) state.area.value = { start: mark.start_ns + main.offset, end: mark.start_ns + mark.duration_ns + main.offset, tracks: [] };
+    const mark = main?.meta.steps.find(
+      (one) => at >= one.start_ns + main.offset && at < one.start_ns + one.duration_ns + main.offset,
+    );
+    if (main && mark && y > (axis.value?.clientHeight ?? 0) / 2)
+      state.area.value = {
+        start: mark.start_ns + main.offset,
+        end: mark.start_ns + mark.duration_ns + main.offset,
+        tracks: [],
+      };
     else state.area.value = null;
   }
 
@@ -93,21 +121,26 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     const scroll = stage.scroll;
     const per_px = stage.camera.span / Math.max(1, stage.width);
     const first = { x: event.clientX, y: event.clientY };
-    follow(event, element, (next) => {
-      if (dragging.value === null) leave();
-      dragging.value = "pan";
-      const by = (first.x - next.clientX) * per_px;
-      stage.camera.set(start + by, end + by);
-      timeline.scroll_to.value(scroll + first.y - next.clientY);
-      timeline.moved();
-    }, (dragged, last) => {
-      dragging.value = null;
-      if (dragged && last.type === "pointerup") return;
-      const at = point_in(event, element);
-      const hit = stage.hit(at.x, at.y);
-      if (hit) selection.select(hit.strip.source.id.worker, hit.event);
-      else selection.clear();
-    });
+    follow(
+      event,
+      element,
+      (next) => {
+        if (dragging.value === null) leave();
+        dragging.value = "pan";
+        const by = (first.x - next.clientX) * per_px;
+        stage.camera.set(start + by, end + by);
+        timeline.scroll_to.value(scroll + first.y - next.clientY);
+        timeline.moved();
+      },
+      (dragged, last) => {
+        dragging.value = null;
+        if (dragged && last.type === "pointerup") return;
+        const at = point_in(event, element);
+        const hit = stage.hit(at.x, at.y);
+        if (hit) selection.select(hit.strip.source.id.worker, hit.event);
+        else selection.clear();
+      },
+    );
   }
 
   function on_down(event: PointerEvent): void {
@@ -145,7 +178,8 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
   watch(timeline.frame, () => {
     if (pointer && dragging.value === null && queued === 0 && hover.value && stage.scene) {
       const hit = stage.hit(hover.value.x, hover.value.y);
-      if (hit?.event !== hover.value.hit?.event || hit?.x0 !== hover.value.hit?.x0) hover_at({ clientX: pointer.x, clientY: pointer.y });
+      if (hit?.event !== hover.value.hit?.event || hit?.x0 !== hover.value.hit?.x0)
+        hover_at({ clientX: pointer.x, clientY: pointer.y });
     }
   });
   onScopeDispose(() => cancelAnimationFrame(queued));

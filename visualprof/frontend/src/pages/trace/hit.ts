@@ -20,7 +20,11 @@ export interface Hit {
 }
 
 function strip_at(scene: Scene, device_y: number): SceneStrip | null {
-  return scene.strips.find((strip) => device_y >= Math.max(strip.y, strip.top) && device_y < Math.min(strip.bottom, strip.y + strip.height)) ?? null;
+  return (
+    scene.strips.find(
+      (strip) => device_y >= Math.max(strip.y, strip.top) && device_y < Math.min(strip.bottom, strip.y + strip.height),
+    ) ?? null
+  );
 }
 
 export function row_at(scene: Scene, css_y: number): SceneRow | null {
@@ -71,7 +75,13 @@ function far_end(strip: SceneStrip, event: number, part: Part, x: number, way: -
   if (!next || (way < 0 ? x > part.clip0 : x < part.clip1)) return x;
   const entry = entry_at(next, strip.lane, pixel);
   if (entry < 0 || next.tile.event[entry] !== event) return x;
-  return far_end(strip, event, next, way < 0 ? Math.max(next.clip0, left_of(next, entry)) : Math.min(next.clip1, right_of(next, entry)), way);
+  return far_end(
+    strip,
+    event,
+    next,
+    way < 0 ? Math.max(next.clip0, left_of(next, entry)) : Math.min(next.clip1, right_of(next, entry)),
+    way,
+  );
 }
 
 /** Duration as far as the tile knows it: null where it is cut or stands for many. */

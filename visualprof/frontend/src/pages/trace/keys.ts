@@ -50,7 +50,8 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
   function move(key: string, seconds: number): void {
     const [pan, zoom, scroll] = HELD[key] ?? [0, 0, 0];
     if (pan) stage.camera.pan(pan * PAN_PER_S * seconds * stage.camera.span);
-    if (zoom) stage.camera.zoom(pointed() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
+    if (zoom)
+      stage.camera.zoom(pointed() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
     if (scroll) timeline.scroll_to.value(stage.scroll + scroll * SCROLL_PX_PER_S * seconds);
     timeline.moved();
   }

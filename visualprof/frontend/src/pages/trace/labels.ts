@@ -55,13 +55,28 @@ function collect_part(strip: SceneStrip, part: Part, least: number, into: Label[
     const x1 = Math.min(part.clip1, right_of(part, entry));
     const before = into[into.length - 1];
     // An event that goes on from the tile before is one slice with one label.
-    if (before && before.strip === strip && before.x1 === x0 && before.name === tile.name[entry] && (tile.count[entry] === 0 || (tile.start[entry] ?? 0) < 0)) before.x1 = x1;
-    else if (x1 > x0 && (x1 - x0 >= least || x1 === part.clip1)) into.push({ x0, x1, y: strip.y, name: tile.name[entry] ?? 0, category: tile.category[entry] ?? 0, strip });
+    if (
+      before &&
+      before.strip === strip &&
+      before.x1 === x0 &&
+      before.name === tile.name[entry] &&
+      (tile.count[entry] === 0 || (tile.start[entry] ?? 0) < 0)
+    )
+      before.x1 = x1;
+    else if (x1 > x0 && (x1 - x0 >= least || x1 === part.clip1))
+      into.push({ x0, x1, y: strip.y, name: tile.name[entry] ?? 0, category: tile.category[entry] ?? 0, strip });
   }
 }
 
 /** Draws at most `budget` labels, the widest first. */
-export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, look: Look, budget: number, dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null, muted: string): void {
+export function draw_labels(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  look: Look,
+  budget: number,
+  dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null,
+  muted: string,
+): void {
   const { ratio } = scene;
   const least = LEAST_PX * ratio;
   let labels: Label[] = [];
@@ -73,7 +88,12 @@ export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, loo
   context.font = `${LABEL_FONT_PX}px system-ui, sans-serif`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  const ink_of = (label: Label) => (dimmed?.(label.strip.source, label.name) ? muted : look.light_text[look.color_index(label.category, label.name)] ? LIGHT : DARK);
+  const ink_of = (label: Label) =>
+    dimmed?.(label.strip.source, label.name)
+      ? muted
+      : look.light_text[look.color_index(label.category, label.name)]
+        ? LIGHT
+        : DARK;
   for (const ink of [LIGHT, DARK, muted]) {
     context.fillStyle = ink;
     for (const label of labels) {

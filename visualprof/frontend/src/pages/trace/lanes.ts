@@ -22,11 +22,23 @@ export function lane_boxes(row: Row): LaneBox[] {
     const height = row.folded ? FOLDED_LANE_PX : LANE_PX;
     const top = row.folded ? FOLDED_TOP_PX : 2;
     const gap = row.folded ? 0 : 1;
-    return Array.from({ length: shown_lanes(row.item as NonNullable<Row["item"]>, row.folded) }, (_, lane) => ({ track, lane, top: top + lane * height, height: height - gap, readable: !row.folded }));
+    return Array.from({ length: shown_lanes(row.item as NonNullable<Row["item"]>, row.folded) }, (_, lane) => ({
+      track,
+      lane,
+      top: top + lane * height,
+      height: height - gap,
+      readable: !row.folded,
+    }));
   }
   if ((row.kind !== "group" && row.kind !== "worker") || !row.folded) return [];
   const tracks = row.below.flatMap((item) => item.track ?? []).slice(0, SUMMARY_LANES);
-  return tracks.map((each, place) => ({ track: each, lane: 0, top: FOLDED_TOP_PX + place * FOLDED_LANE_PX, height: FOLDED_LANE_PX, readable: false }));
+  return tracks.map((each, place) => ({
+    track: each,
+    lane: 0,
+    top: FOLDED_TOP_PX + place * FOLDED_LANE_PX,
+    height: FOLDED_LANE_PX,
+    readable: false,
+  }));
 }
 
 /** The place of one lane of a track in a row; the deepest drawn lane stands for those that a folded row leaves out. */

@@ -5,24 +5,69 @@ import { layout_of, ordered, rows_between, type LayoutOptions } from "./layout";
 import type { Counter, Meta, Track } from "./model";
 import { tree_of, type Words } from "./tree";
 
-const words: Words = { device: (id) => `Device ${id}`, process: (id) => `Process ${id}`, annotations: (name) => `Annotations ${name}`, graphs: (name) => `Graphs ${name}`, counter: (name) => name, counters: "Counters", other: "Other", unnamed: "unnamed" };
+const words: Words = {
+  device: (id) => `Device ${id}`,
+  process: (id) => `Process ${id}`,
+  annotations: (name) => `Annotations ${name}`,
+  graphs: (name) => `Graphs ${name}`,
+  counter: (name) => name,
+  counters: "Counters",
+  other: "Other",
+  unnamed: "unnamed",
+};
 
 function track(id: number, more: Partial<Track> = {}): Track {
-  return { id, kind: "thread", name: `thread ${id}`, process: "", pid: "1", tid: String(id), device: null, stream: null, lanes: 2, events: 10, group: 0, group_lane: 0, ...more };
+  return {
+    id,
+    kind: "thread",
+    name: `thread ${id}`,
+    process: "",
+    pid: "1",
+    tid: String(id),
+    device: null,
+    stream: null,
+    lanes: 2,
+    events: 10,
+    group: 0,
+    group_lane: 0,
+    ...more,
+  };
 }
 
 function meta(tracks: Track[], counters: Counter[] = []): Meta {
-  return { version: "v", duration_ns: 1000, epoch_ns: null, tile_buckets: 256, categories: [], strings: 0, tracks, counters, steps: [], minimap: {}, warnings: [] };
+  return {
+    version: "v",
+    duration_ns: 1000,
+    epoch_ns: null,
+    tile_buckets: 256,
+    categories: [],
+    strings: 0,
+    tracks,
+    counters,
+    steps: [],
+    minimap: {},
+    warnings: [],
+  };
 }
 
 const plain: LayoutOptions = { toggled: new Set(), pinned: [], order: [], filter: "", hidden: () => false };
 const counter: Counter = { id: 9, name: "memory", process: "", samples: 3, min: 0, max: 5 };
-const one = meta([track(0), track(1), track(2, { kind: "stream", name: "7", pid: "0", device: 0, stream: 7, lanes: 1 }), track(3, { pid: "Spans", events: 1 })], [counter]);
+const one = meta(
+  [
+    track(0),
+    track(1),
+    track(2, { kind: "stream", name: "7", pid: "0", device: 0, stream: 7, lanes: 1 }),
+    track(3, { pid: "Spans", events: 1 }),
+  ],
+  [counter],
+);
 const branches = [{ worker: 0, label: "rank0", groups: tree_of(one, 0, words) }];
 
 describe("tree", () => {
   it("groups by device, then process, then counters, and puts tracks of single events last", () => {
-    expect(branches[0]?.groups.map((group) => [group.label, group.items.map((item) => item.label), group.minor])).toEqual([
+    expect(
+      branches[0]?.groups.map((group) => [group.label, group.items.map((item) => item.label), group.minor]),
+    ).toEqual([
       ["Device 0", ["stream 7"], false],
       ["Process 1", ["thread 0", "thread 1"], false],
       ["Counters", ["memory"], false],
@@ -36,12 +81,25 @@ describe("layout", () => {
     const { rows, height } = layout_of(branches, plain);
     rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
     expect(height).toBe(rows.reduce((all, row) => all + row.height, 0));
-    expect(rows.map((row) => row.label)).toEqual(["Device 0", "stream 7", "Process 1", "thread 0", "thread 1", "Counters", "memory", "Other"]);
+    expect(rows.map((row) => row.label)).toEqual([
+      "Device 0",
+      "stream 7",
+      "Process 1",
+      "thread 0",
+      "thread 1",
+      "Counters",
+      "memory",
+      "Other",
+    ]);
   });
 
   it("folds groups and tracks, and shows a summary of them", () => {
     const { rows } = layout_of(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
-    expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([["Device 0", false], ["stream 7", true], ["Process 1", true]]);
+    expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([
+      ["Device 0", false],
+      ["stream 7", true],
+      ["Process 1", true],
+    ]);
     expect(lane_boxes(rows[2] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
   });
 
@@ -60,7 +118,10 @@ describe("layout", () => {
 
   it("heads each worker when there are several", () => {
     const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
-    const heads = (toggled: string[]) => layout_of(both, { ...plain, toggled: new Set(toggled) }).rows.filter((row) => row.kind === "worker" || row.worker === 1).length;
+    const heads = (toggled: string[]) =>
+      layout_of(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
+        (row) => row.kind === "worker" || row.worker === 1,
+      ).length;
     expect(layout_of(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
     expect(heads(["1.w"])).toBe(2);
   });
@@ -69,7 +130,11 @@ describe("layout", () => {
     const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
     const counters = layout_of(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
-    expect(layout_of(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter((row) => row.label === "memory").length).toBe(1);
+    expect(
+      layout_of(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter(
+        (row) => row.label === "memory",
+      ).length,
+    ).toBe(1);
   });
 
   it("moves only what was moved by hand", () => {

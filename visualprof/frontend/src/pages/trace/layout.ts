@@ -66,7 +66,9 @@ function item_height(item: Item, folded: boolean): number {
 /** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
 export function ordered(items: readonly Item[], order: readonly string[]): Item[] {
   const rank = new Map(order.map((key, place) => [key, place]));
-  const moved = items.filter((item) => rank.has(item.key)).sort((a, b) => (rank.get(a.key) ?? 0) - (rank.get(b.key) ?? 0));
+  const moved = items
+    .filter((item) => rank.has(item.key))
+    .sort((a, b) => (rank.get(a.key) ?? 0) - (rank.get(b.key) ?? 0));
   let next = 0;
   return items.map((item) => (rank.has(item.key) ? (moved[next++] ?? item) : item));
 }
@@ -84,7 +86,18 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
   const row = (item: Item, worker: number, pinned: boolean): Row => {
     const folded = is_folded(item.key, false, options.toggled);
     const kind = item.counter ? "counter" : "track";
-    return { key: item.key, kind, worker, label: item.label, item, below: [], y: 0, height: item_height(item, folded), folded, pinned };
+    return {
+      key: item.key,
+      kind,
+      worker,
+      label: item.label,
+      item,
+      below: [],
+      y: 0,
+      height: item_height(item, folded),
+      folded,
+      pinned,
+    };
   };
 
   for (const branch of branches) {
@@ -92,22 +105,48 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
     const branch_folded = heads && is_folded(head_key, false, options.toggled);
     const start = rows.length;
     for (const group of branch.groups) {
-      const fits = (item: Item) => (!options.filter || fuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) && !options.hidden(item.key);
+      const fits = (item: Item) =>
+        (!options.filter ||
+          fuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) &&
+        !options.hidden(item.key);
       const items = ordered(group.items, options.order).filter(fits);
       left_out += group.items.length - items.length;
-      for (const item of items) if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
+      for (const item of items)
+        if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
       const free = items.filter((item) => !options.pinned.includes(item.key));
       if (free.length === 0) continue;
       // Ranks beside each other are compared by their events: counters would push the second out of sight.
       const minor = group.minor || (heads && group.items.every((item) => item.counter));
       // A filter shows what it found wherever that is.
       const folded = is_folded(group.key, minor, options.toggled) && !options.filter;
-      rows.push({ key: group.key, kind: "group", worker: branch.worker, label: group.label, item: null, below: free, y: 0, height: GROUP_PX, folded, pinned: false });
+      rows.push({
+        key: group.key,
+        kind: "group",
+        worker: branch.worker,
+        label: group.label,
+        item: null,
+        below: free,
+        y: 0,
+        height: GROUP_PX,
+        folded,
+        pinned: false,
+      });
       if (!folded) rows.push(...free.map((item) => row(item, branch.worker, false)));
     }
     if (heads && rows.length > start) {
       const below = rows.slice(start).flatMap((each) => (each.item ? [each.item] : []));
-      const head: Row = { key: head_key, kind: "worker", worker: branch.worker, label: branch.label, item: null, below, y: 0, height: WORKER_PX, folded: branch_folded, pinned: false };
+      const head: Row = {
+        key: head_key,
+        kind: "worker",
+        worker: branch.worker,
+        label: branch.label,
+        item: null,
+        below,
+        y: 0,
+        height: WORKER_PX,
+        folded: branch_folded,
+        pinned: false,
+      };
       rows.splice(start, branch_folded ? rows.length - start : 0, head);
     }
   }
@@ -126,7 +165,11 @@ function stack(rows: Row[]): number {
 }
 
 /** Rows that touch [top, bottom): [first, last). */
-export function rows_between(rows: readonly Row[], top: number, bottom: number): readonly [first: number, last: number] {
+export function rows_between(
+  rows: readonly Row[],
+  top: number,
+  bottom: number,
+): readonly [first: number, last: number] {
   let low = 0;
   let high = rows.length;
   while (low < high) {

@@ -17,7 +17,12 @@ export function whole_level(duration_ns: number): number {
 }
 
 /** Indices [first, last] of the tiles that touch [start, end) of a trace; empty (last < first) when outside of it. */
-export function tiles_in(start: number, end: number, level: number, duration_ns: number): readonly [first: number, last: number] {
+export function tiles_in(
+  start: number,
+  end: number,
+  level: number,
+  duration_ns: number,
+): readonly [first: number, last: number] {
   const size = tile_ns(level);
   const first = Math.max(0, Math.floor(start / size));
   const last = Math.min(Math.floor(duration_ns / size), Math.ceil(end / size) - 1);

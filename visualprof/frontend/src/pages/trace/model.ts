@@ -8,7 +8,10 @@ export type Meta = Schemas["TimelineMeta"];
 /** Where an event stands. */
 export type Place = Schemas["Place"];
 export type Link = Schemas["LinkedPlace"];
-export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments"> & { columns: Record<string, Cell>; arguments: Json };
+export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments"> & {
+  columns: Record<string, Cell>;
+  arguments: Json;
+};
 export type SearchAnswer = Schemas["TimelineHits"];
 export type Alignment = Schemas["Alignment"];
 

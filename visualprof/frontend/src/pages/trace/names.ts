@@ -46,7 +46,9 @@ export class Names {
     if (this.asked.has(page)) return;
     this.asked.add(page);
     try {
-      const answer = await get<{ strings: string[] }>(address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }));
+      const answer = await get<{ strings: string[] }>(
+        address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }),
+      );
       answer?.body.strings.forEach((text, place) => (this.known[page * PAGE + place] = visible(text)));
       this.arrived();
     } catch {

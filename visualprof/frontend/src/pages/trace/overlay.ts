@@ -62,7 +62,13 @@ export function box_of(surface: Surface, { source, place }: Spot): Box | null {
   const start = x_of(scene, place.start_ns + source.offset) / scene.ratio;
   const end = x_of(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
   const y = row.pinned ? row.y : row.y + layout.pinned_height - scroll;
-  return { x0: start, x1: Math.max(end, start + 1 / scene.ratio), y: y + lane.top, height: lane.height, top: row.pinned ? 0 : layout.pinned_height };
+  return {
+    x0: start,
+    x1: Math.max(end, start + 1 / scene.ratio),
+    y: y + lane.top,
+    height: lane.height,
+    top: row.pinned ? 0 : layout.pinned_height,
+  };
 }
 
 const LABELS_AT_REST = 4000;
@@ -75,7 +81,8 @@ export function draw_overlay(surface: Surface, marks: Marks, moving: boolean, ba
   context.clearRect(0, 0, width, height);
   draw_lines(surface, width);
   draw_base_steps(surface, width, base_step);
-  for (const line of scene.rows) if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
+  for (const line of scene.rows)
+    if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
   draw_found(surface, marks);
   if (scene.paths) draw_path(surface, scene.paths);
   const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
@@ -108,13 +115,30 @@ function draw_lines(surface: Surface, width: number): void {
 
 /** The axis has the steps of the shown run; those of the base stand in its head. */
 function draw_base_steps({ context, scene, ink }: Surface, width: number, selected: string | null): void {
-  const head = scene.rows.find(({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top);
-  if (head) draw_steps(context, head.source, (ns) => x_of(scene, ns) / scene.ratio, width, ink, selected, head.y + (head.row.height - STEPS_PX) / 2);
+  const head = scene.rows.find(
+    ({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top,
+  );
+  if (head)
+    draw_steps(
+      context,
+      head.source,
+      (ns) => x_of(scene, ns) / scene.ratio,
+      width,
+      ink,
+      selected,
+      head.y + (head.row.height - STEPS_PX) / 2,
+    );
 }
 
 function hit_box(scene: Scene, hit: Hit): Box {
   const { ratio } = scene;
-  return { x0: hit.x0 / ratio, x1: hit.x1 / ratio, y: hit.strip.y / ratio, height: hit.strip.height / ratio, top: hit.strip.top / ratio };
+  return {
+    x0: hit.x0 / ratio,
+    x1: hit.x1 / ratio,
+    y: hit.strip.y / ratio,
+    height: hit.strip.height / ratio,
+    top: hit.strip.top / ratio,
+  };
 }
 
 function outline({ context, scene }: Surface, box: Box, color: string, weight: number, dash: number[] = []): void {
@@ -143,7 +167,13 @@ function draw_found(surface: Surface, marks: Marks): void {
       if (end < 0 || start > right || at === drawn) continue;
       drawn = at;
       const box = box_of(surface, { source, place });
-      if (box && box.y >= box.top) context.fillRect(Math.max(0, start), box.y + box.height - 1, Math.max(2, Math.min(end, right) - Math.max(0, start)), 2);
+      if (box && box.y >= box.top)
+        context.fillRect(
+          Math.max(0, start),
+          box.y + box.height - 1,
+          Math.max(2, Math.min(end, right) - Math.max(0, start)),
+          2,
+        );
     }
   }
 }

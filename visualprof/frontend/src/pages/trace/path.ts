@@ -29,7 +29,8 @@ export function draw_path(surface: Surface, paths: ReadonlyMap<Source, readonly 
   }
   context.globalAlpha = 1;
   context.fillStyle = ink.accent;
-  for (const one of [...pieces.values()].flat()) if (one.y >= one.top) context.fillRect(one.x0, one.y, one.x1 - one.x0, 2);
+  for (const one of [...pieces.values()].flat())
+    if (one.y >= one.top) context.fillRect(one.x0, one.y, one.x1 - one.x0, 2);
   for (const all of pieces.values()) draw_arrows(surface, all);
 }
 
@@ -45,7 +46,8 @@ function dim_row({ context, scene }: Surface, { row, y, top, counters }: SceneRo
     if (from + height <= top) continue;
     const own = pieces_of(parts, track.id, scene.ratio).map((one) => ({ ...one, y: from, height, top }));
     let x = 0;
-    const cover = (until: number) => until > x && context.fillRect(x, Math.max(from, top), until - x, from + height - Math.max(from, top));
+    const cover = (until: number) =>
+      until > x && context.fillRect(x, Math.max(from, top), until - x, from + height - Math.max(from, top));
     for (const one of own) {
       cover(one.x0);
       x = Math.max(x, one.x1);
@@ -80,6 +82,7 @@ function draw_arrows(surface: Surface, pieces: Piece[]): void {
   pieces.sort((a, b) => a.x0 - b.x0);
   pieces.forEach((to, place) => {
     const from = pieces[place - 1];
-    if (from && from.y !== to.y && !from.many && !to.many && Math.max(from.y, to.y) >= to.top) draw_arrow(surface, from, to);
+    if (from && from.y !== to.y && !from.many && !to.many && Math.max(from.y, to.y) >= to.top)
+      draw_arrow(surface, from, to);
   });
 }

@@ -14,7 +14,14 @@ export function grid_step(scene: { ns_per_pixel: number; ratio: number }): numbe
   return tick_step(scene.ns_per_pixel * scene.ratio * LABEL_EVERY_PX);
 }
 
-export function draw_ruler(context: CanvasRenderingContext2D, scene: Scene, marks: Marks, steps: Source | null, ink: Ink, selected_step: string | null): void {
+export function draw_ruler(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  marks: Marks,
+  steps: Source | null,
+  ink: Ink,
+  selected_step: string | null,
+): void {
   const { ratio } = scene;
   const width = scene.width / ratio;
   const tall = AXIS_PX + (steps ? STEPS_PX : 0);
@@ -30,7 +37,8 @@ export function draw_ruler(context: CanvasRenderingContext2D, scene: Scene, mark
     context.fillRect(x(marks.area.start), 0, x(marks.area.end) - x(marks.area.start), AXIS_PX);
   }
   context.fillStyle = ink.line;
-  for (const minor of ticks(scene.start, end, Math.max(1, step / 5))) context.fillRect(Math.round(x(minor)), AXIS_PX - 4, 1, 4);
+  for (const minor of ticks(scene.start, end, Math.max(1, step / 5)))
+    context.fillRect(Math.round(x(minor)), AXIS_PX - 4, 1, 4);
   context.textAlign = "left";
   for (const tick of ticks(scene.start - step, end, step)) {
     context.fillStyle = ink.line;
@@ -38,19 +46,39 @@ export function draw_ruler(context: CanvasRenderingContext2D, scene: Scene, mark
     context.fillStyle = ink.muted;
     context.fillText(tick_label(tick, step), x(tick) + 4, AXIS_PX / 2 - 1);
   }
-  if (marks.area) draw_span(context, x(marks.area.start), x(marks.area.end), duration(marks.area.end - marks.area.start), ink.accent, ink.ground, width);
+  if (marks.area)
+    draw_span(
+      context,
+      x(marks.area.start),
+      x(marks.area.end),
+      duration(marks.area.end - marks.area.start),
+      ink.accent,
+      ink.ground,
+      width,
+    );
   draw_markers(context, marks.markers, x, ink);
   if (steps) draw_steps(context, steps, x, width, ink, selected_step, AXIS_PX);
 }
 
-function draw_span(context: CanvasRenderingContext2D, x0: number, x1: number, text: string, color: string, ground: string, width: number): void {
+function draw_span(
+  context: CanvasRenderingContext2D,
+  x0: number,
+  x1: number,
+  text: string,
+  color: string,
+  ground: string,
+  width: number,
+): void {
   const y = AXIS_PX - 7;
   context.strokeStyle = color;
   context.lineWidth = 1;
   context.beginPath();
   context.moveTo(x0, y + 0.5);
   context.lineTo(x1, y + 0.5);
-  for (const [at, way] of [[x0, 1], [x1, -1]] as const) {
+  for (const [at, way] of [
+    [x0, 1],
+    [x1, -1],
+  ] as const) {
     context.moveTo(at + 5 * way, y - 2.5);
     context.lineTo(at, y + 0.5);
     context.lineTo(at + 5 * way, y + 3.5);
@@ -68,7 +96,12 @@ function draw_span(context: CanvasRenderingContext2D, x0: number, x1: number, te
   context.textAlign = "left";
 }
 
-function draw_markers(context: CanvasRenderingContext2D, markers: readonly number[], x: (ns: number) => number, ink: Ink): void {
+function draw_markers(
+  context: CanvasRenderingContext2D,
+  markers: readonly number[],
+  x: (ns: number) => number,
+  ink: Ink,
+): void {
   markers.forEach((marker, place) => {
     const at = Math.round(x(marker));
     const text = String(place + 1);

@@ -81,7 +81,13 @@ export class SceneBuilder {
       const source = source_of(row.worker);
       if (!source) return;
       const counter = row.item?.counter;
-      rows.push({ row, source, y, top, counters: counter ? (this.parts(source, "c", counter.id) as CounterPart[]) : [] });
+      rows.push({
+        row,
+        source,
+        y,
+        top,
+        counters: counter ? (this.parts(source, "c", counter.id) as CounterPart[]) : [],
+      });
       for (const box of lane_boxes(row)) this.add_strip(strips, row, source, box, y, top);
     };
     for (const row of layout.pinned) add(row, row.y, 0);
@@ -89,8 +95,22 @@ export class SceneBuilder {
     const [first, last] = rows_between(layout.rows, view.scroll, view.scroll + view.height - layout.pinned_height);
     for (const row of layout.rows.slice(first, last)) add(row, row.y + shift, layout.pinned_height);
     this.look_ahead(layout, source_of);
-    const paths = view.path ? new Map([...new Set(rows.map((one) => one.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]])) : null;
-    return { width: this.width, height: Math.max(1, Math.round(view.height * view.ratio)), ratio: view.ratio, start: view.camera.start, ns_per_pixel: this.ns_per_pixel, rows, strips, paths, wishes: this.wishes };
+    const paths = view.path
+      ? new Map(
+          [...new Set(rows.map((one) => one.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]]),
+        )
+      : null;
+    return {
+      width: this.width,
+      height: Math.max(1, Math.round(view.height * view.ratio)),
+      ratio: view.ratio,
+      start: view.camera.start,
+      ns_per_pixel: this.ns_per_pixel,
+      rows,
+      strips,
+      paths,
+      wishes: this.wishes,
+    };
   }
 
   private add_strip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {
@@ -125,7 +145,14 @@ export class SceneBuilder {
     return parts as Part[];
   }
 
-  private cover(parts: (Part | CounterPart)[], source: Source, kind: Kind, id: number, level: number, index: number): void {
+  private cover(
+    parts: (Part | CounterPart)[],
+    source: Source,
+    kind: Kind,
+    id: number,
+    level: number,
+    index: number,
+  ): void {
     const clip0 = Math.max(0, this.x(source.tile_start(level, index)));
     const ends = index + 1 > source.meta.duration_ns / 2 ** (level + 8);
     // What ends with the trace may still need its last pixel.
@@ -144,9 +171,16 @@ export class SceneBuilder {
     }
     for (let down = 1; down <= Math.min(FINER_LEVELS, level); down += 1) {
       const many = 2 ** down;
-      const finer = Array.from({ length: many }, (_, nth) => this.store.get(source.key(kind, id, level - down, index * many + nth)));
+      const finer = Array.from({ length: many }, (_, nth) =>
+        this.store.get(source.key(kind, id, level - down, index * many + nth)),
+      );
       for (const one of finer) {
-        if (one) add(one, Math.max(0, this.x(source.tile_start(one.level, one.index))), Math.min(this.width, this.x(source.tile_start(one.level, one.index + 1))));
+        if (one)
+          add(
+            one,
+            Math.max(0, this.x(source.tile_start(one.level, one.index))),
+            Math.min(this.width, this.x(source.tile_start(one.level, one.index + 1))),
+          );
       }
       if (finer.some(Boolean)) return;
     }

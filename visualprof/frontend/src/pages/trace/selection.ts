@@ -20,7 +20,9 @@ export function useSelection(timeline: Timeline) {
   const error = shallowRef<ApiError | null>(null);
   /** The raw arguments come from the file itself, which may take a moment longer. */
   const waiting = shallowRef(false);
-  const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
+  const source = computed<Source | null>(
+    () => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null,
+  );
   const next_signal = useLatest();
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
@@ -72,18 +74,27 @@ export function useSelection(timeline: Timeline) {
     await timeline.show_track(source.value.id.worker, place.track, place.lane);
   }
 
-  watch([source, () => state.selected.value?.event], ([from, event]) => {
-    if (from && event !== undefined) {
-      if (details.value?.event !== event) details.value = null;
-      void load(from, event);
-    } else {
-      next_signal();
-      details.value = null;
-      error.value = null;
-    }
-  }, { immediate: true });
+  watch(
+    [source, () => state.selected.value?.event],
+    ([from, event]) => {
+      if (from && event !== undefined) {
+        if (details.value?.event !== event) details.value = null;
+        void load(from, event);
+      } else {
+        next_signal();
+        details.value = null;
+        error.value = null;
+      }
+    },
+    { immediate: true },
+  );
 
-  watch([details, source], ([place, from]) => stage.mark({ selected: place && from ? { source: from, place } : null, links: place?.links ?? [] }), { immediate: true });
+  watch(
+    [details, source],
+    ([place, from]) =>
+      stage.mark({ selected: place && from ? { source: from, place } : null, links: place?.links ?? [] }),
+    { immediate: true },
+  );
 
   function select(worker: number, event: number): void {
     state.selected.value = { worker, event };
@@ -113,7 +124,8 @@ export function useSelection(timeline: Timeline) {
     if (span !== null && from) {
       const [start, end, track] = text_numbers(span);
       patch_query({ at_span: null });
-      if (start !== undefined && end !== undefined && end > start) show_area({ start: start + from.offset, end: end + from.offset });
+      if (start !== undefined && end !== undefined && end > start)
+        show_area({ start: start + from.offset, end: end + from.offset });
       if (track !== undefined) await timeline.show_track(from.id.worker, track, 0);
     }
     if (name === null || !from) return;
@@ -131,12 +143,27 @@ export function useSelection(timeline: Timeline) {
       error.value = as_error(failure);
     }
   }
-  watch([timeline.ready, () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
+  watch(
+    [timeline.ready, () => query_value("longest"), () => query_value("at_span")],
+    ([ready]) => ready && void find_linked(),
+    { immediate: true },
+  );
 
   function show_area(range: Range): void {
     timeline.fit(range, AREA_AIR);
     state.area.value = { ...range, tracks: [] };
   }
 
-  return { details, error, waiting, source, landing, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
+  return {
+    details,
+    error,
+    waiting,
+    source,
+    landing,
+    select,
+    go_to,
+    follow,
+    zoom,
+    clear: () => (state.selected.value = null),
+  };
 }

@@ -3,7 +3,8 @@ import { paint_row } from "./spans";
 import type { Column, Picture, Renderer } from "./renderer";
 
 function paint_columns(pixels: Uint32Array, width: number, columns: readonly Column[]): void {
-  for (const { x, width: wide, color } of columns) pixels.fill(color, Math.max(0, x), Math.max(0, Math.min(width, x + wide)));
+  for (const { x, width: wide, color } of columns)
+    pixels.fill(color, Math.max(0, x), Math.max(0, Math.min(width, x + wide)));
 }
 
 /** The whole picture in memory; apart from the canvas so that tests can look at pixels. */
@@ -12,7 +13,8 @@ export function raster(pixels: Uint32Array, picture: Picture): void {
   pixels.fill(picture.ground, 0, width);
   paint_columns(pixels, width, picture.columns);
   // Doubling copies fill the rest with the first row.
-  for (let done = 1; done < height; done *= 2) pixels.copyWithin(done * width, 0, Math.min(done, height - done) * width);
+  for (let done = 1; done < height; done *= 2)
+    pixels.copyWithin(done * width, 0, Math.min(done, height - done) * width);
   for (const { y, height: tall, color } of picture.bands) {
     pixels.fill(color, Math.max(0, y) * width, Math.max(0, Math.min(height, y + tall)) * width);
   }

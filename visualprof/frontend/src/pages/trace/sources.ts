@@ -36,7 +36,14 @@ export function useSources(state: State, arrived: () => void) {
   const next_signal = useLatest();
 
   // The only worker of a run needs no name.
-  const base_name = computed(() => [base_run.value?.name || base_run.value?.id, (base_run.value?.workers.length ?? 0) > 1 ? base_worker.value?.name : ""].filter(Boolean).join(" · "));
+  const base_name = computed(() =>
+    [
+      base_run.value?.name || base_run.value?.id,
+      (base_run.value?.workers.length ?? 0) > 1 ? base_worker.value?.name : "",
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  );
   const ids = computed<SourceId[]>(() => {
     const own = state.shown.value.flatMap((place) => {
       const one = state.workers.value[place];
@@ -44,7 +51,16 @@ export function useSources(state: State, arrived: () => void) {
       return one && query ? [{ worker: place, name: one.name || one.id, query }] : [];
     });
     const base = base_query.value;
-    return base ? [...own, { worker: BASE, name: base_name.value, query: { run: base["run"], worker: base["worker"], span: base["span"] } }] : own;
+    return base
+      ? [
+          ...own,
+          {
+            worker: BASE,
+            name: base_name.value,
+            query: { run: base["run"], worker: base["worker"], span: base["span"] },
+          },
+        ]
+      : own;
   });
 
   async function load(wanted: SourceId[]): Promise<void> {
@@ -75,16 +91,26 @@ export function useSources(state: State, arrived: () => void) {
   watch([() => JSON.stringify(ids.value), compared_stamp], () => void load([...ids.value]), { immediate: true });
 
   /** The worker whose steps and profile are shown. */
-  const main = computed(() => sources.value.find((one) => one.id.worker === state.own.value) ?? sources.value.find((one) => one.id.worker !== BASE) ?? null);
+  const main = computed(
+    () =>
+      sources.value.find((one) => one.id.worker === state.own.value) ??
+      sources.value.find((one) => one.id.worker !== BASE) ??
+      null,
+  );
   const base = computed(() => sources.value.find((one) => one.id.worker === BASE) ?? null);
   /** The steps of both runs that begin together. */
-  const pair = computed(() => (main.value && base.value ? pair_of(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, base_step.value) : null));
+  const pair = computed(() =>
+    main.value && base.value
+      ? pair_of(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, base_step.value)
+      : null,
+  );
 
   /** What steps, clocks and hand add up to, ns; the selected worker's first event is time 0. Clocks of two runs say nothing of each other. */
   function offset_of(one: Source): number {
     const by_hand = state.offsets.value.get(one.id.worker) ?? 0;
     const of_main = main.value && one !== main.value ? (state.offsets.value.get(main.value.id.worker) ?? 0) : 0;
-    if (one === base.value) return of_main + shift_of(main.value?.meta.steps ?? [], one.meta.steps, pair.value) + by_hand;
+    if (one === base.value)
+      return of_main + shift_of(main.value?.meta.steps ?? [], one.meta.steps, pair.value) + by_hand;
     return epoch_difference(main.value?.meta.epoch_ns ?? null, one.meta.epoch_ns) + by_hand;
   }
 

@@ -9,10 +9,20 @@ function part_of(random: () => number, entries: number): Part {
   const tile = slice_tile(random_lane(random, entries));
   // Each entry in a colour of its own, so that a pixel tells what painted it.
   const solid = Uint32Array.from(tile.start, (_, place) => 1000 + place);
-  tile.paint = { look: 0, solid, muted: Uint32Array.from(solid, (color, place) => ((tile.count[place] ?? 0) > 1 ? color + 100_000 : color)) };
+  tile.paint = {
+    look: 0,
+    solid,
+    muted: Uint32Array.from(solid, (color, place) => ((tile.count[place] ?? 0) > 1 ? color + 100_000 : color)),
+  };
   const scale = [0.5, 0.9, 1, 3.7, 40][Math.floor(random() * 5)] ?? 1;
   const offset = Math.floor(random() * 100) - 50 + random();
-  return { tile, scale, offset, clip0: Math.max(0, Math.floor(offset)), clip1: Math.min(1200, Math.max(0, Math.floor(offset + 256 * scale))) };
+  return {
+    tile,
+    scale,
+    offset,
+    clip0: Math.max(0, Math.floor(offset)),
+    clip1: Math.min(1200, Math.max(0, Math.floor(offset + 256 * scale))),
+  };
 }
 
 describe("what is painted", () => {
@@ -55,6 +65,8 @@ describe("what is painted", () => {
     tile.paint = { look: 0, solid: Uint32Array.of(1), muted: Uint32Array.of(1) };
     const pixels = new Uint32Array(64).fill(GROUND);
     paint_row(pixels, 0, { tile, scale: 1, offset: 0, clip0: 10, clip1: 20 }, 0);
-    expect([...pixels].map((color, x) => (color === 1 ? x : -1)).filter((x) => x >= 0)).toEqual([10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect([...pixels].map((color, x) => (color === 1 ? x : -1)).filter((x) => x >= 0)).toEqual([
+      10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+    ]);
   });
 });

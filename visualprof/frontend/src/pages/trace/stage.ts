@@ -42,7 +42,17 @@ export class Stage extends Frames {
   sources: readonly Source[] = [];
   /** The worker whose steps and profile are shown. */
   main: Source | null = null;
-  marks: Marks = { selected: null, beside: null, links: [], hover: null, area: null, markers: [], cursor: null, found: [], searching: false };
+  marks: Marks = {
+    selected: null,
+    beside: null,
+    links: [],
+    hover: null,
+    area: null,
+    markers: [],
+    cursor: null,
+    found: [],
+    searching: false,
+  };
   selected_step: string | null = null;
   /** What stands at its place in the base. */
   base_step: string | null = null;
@@ -132,7 +142,10 @@ export class Stage extends Frames {
     if (!this.canvases || !this.renderer || this.width < 1 || this.height < 1) return;
     const moving = this.note_motion();
     const ratio = window.devicePixelRatio || 1;
-    const builder = new SceneBuilder({ camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio, path: this.path }, this.store);
+    const builder = new SceneBuilder(
+      { camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio, path: this.path },
+      this.store,
+    );
     const scene = builder.build(this.layout, (worker) => this.sources.find((source) => source.id.worker === worker));
     this.scene = scene;
     this.store.want(scene.wishes);
@@ -143,8 +156,19 @@ export class Stage extends Frames {
     const ink = this.inks;
     const bands = scene.rows
       .filter(({ row, y, top }) => !row.item && y >= top)
-      .map(({ row, y }) => ({ y: Math.round(y * ratio), height: Math.round(row.height * ratio), color: ink.pack(ink.head) }));
-    this.renderer.draw({ width: scene.width, height: scene.height, ground: ink.pack(ink.ground), columns: this.columns(scene, ink), bands, strips: scene.strips });
+      .map(({ row, y }) => ({
+        y: Math.round(y * ratio),
+        height: Math.round(row.height * ratio),
+        color: ink.pack(ink.head),
+      }));
+    this.renderer.draw({
+      width: scene.width,
+      height: scene.height,
+      ground: ink.pack(ink.ground),
+      columns: this.columns(scene, ink),
+      bands,
+      strips: scene.strips,
+    });
     this.draw_above(scene, ink, moving);
     this.note_paint(scene);
     this.drawn(scene, moving);
@@ -167,9 +191,21 @@ export class Stage extends Frames {
     if (!this.canvases || !source) return;
     const steps = source.meta.steps.length > 0 ? source : null;
     const over = pen_of(this.canvases.overlay, scene.width, scene.height);
-    const above = pen_of(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
+    const above = pen_of(
+      this.canvases.ruler,
+      scene.width,
+      Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio),
+    );
     if (!over || !above) return;
-    const surface: Surface = { context: over, scene, layout: this.layout, scroll: this.scroll, ink, look: this.look_of(source), theme: this.theme };
+    const surface: Surface = {
+      context: over,
+      scene,
+      layout: this.layout,
+      scroll: this.scroll,
+      ink,
+      look: this.look_of(source),
+      theme: this.theme,
+    };
     draw_overlay(surface, this.marks, moving, this.base_step);
     draw_ruler(above, scene, this.marks, steps, ink, this.selected_step);
   }
@@ -182,11 +218,17 @@ export class Stage extends Frames {
       if (place % 2 === 0) return;
       const x0 = Math.round(x_of(scene, start_ns + source.offset));
       const x1 = Math.round(x_of(scene, start_ns + duration_ns + source.offset));
-      if (x1 > 0 && x0 < scene.width) columns.push({ x: Math.max(0, x0), width: Math.min(scene.width, x1) - Math.max(0, x0), color: ink.pack(ink.head) });
+      if (x1 > 0 && x0 < scene.width)
+        columns.push({
+          x: Math.max(0, x0),
+          width: Math.min(scene.width, x1) - Math.max(0, x0),
+          color: ink.pack(ink.head),
+        });
     });
     const end = scene.start + scene.width * scene.ns_per_pixel;
     const wide = Math.max(1, Math.round(scene.ratio));
-    for (const tick of ticks(scene.start, end, grid_step(scene))) columns.push({ x: Math.max(0, Math.round(x_of(scene, tick))), width: wide, color: ink.pack(ink.line_soft) });
+    for (const tick of ticks(scene.start, end, grid_step(scene)))
+      columns.push({ x: Math.max(0, Math.round(x_of(scene, tick))), width: wide, color: ink.pack(ink.line_soft) });
     return columns;
   }
 

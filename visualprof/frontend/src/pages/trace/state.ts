@@ -2,7 +2,20 @@
 import { computed, ref } from "vue";
 import { query_value, run, useParameter, worker } from "../../state";
 import { WAYS, type Way } from "../../compare/steps";
-import { area_text, event_text, list_text, numbers_text, offsets_text, text_area, text_event, text_list, text_numbers, text_offsets, type Area, type EventId } from "./url";
+import {
+  area_text,
+  event_text,
+  list_text,
+  numbers_text,
+  offsets_text,
+  text_area,
+  text_event,
+  text_list,
+  text_numbers,
+  text_offsets,
+  type Area,
+  type EventId,
+} from "./url";
 
 /** Parameters that mean something only for the run that they were chosen in. */
 export const OWN_KEYS = ["win", "sel", "pin", "fold", "order", "ranks", "off", "marks", "area", "tab", "y"] as const;
@@ -29,8 +42,17 @@ export function useTimelineState() {
   const path = useParameter("path", "");
 
   const workers = computed(() => run.value?.workers ?? []);
-  const own = computed(() => Math.max(0, workers.value.findIndex((one) => one.id === worker.value?.id)));
-  const list = (parameter: typeof pin) => computed({ get: () => text_list(parameter.value), set: (values: string[]) => (parameter.value = list_text(values)) });
+  const own = computed(() =>
+    Math.max(
+      0,
+      workers.value.findIndex((one) => one.id === worker.value?.id),
+    ),
+  );
+  const list = (parameter: typeof pin) =>
+    computed({
+      get: () => text_list(parameter.value),
+      set: (values: string[]) => (parameter.value = list_text(values)),
+    });
 
   const shown = computed<number[]>({
     get: () => {
@@ -41,20 +63,31 @@ export function useTimelineState() {
     set: (places) => {
       const sorted = [...places].sort((a, b) => a - b);
       const only_own = sorted.length === 1 && sorted[0] === own.value;
-      ranks.value = only_own ? "" : sorted.length === workers.value.length && sorted.length > 1 ? ALL : numbers_text(sorted);
+      ranks.value = only_own
+        ? ""
+        : sorted.length === workers.value.length && sorted.length > 1
+          ? ALL
+          : numbers_text(sorted);
     },
   });
 
   const pins = list(pin);
   const toggled = list(fold);
-  const toggle = (values: string[], key: string) => (values.includes(key) ? values.filter((one) => one !== key) : [...values, key]);
+  const toggle = (values: string[], key: string) =>
+    values.includes(key) ? values.filter((one) => one !== key) : [...values, key];
 
   return {
     win,
     tab,
     /** How the base stands beside the shown run. */
-    way: computed<Way>({ get: () => WAYS.find((one) => one === align.value) ?? "step", set: (way) => (align.value = way) }),
-    scroll: computed({ get: () => Number(y.value) || 0, set: (px: number) => (y.value = px ? String(Math.round(px)) : "") }),
+    way: computed<Way>({
+      get: () => WAYS.find((one) => one === align.value) ?? "step",
+      set: (way) => (align.value = way),
+    }),
+    scroll: computed({
+      get: () => Number(y.value) || 0,
+      set: (px: number) => (y.value = px ? String(Math.round(px)) : ""),
+    }),
     search,
     filter,
     shown,
@@ -63,11 +96,26 @@ export function useTimelineState() {
     pins,
     toggled: computed(() => new Set(toggled.value)),
     order: list(order),
-    selected: computed<EventId | null>({ get: () => text_event(sel.value), set: (id) => (sel.value = id ? event_text(id) : "") }),
-    area: computed<Area | null>({ get: () => text_area(area.value), set: (one) => (area.value = one ? area_text(one) : "") }),
-    markers: computed<number[]>({ get: () => text_numbers(marks.value), set: (all) => (marks.value = numbers_text([...all].sort((a, b) => a - b))) }),
-    offsets: computed({ get: () => text_offsets(off.value), set: (all: Map<number, number>) => (off.value = offsets_text(all)) }),
-    hide_empty: computed({ get: () => empty.value === "hide", set: (hide: boolean) => (empty.value = hide ? "hide" : "") }),
+    selected: computed<EventId | null>({
+      get: () => text_event(sel.value),
+      set: (id) => (sel.value = id ? event_text(id) : ""),
+    }),
+    area: computed<Area | null>({
+      get: () => text_area(area.value),
+      set: (one) => (area.value = one ? area_text(one) : ""),
+    }),
+    markers: computed<number[]>({
+      get: () => text_numbers(marks.value),
+      set: (all) => (marks.value = numbers_text([...all].sort((a, b) => a - b))),
+    }),
+    offsets: computed({
+      get: () => text_offsets(off.value),
+      set: (all: Map<number, number>) => (off.value = offsets_text(all)),
+    }),
+    hide_empty: computed({
+      get: () => empty.value === "hide",
+      set: (hide: boolean) => (empty.value = hide ? "hide" : ""),
+    }),
     path: computed({ get: () => path.value === "on", set: (on: boolean) => (path.value = on ? "on" : "") }),
     toggle_pin: (key: string) => (pins.value = toggle(pins.value, key)),
     toggle_fold: (key: string) => (toggled.value = toggle(toggled.value, key)),

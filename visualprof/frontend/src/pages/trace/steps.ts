@@ -4,7 +4,15 @@ import type { Source } from "./source";
 
 export const STEPS_PX = 20;
 
-export function draw_steps(context: CanvasRenderingContext2D, source: Source, x: (ns: number) => number, width: number, ink: Ink, selected: string | null, top: number): void {
+export function draw_steps(
+  context: CanvasRenderingContext2D,
+  source: Source,
+  x: (ns: number) => number,
+  width: number,
+  ink: Ink,
+  selected: string | null,
+  top: number,
+): void {
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   context.textAlign = "center";

@@ -2,7 +2,12 @@
 import { significant } from "../../lib/format";
 
 const STEPS = [1, 2, 5];
-const UNITS: readonly [ns: number, unit: string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const UNITS: readonly [ns: number, unit: string][] = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
 
 /** The smallest of 1, 2, 5 x 10^n ns that is at least `least`. */
 export function tick_step(least: number): number {

@@ -8,10 +8,14 @@ function wish(key: string, rank = 0): Wish {
 
 function held_store() {
   const asked: { url: string; signal: AbortSignal; give: () => void }[] = [];
-  const store = new TileStore(vi.fn(), (url, signal) => new Promise((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(new Error("aborted")));
-    asked.push({ url, signal, give: () => resolve(slice_bytes([{ start: 0, end: 1 }])) });
-  }));
+  const store = new TileStore(
+    vi.fn(),
+    (url, signal) =>
+      new Promise((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(new Error("aborted")));
+        asked.push({ url, signal, give: () => resolve(slice_bytes([{ start: 0, end: 1 }])) });
+      }),
+  );
   return { store, asked };
 }
 

@@ -79,7 +79,9 @@ export class TileStore {
   private pump(): void {
     if (this.closed || this.flights.size >= IN_FLIGHT) return;
     const now = performance.now();
-    const ready = [...this.wishes.values()].filter((wish) => !this.flights.has(wish.key) && (this.failed.get(wish.key) ?? 0) <= now);
+    const ready = [...this.wishes.values()].filter(
+      (wish) => !this.flights.has(wish.key) && (this.failed.get(wish.key) ?? 0) <= now,
+    );
     ready.sort((a, b) => a.rank - b.rank);
     for (const wish of ready.slice(0, IN_FLIGHT - this.flights.size)) void this.fly(wish);
   }

@@ -5,7 +5,15 @@ import { decode_tile, lane_range } from "./tile";
 describe("tiles", () => {
   it("are read column by column, whatever the padding", () => {
     for (const n of [0, 1, 2, 3, 4, 5]) {
-      const entries = Array.from({ length: n }, (_, i) => ({ start: i, end: i + 0.5, lane: i >> 1, event: 100 + i, name: 7 * i, count: i + 1, category: 20 - i }));
+      const entries = Array.from({ length: n }, (_, i) => ({
+        start: i,
+        end: i + 0.5,
+        lane: i >> 1,
+        event: 100 + i,
+        name: 7 * i,
+        count: i + 1,
+        category: 20 - i,
+      }));
       const tile = decode_tile(slice_bytes(entries), 3, 9);
       expect(tile.kind).toBe("slices");
       if (tile.kind !== "slices") continue;
@@ -19,13 +27,26 @@ describe("tiles", () => {
   });
 
   it("know the entries of each lane, also of empty ones", () => {
-    const tile = slice_tile([{ start: 0, end: 1, lane: 1 }, { start: 2, end: 3, lane: 1 }, { start: 0, end: 9, lane: 4 }]);
-    expect([0, 1, 2, 3, 4, 5].map((lane) => lane_range(tile, lane))).toEqual([[0, 0], [0, 2], [2, 2], [2, 2], [2, 3], [0, 0]]);
+    const tile = slice_tile([
+      { start: 0, end: 1, lane: 1 },
+      { start: 2, end: 3, lane: 1 },
+      { start: 0, end: 9, lane: 4 },
+    ]);
+    expect([0, 1, 2, 3, 4, 5].map((lane) => lane_range(tile, lane))).toEqual([
+      [0, 0],
+      [0, 2],
+      [2, 2],
+      [2, 2],
+      [2, 3],
+      [0, 0],
+    ]);
   });
 
   it("of counters have the value before them", () => {
     const tile = decode_tile(counter_bytes(5, [[3, 1, 9, 2]]), 0, 0);
-    expect(tile.kind === "counter" && [tile.before, ...tile.bucket, ...tile.low, ...tile.high, ...tile.last]).toEqual([5, 3, 1, 9, 2]);
+    expect(tile.kind === "counter" && [tile.before, ...tile.bucket, ...tile.low, ...tile.high, ...tile.last]).toEqual([
+      5, 3, 1, 9, 2,
+    ]);
   });
 
   it("refuse other bytes", () => {

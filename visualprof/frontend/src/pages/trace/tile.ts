@@ -79,7 +79,17 @@ export function decode_tile(buffer: ArrayBuffer, level: number, index: number): 
   if (head[0] === COUNTER) {
     const column = (place: number) => new Float32Array(buffer, 16 + 4 * n * place, n);
     const before = new Float32Array(buffer, 8, 1)[0] ?? NaN;
-    return { kind: "counter", level, index, bytes: buffer.byteLength, before, bucket: column(0), low: column(1), high: column(2), last: column(3) };
+    return {
+      kind: "counter",
+      level,
+      index,
+      bytes: buffer.byteLength,
+      before,
+      bucket: column(0),
+      low: column(1),
+      high: column(2),
+      last: column(3),
+    };
   }
   throw new RangeError("not a tile");
 }

@@ -31,7 +31,9 @@ export function useTimeline() {
   const state = useTimelineState();
   const stage = new Stage();
   // Names that arrive decide what a search highlights.
-  const { sources, main, base, pair, error, pending, offset_of } = useSources(state, () => (stage.marks.searching ? stage.recolor() : stage.invalidate()));
+  const { sources, main, base, pair, error, pending, offset_of } = useSources(state, () =>
+    stage.marks.searching ? stage.recolor() : stage.invalidate(),
+  );
   const visible = shallowRef<Range>({ start: 0, end: 1 });
   const extent = shallowRef<Range>({ start: 0, end: 1 });
   const frame = ref(0);
@@ -48,16 +50,28 @@ export function useTimeline() {
     unnamed: t("timeline.unnamed"),
   }));
   const branches = computed<Branch[]>(() =>
-    sources.value.map((one) => ({ worker: one.id.worker, label: label_of(one), groups: tree_of(one.meta, one.id.worker, words.value) })),
+    sources.value.map((one) => ({
+      worker: one.id.worker,
+      label: label_of(one),
+      groups: tree_of(one.meta, one.id.worker, words.value),
+    })),
   );
   /** Beside a base, which run a worker is of stands first. */
   function label_of({ id }: Source): string {
     if (id.worker === BASE) return t("timeline.base_run", { name: id.name });
-    return base.value ? t("timeline.new_run", { name: state.shown.value.length > 1 ? id.name : run.value?.name || id.name }) : id.name;
+    return base.value
+      ? t("timeline.new_run", { name: state.shown.value.length > 1 ? id.name : run.value?.name || id.name })
+      : id.name;
   }
   const { is_empty, refresh_empty } = useEmptyTracks(sources, visible, () => state.hide_empty.value);
   const layout = computed(() =>
-    layout_of(branches.value, { toggled: state.toggled.value, pinned: state.pins.value, order: state.order.value, filter: state.filter.value, hidden: is_empty }),
+    layout_of(branches.value, {
+      toggled: state.toggled.value,
+      pinned: state.pins.value,
+      order: state.order.value,
+      filter: state.filter.value,
+      hidden: is_empty,
+    }),
   );
 
   let written = "";
@@ -86,40 +100,63 @@ export function useTimeline() {
     stage.invalidate();
   }
 
-  watch([sources, state.offsets, pair], ([loaded]) => {
-    for (const one of loaded) one.offset = offset_of(one);
-    const first = stage.sources.length === 0;
-    const before_whole = stage.camera.is_whole;
-    stage.sources = loaded;
-    stage.main = main.value;
-    if (loaded.length === 0) return;
-    extent.value = { start: Math.min(...loaded.map((one) => one.start)), end: Math.max(...loaded.map((one) => one.end)) };
-    stage.camera.set_extent(extent.value.start, extent.value.end);
-    if (first || before_whole) read_window();
-    if (first) void nextTick(() => scroll_to.value(state.scroll.value));
-    else stage.camera.set(stage.camera.start, stage.camera.end);
-    stage.invalidate();
-  }, { immediate: true });
-  watch(state.path, (on) => {
-    stage.path = on;
-    stage.invalidate();
-  }, { immediate: true });
+  watch(
+    [sources, state.offsets, pair],
+    ([loaded]) => {
+      for (const one of loaded) one.offset = offset_of(one);
+      const first = stage.sources.length === 0;
+      const before_whole = stage.camera.is_whole;
+      stage.sources = loaded;
+      stage.main = main.value;
+      if (loaded.length === 0) return;
+      extent.value = {
+        start: Math.min(...loaded.map((one) => one.start)),
+        end: Math.max(...loaded.map((one) => one.end)),
+      };
+      stage.camera.set_extent(extent.value.start, extent.value.end);
+      if (first || before_whole) read_window();
+      if (first) void nextTick(() => scroll_to.value(state.scroll.value));
+      else stage.camera.set(stage.camera.start, stage.camera.end);
+      stage.invalidate();
+    },
+    { immediate: true },
+  );
+  watch(
+    state.path,
+    (on) => {
+      stage.path = on;
+      stage.invalidate();
+    },
+    { immediate: true },
+  );
   watch(state.selected, () => ready.value && write_window());
   watch(state.win, (text) => text !== written && ready.value && read_window());
-  watch(layout, (now) => {
-    stage.layout = now;
-    stage.invalidate();
-  }, { immediate: true });
+  watch(
+    layout,
+    (now) => {
+      stage.layout = now;
+      stage.invalidate();
+    },
+    { immediate: true },
+  );
   // The colours come from the style sheet, which follows the theme a moment later.
   watch(theme, () => void nextTick(() => stage.set_theme(theme.value)), { immediate: true });
-  watch([step, pair], ([name, both]) => {
-    stage.selected_step = name;
-    stage.base_step = both && main.value && base.value ? step_beside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own) : null;
-    stage.invalidate();
-  }, { immediate: true });
+  watch(
+    [step, pair],
+    ([name, both]) => {
+      stage.selected_step = name;
+      stage.base_step =
+        both && main.value && base.value
+          ? step_beside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own)
+          : null;
+      stage.invalidate();
+    },
+    { immediate: true },
+  );
   // Who asks for another step or way wants that, not what an event before had moved.
   watch([step, state.way], () => {
-    if (state.offsets.value.has(BASE)) state.offsets.value = new Map([...state.offsets.value].filter(([worker]) => worker !== BASE));
+    if (state.offsets.value.has(BASE))
+      state.offsets.value = new Map([...state.offsets.value].filter(([worker]) => worker !== BASE));
   });
 
   stage.drawn = (scene: Scene, moving: boolean) => {
@@ -170,7 +207,26 @@ export function useTimeline() {
   }
 
   const timeline = {
-    stage, state, sources, error, pending, ready, main, base, pair, branches, layout, visible, extent, frame, scroll_to, source_of, range_of, show_track, moved, write_window,
+    stage,
+    state,
+    sources,
+    error,
+    pending,
+    ready,
+    main,
+    base,
+    pair,
+    branches,
+    layout,
+    visible,
+    extent,
+    frame,
+    scroll_to,
+    source_of,
+    range_of,
+    show_track,
+    moved,
+    write_window,
     fit: (range: Range, air = 0.1) => {
       stage.camera.fit(range, air);
       moved();

@@ -68,13 +68,20 @@ export function tree_of(meta: Meta, worker: number, words: Words): Group[] {
   for (const tracks of by_process.values()) {
     const items = tracks.map(item);
     const events = tracks.reduce((all, track) => all + track.events, 0);
-    if (events <= MINOR_EVENTS && by_process.size > 1 && tracks.every((track) => track.kind === "thread")) rest.push(...items);
+    if (events <= MINOR_EVENTS && by_process.size > 1 && tracks.every((track) => track.kind === "thread"))
+      rest.push(...items);
     else groups.push({ key: key(-1 - groups.length), label: group_label(tracks, words), items, minor: false });
   }
   const on_device = (group: Group) => group.items.some(({ track }) => track?.kind === "stream");
   groups.sort((a, b) => Number(on_device(b)) - Number(on_device(a)));
   if (meta.counters.length > 0) {
-    const items = meta.counters.map((counter) => ({ key: key(counter.id), label: words.counter(counter.name.trim()) || words.unnamed, detail: `${counter.name} ${counter.process}`, track: null, counter }));
+    const items = meta.counters.map((counter) => ({
+      key: key(counter.id),
+      label: words.counter(counter.name.trim()) || words.unnamed,
+      detail: `${counter.name} ${counter.process}`,
+      track: null,
+      counter,
+    }));
     groups.push({ key: `${worker}.c`, label: words.counters, items, minor: false });
   }
   if (rest.length > 0) groups.push({ key: `${worker}.o`, label: words.other, items: rest, minor: groups.length > 0 });

@@ -20,7 +20,9 @@ export function range_text(range: Range): string {
 
 export function text_range(text: string): Range | null {
   const [start, end] = text.split("~").map((part) => whole(part));
-  return start !== null && end !== null && start !== undefined && end !== undefined && end > start ? { start, end } : null;
+  return start !== null && end !== null && start !== undefined && end !== undefined && end > start
+    ? { start, end }
+    : null;
 }
 
 export interface EventId {
@@ -34,7 +36,14 @@ export function event_text(id: EventId): string {
 
 export function text_event(text: string): EventId | null {
   const [worker, event] = text.split(".").map((part) => whole(part));
-  return worker !== null && event !== null && worker !== undefined && event !== undefined && worker >= BASE && event >= 0 ? { worker, event } : null;
+  return worker !== null &&
+    event !== null &&
+    worker !== undefined &&
+    event !== undefined &&
+    worker >= BASE &&
+    event >= 0
+    ? { worker, event }
+    : null;
 }
 
 export function numbers_text(values: readonly number[]): string {
@@ -47,12 +56,21 @@ export function text_numbers(text: string): number[] {
 
 /** By worker; zeros are left out. */
 export function offsets_text(offsets: ReadonlyMap<number, number>): string {
-  return list_text([...offsets].filter(([, ns]) => ns !== 0).sort(([a], [b]) => a - b).map(([worker, ns]) => `${worker}.${Math.round(ns)}`));
+  return list_text(
+    [...offsets]
+      .filter(([, ns]) => ns !== 0)
+      .sort(([a], [b]) => a - b)
+      .map(([worker, ns]) => `${worker}.${Math.round(ns)}`),
+  );
 }
 
 export function text_offsets(text: string): Map<number, number> {
   const pairs = text_list(text).map((part) => part.split(".").map((each) => whole(each)));
-  return new Map(pairs.flatMap(([worker, ns]) => (typeof worker === "number" && typeof ns === "number" ? [[worker, ns] as const] : [])));
+  return new Map(
+    pairs.flatMap(([worker, ns]) =>
+      typeof worker === "number" && typeof ns === "number" ? [[worker, ns] as const] : [],
+    ),
+  );
 }
 
 /** Area selections name their tracks after the range: `10~90~0.3~0.5`; none means all. */

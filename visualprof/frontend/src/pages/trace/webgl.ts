@@ -29,7 +29,10 @@ const KEPT_TILES = 600;
 
 function program_of(gl: WebGL2RenderingContext): WebGLProgram | null {
   const program = gl.createProgram();
-  for (const [kind, text] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]] as const) {
+  for (const [kind, text] of [
+    [gl.VERTEX_SHADER, VERTEX],
+    [gl.FRAGMENT_SHADER, FRAGMENT],
+  ] as const) {
     const shader = gl.createShader(kind);
     if (!shader) return null;
     gl.shaderSource(shader, text);
@@ -68,7 +71,9 @@ export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
       gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
       const bytes = tile.start.byteLength;
       gl.bufferData(gl.ARRAY_BUFFER, 4 * bytes, gl.STATIC_DRAW);
-      [tile.start, tile.end, paint.solid, paint.muted].forEach((column, nth) => gl.bufferSubData(gl.ARRAY_BUFFER, nth * bytes, column));
+      [tile.start, tile.end, paint.solid, paint.muted].forEach((column, nth) =>
+        gl.bufferSubData(gl.ARRAY_BUFFER, nth * bytes, column),
+      );
       held = { buffer, look: paint.look };
     } else gl?.bindBuffer(gl.ARRAY_BUFFER, held.buffer);
     uploads.set(tile, held);

@@ -6,16 +6,29 @@ const list = (ids: readonly string[]) => ids.join(",");
 
 describe("a measurement", () => {
   it("of a recording leads to its run, of a report to its point", () => {
-    expect(opened({ run: "a/b", worker: "w", span: "1", batch: null }, list)).toEqual({ path: "/overview", query: { run: "a/b", worker: "w", span: "1" } });
-    expect(opened({ run: "r", worker: "", span: "", batch: 4 }, list)).toEqual({ path: "/evaluation", query: { reports: "r", point: "r", batch: "4" } });
+    expect(opened({ run: "a/b", worker: "w", span: "1", batch: null }, list)).toEqual({
+      path: "/overview",
+      query: { run: "a/b", worker: "w", span: "1" },
+    });
+    expect(opened({ run: "r", worker: "", span: "", batch: 4 }, list)).toEqual({
+      path: "/evaluation",
+      query: { reports: "r", point: "r", batch: "4" },
+    });
   });
 });
 
 describe("a change", () => {
   it("leads to the comparison of the runs on both sides of it", () => {
     const found = comparison({ of: "recordings", run: "new", before: "old", change: "worse", ratio: 0.091 }, list);
-    expect(found).toEqual({ kind: "worse", share: `+${ratio(0.091)}`, to: { path: "/overview", query: { run: "new", base: "old" } } });
-    expect(comparison({ of: "reports", run: "new", before: "old", change: "better", ratio: -0.2 }, list)?.to).toEqual({ path: "/evaluation", query: { reports: "old,new" } });
+    expect(found).toEqual({
+      kind: "worse",
+      share: `+${ratio(0.091)}`,
+      to: { path: "/overview", query: { run: "new", base: "old" } },
+    });
+    expect(comparison({ of: "reports", run: "new", before: "old", change: "better", ratio: -0.2 }, list)?.to).toEqual({
+      path: "/evaluation",
+      query: { reports: "old,new" },
+    });
   });
 
   it("is not there without one", () => {

@@ -15,7 +15,11 @@ type ListText = (ids: readonly string[]) => string;
 
 /** The page of one measurement. */
 export function opened(one: Where, list_text: ListText): RouteLocationRaw {
-  if (typeof one.batch === "number") return { path: "/evaluation", query: { reports: list_text([String(one.run)]), point: String(one.run), batch: String(one.batch) } };
+  if (typeof one.batch === "number")
+    return {
+      path: "/evaluation",
+      query: { reports: list_text([String(one.run)]), point: String(one.run), batch: String(one.batch) },
+    };
   return { path: "/overview", query: { run: String(one.run), worker: String(one.worker), span: String(one.span) } };
 }
 
@@ -28,19 +32,32 @@ export interface Change {
 }
 
 /** The last change of a series and the page that compares the runs on both sides of it; null without one. */
-export function comparison(one: Change, list_text: ListText): { kind: "worse" | "better"; share: string; to: RouteLocationRaw } | null {
+export function comparison(
+  one: Change,
+  list_text: ListText,
+): { kind: "worse" | "better"; share: string; to: RouteLocationRaw } | null {
   if (typeof one.run !== "string" || typeof one.before !== "string" || typeof one.ratio !== "number") return null;
-  const to = one.of === "reports" ? { path: "/evaluation", query: { reports: list_text([one.before, one.run]) } } : { path: "/overview", query: { run: one.run, base: one.before } };
-  return { kind: one.change === "worse" ? "worse" : "better", share: `${one.ratio > 0 ? "+" : "−"}${ratio(Math.abs(one.ratio))}`, to };
+  const to =
+    one.of === "reports"
+      ? { path: "/evaluation", query: { reports: list_text([one.before, one.run]) } }
+      : { path: "/overview", query: { run: one.run, base: one.before } };
+  return {
+    kind: one.change === "worse" ? "worse" : "better",
+    share: `${one.ratio > 0 ? "+" : "−"}${ratio(Math.abs(one.ratio))}`,
+    to,
+  };
 }
 
-const rank = (value: Cell | undefined): number | string => (typeof value === "number" ? value : typeof value === "string" ? value.toLowerCase() : Number.NEGATIVE_INFINITY);
+const rank = (value: Cell | undefined): number | string =>
+  typeof value === "number" ? value : typeof value === "string" ? value.toLowerCase() : Number.NEGATIVE_INFINITY;
 
 /** Places of the rows whose name has every word of a search; in the server's order where none is chosen. */
 export function ordered(columns: Columns | undefined, sort: string, order: "asc" | "desc", search: string): number[] {
   const names = columns?.["series"] ?? [];
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const places = Array.from({ length: names.length }, (_, place) => place).filter((place) => words.every((word) => String(names[place]).toLowerCase().includes(word)));
+  const places = Array.from({ length: names.length }, (_, place) => place).filter((place) =>
+    words.every((word) => String(names[place]).toLowerCase().includes(word)),
+  );
   const by = columns?.[sort];
   if (!by) return places;
   const sign = order === "asc" ? 1 : -1;

@@ -18,7 +18,10 @@ interface Size {
 }
 
 function overlap(a: Box, b: Box): number {
-  return Math.max(0, Math.min(a.x + a.w, b.x + b.w) - Math.max(a.x, b.x)) * Math.max(0, Math.min(a.y + a.h, b.y + b.h) - Math.max(a.y, b.y));
+  return (
+    Math.max(0, Math.min(a.x + a.w, b.x + b.w) - Math.max(a.x, b.x)) *
+    Math.max(0, Math.min(a.y + a.h, b.y + b.h) - Math.max(a.y, b.y))
+  );
 }
 
 function gap(a: Box, b: Box): number {
@@ -34,32 +37,61 @@ export function words_near(scene: Scene, camera: Camera, place: number): [Box, .
   };
   const whole = seen(place);
   const [x, y] = [Math.max(0, whole.x), Math.max(0, Math.min(whole.y, camera.height - MARGIN))];
-  const own = { x, y, w: Math.max(1, Math.min(whole.x + whole.w, camera.width) - x), h: Math.max(1, Math.min(whole.y + whole.h, camera.height) - y) };
+  const own = {
+    x,
+    y,
+    w: Math.max(1, Math.min(whole.x + whole.w, camera.width) - x),
+    h: Math.max(1, Math.min(whole.y + whole.h, camera.height) - y),
+  };
   const others: { box: Box; way: number }[] = [];
   for (let i = 0; i < scene.picture.item.length; i += 1) {
     const box = seen(i);
     const way = i === place ? Infinity : gap(box, own);
     if (way < 2 * REACH) others.push({ box, way });
   }
-  return [own, ...others.sort((a, b) => a.way - b.way).slice(0, MOST_CLEAR).map(({ box }) => box)];
+  return [
+    own,
+    ...others
+      .sort((a, b) => a.way - b.way)
+      .slice(0, MOST_CLEAR)
+      .map(({ box }) => box),
+  ];
 }
 
 /** Upper left corner of a tip: it covers as little as can be, and stands as near to its box as can be, best at its right. */
 export function tip_place(size: Size, [own, ...others]: readonly [Box, ...Box[]], area: Size): Point {
-  const within = (value: number, length: number, most: number) => Math.max(MARGIN, Math.min(value, most - length - MARGIN));
+  const within = (value: number, length: number, most: number) =>
+    Math.max(MARGIN, Math.min(value, most - length - MARGIN));
   const all = [own, ...others];
   const tried = all.slice(0, MOST_TRIED);
-  const xs = [own.x, own.x + own.w - size.width, ...tried.flatMap((one) => [one.x + one.w + GAP, one.x - GAP - size.width])];
-  const ys = [own.y, own.y + own.h - size.height, ...tried.flatMap((one) => [one.y + one.h + GAP, one.y - GAP - size.height])];
+  const xs = [
+    own.x,
+    own.x + own.w - size.width,
+    ...tried.flatMap((one) => [one.x + one.w + GAP, one.x - GAP - size.width]),
+  ];
+  const ys = [
+    own.y,
+    own.y + own.h - size.height,
+    ...tried.flatMap((one) => [one.y + one.h + GAP, one.y - GAP - size.height]),
+  ];
   let best = { x: MARGIN, y: MARGIN };
   let least = [Infinity, Infinity];
   for (const wanted_x of new Set(xs)) {
     for (const wanted_y of new Set(ys)) {
-      const at = { x: within(wanted_x, size.width, area.width), y: within(wanted_y, size.height, area.height), w: size.width, h: size.height };
+      const at = {
+        x: within(wanted_x, size.width, area.width),
+        y: within(wanted_y, size.height, area.height),
+        w: size.width,
+        h: size.height,
+      };
       const way = gap(at, own);
       if (way > REACH) continue;
-      const cost = [all.reduce((sum, one) => sum + overlap(at, one), 0), way + Math.abs(at.y - own.y) / 20 + (at.x < own.x ? 1 : 0)];
-      if ((cost[0] ?? 0) < (least[0] ?? 0) || (cost[0] === least[0] && (cost[1] ?? 0) < (least[1] ?? 0))) [least, best] = [cost, { x: at.x, y: at.y }];
+      const cost = [
+        all.reduce((sum, one) => sum + overlap(at, one), 0),
+        way + Math.abs(at.y - own.y) / 20 + (at.x < own.x ? 1 : 0),
+      ];
+      if ((cost[0] ?? 0) < (least[0] ?? 0) || (cost[0] === least[0] && (cost[1] ?? 0) < (least[1] ?? 0)))
+        [least, best] = [cost, { x: at.x, y: at.y }];
     }
   }
   return best;

@@ -50,7 +50,10 @@ export class Camera {
 
   /** The scale at which all of the box is in sight, at most `most`. */
   scale_of(box: Box, margin: number, most = 1): number {
-    const scale = Math.min((this.width - 2 * margin) / Math.max(1, box.w), (this.height - 2 * margin) / Math.max(1, box.h));
+    const scale = Math.min(
+      (this.width - 2 * margin) / Math.max(1, box.w),
+      (this.height - 2 * margin) / Math.max(1, box.h),
+    );
     return Math.min(most, Math.max(LEAST, scale));
   }
 
@@ -59,7 +62,11 @@ export class Camera {
     if (this.scale < least_scale) this.scale = least_scale;
     else if (box.w * this.scale <= this.width - 2 * margin && box.h * this.scale <= this.height - 2 * margin) {
       const at = this.to_screen(box.x, box.y);
-      const inside = at.x >= margin && at.y >= margin && at.x + box.w * this.scale <= this.width - margin && at.y + box.h * this.scale <= this.height - margin;
+      const inside =
+        at.x >= margin &&
+        at.y >= margin &&
+        at.x + box.w * this.scale <= this.width - margin &&
+        at.y + box.h * this.scale <= this.height - margin;
       if (inside) return;
     }
     this.centre({ ...box, h: Math.min(box.h, (this.height * 0.8) / this.scale) });

@@ -27,8 +27,28 @@ export interface Colors {
 const mix = (a: string, b: string, share: number) => hex(mixed(rgb(a), rgb(b), share));
 
 const TOKENS: Record<ThemeName, Record<string, string>> = {
-  light: { ground: "#f3f5f8", surface: "#ffffff", text: "#1d2430", muted: "#5d6878", line: "#cfd6df", accent: "#1f63c6", good: "#2f855a", warn: "#c77a08", bad: "#c0392f" },
-  dark: { ground: "#12161c", surface: "#1b2028", text: "#e3e8ef", muted: "#9aa5b4", line: "#3d4654", accent: "#74abf5", good: "#6cc495", warn: "#e9b35c", bad: "#f08a80" },
+  light: {
+    ground: "#f3f5f8",
+    surface: "#ffffff",
+    text: "#1d2430",
+    muted: "#5d6878",
+    line: "#cfd6df",
+    accent: "#1f63c6",
+    good: "#2f855a",
+    warn: "#c77a08",
+    bad: "#c0392f",
+  },
+  dark: {
+    ground: "#12161c",
+    surface: "#1b2028",
+    text: "#e3e8ef",
+    muted: "#9aa5b4",
+    line: "#3d4654",
+    accent: "#74abf5",
+    good: "#6cc495",
+    warn: "#e9b35c",
+    bad: "#f08a80",
+  },
 };
 const COLD: Record<ThemeName, string> = { light: "#fdf6ec", dark: "#2a2a2c" };
 const WARM: Record<ThemeName, string> = { light: "#f7a94a", dark: "#a86a24" };
@@ -45,11 +65,21 @@ export function colors_of(theme: ThemeName): Colors {
   const family = Object.fromEntries(
     FAMILIES.map((name) => {
       const strong = family_color(name, theme);
-      return [name, { strong, fill: mix(surface, strong, theme === "light" ? 0.13 : 0.2), border: mix(surface, strong, theme === "light" ? 0.55 : 0.62) }];
+      return [
+        name,
+        {
+          strong,
+          fill: mix(surface, strong, theme === "light" ? 0.13 : 0.2),
+          border: mix(surface, strong, theme === "light" ? 0.55 : 0.62),
+        },
+      ];
     }),
   ) as Colors["family"];
   return {
-    theme, ground, surface, line,
+    theme,
+    ground,
+    surface,
+    line,
     text: token("text"),
     muted: token("muted"),
     edge: mix(surface, token("muted"), 0.66),
@@ -62,7 +92,8 @@ export function colors_of(theme: ThemeName): Colors {
     title: [0, 1, 2, 3].map((depth) => mix(surface, token("muted"), 0.09 + 0.06 * (depth + 1))),
     family,
     status: { same: token("muted"), changed: token("warn"), removed: token("bad"), added: token("good") },
-    heat: (share) => (share < 0.5 ? mix(COLD[theme], WARM[theme], share * 2) : mix(WARM[theme], HOT[theme], share * 2 - 1)),
+    heat: (share) =>
+      share < 0.5 ? mix(COLD[theme], WARM[theme], share * 2) : mix(WARM[theme], HOT[theme], share * 2 - 1),
     change: (share) => mix(EVEN[theme], (share < 0 ? LESS : WARM)[theme], Math.abs(share)),
   };
 }

@@ -1,7 +1,19 @@
 // Operators by what they do; one colour a family on every model and framework.
 import type { ThemeName } from "../../../lib/color";
 
-export const FAMILIES = ["conv", "matmul", "norm", "activation", "elementwise", "pooling", "reshape", "sequence", "control", "io", "other"] as const;
+export const FAMILIES = [
+  "conv",
+  "matmul",
+  "norm",
+  "activation",
+  "elementwise",
+  "pooling",
+  "reshape",
+  "sequence",
+  "control",
+  "io",
+  "other",
+] as const;
 export type Family = (typeof FAMILIES)[number];
 
 const COLORS: Record<Family, readonly [light: string, dark: string]> = {
@@ -20,16 +32,31 @@ const COLORS: Record<Family, readonly [light: string, dark: string]> = {
 
 // The first that matches counts; names are lower case without domain or namespace.
 const RULES: readonly [Family, RegExp][] = [
-  ["io", /^(input|output|placeholder|feed|fetch|host2devicecopy|shareddevicetensor|data|parameter|constant|immutabletensor|get_attr|param_node)/],
+  [
+    "io",
+    /^(input|output|placeholder|feed|fetch|host2devicecopy|shareddevicetensor|data|parameter|constant|immutabletensor|get_attr|param_node)/,
+  ],
   ["sequence", /(lstm|gru|rnn|attention|rotary|kvcache|sequenceconstruct)/],
   ["conv", /(conv|deform_?conv|convbias|im2col|col2im)/],
-  ["control", /^(if|loop|scan|while|switch|merge|enter|exit|nextiteration|cond|call|partitionedcall|statefulpartitionedcall)$/],
+  [
+    "control",
+    /^(if|loop|scan|while|switch|merge|enter|exit|nextiteration|cond|call|partitionedcall|statefulpartitionedcall)$/,
+  ],
   ["norm", /(norm|bn$|lrn)/],
   ["pooling", /(pool|upsample|resize|interp|warpperspective|warpaffine|gridsample|roialign|adaptive)/],
   ["matmul", /(matmul|gemm|linear|dense|einsum|mm$|addmm|dot$|inner_?product|fullyconnected|^fc$|quant.*matmul)/],
-  ["activation", /(relu|sigmoid|tanh$|softmax|gelu|silu|swish|mish|hardswish|hardsigmoid|elu$|softplus|erf$|activation|prelu|nonlinear|softsign)/],
-  ["reshape", /(reshape|transpose|concat|split|slice|squeeze|flatten|gather|scatter|expand|tile$|pad$|permute|view|stack|shape|cast|identity|subtensor|dimshuffle|broadcast|typecvt|axisaddremove|getvarshape|unfold|stride|copy|clone|contiguous|select|index|size$|range|nonzero|onehot|t$|to$)/],
-  ["elementwise", /(add|sub$|subtract|mul|div|pow|sqrt|exp|log|abs|neg|min|max|mean|sum|prod|reduce|clip|clamp|where|equal|greater|less|not$|and$|or$|floor|ceil|round|mod$|sin|cos|elemwise|elementwise|scale|bias|argmax|topk|cumsum|reciprocal|sign|dropout)/],
+  [
+    "activation",
+    /(relu|sigmoid|tanh$|softmax|gelu|silu|swish|mish|hardswish|hardsigmoid|elu$|softplus|erf$|activation|prelu|nonlinear|softsign)/,
+  ],
+  [
+    "reshape",
+    /(reshape|transpose|concat|split|slice|squeeze|flatten|gather|scatter|expand|tile$|pad$|permute|view|stack|shape|cast|identity|subtensor|dimshuffle|broadcast|typecvt|axisaddremove|getvarshape|unfold|stride|copy|clone|contiguous|select|index|size$|range|nonzero|onehot|t$|to$)/,
+  ],
+  [
+    "elementwise",
+    /(add|sub$|subtract|mul|div|pow|sqrt|exp|log|abs|neg|min|max|mean|sum|prod|reduce|clip|clamp|where|equal|greater|less|not$|and$|or$|floor|ceil|round|mod$|sin|cos|elemwise|elementwise|scale|bias|argmax|topk|cumsum|reciprocal|sign|dropout)/,
+  ],
 ];
 
 const known = new Map<string, Family>();
@@ -37,7 +64,10 @@ const known = new Map<string, Family>();
 export function family_of(type: string): Family {
   const stored = known.get(type);
   if (stored) return stored;
-  const name = type.toLowerCase().replace(/^.*(::|\.|\/)/, "").replace(/^_+/, "");
+  const name = type
+    .toLowerCase()
+    .replace(/^.*(::|\.|\/)/, "")
+    .replace(/^_+/, "");
   const found = RULES.find(([, rule]) => rule.test(name))?.[0] ?? "other";
   known.set(type, found);
   return found;

@@ -25,7 +25,13 @@ export function hit_at(scene: Scene, px: number, py: number, slack: number): Hit
   const { x, y, w, h, open, item } = scene.picture;
   // Inner boxes come later.
   for (let i = item.length - 1; i >= 0; i -= 1) {
-    if (px < (x[i] as number) || py < (y[i] as number) || px > (x[i] as number) + (w[i] as number) || py > (y[i] as number) + (h[i] as number)) continue;
+    if (
+      px < (x[i] as number) ||
+      py < (y[i] as number) ||
+      px > (x[i] as number) + (w[i] as number) ||
+      py > (y[i] as number) + (h[i] as number)
+    )
+      continue;
     const group = scene.graph.is_group(item[i] as number);
     const at = button_at(scene, i);
     const button = group && px >= at.x - 4 - slack && py >= at.y - 4 - slack && py <= at.y + BUTTON + 4 + slack;

@@ -28,4 +28,13 @@ export interface Marks {
   status: (ChangeStatus | null)[] | null;
 }
 
-export const NO_MARKS: Marks = { selected: -1, hover: -1, edges: null, boxes: null, dim: false, found: null, heat: null, status: null };
+export const NO_MARKS: Marks = {
+  selected: -1,
+  hover: -1,
+  edges: null,
+  boxes: null,
+  dim: false,
+  found: null,
+  heat: null,
+  status: null,
+};

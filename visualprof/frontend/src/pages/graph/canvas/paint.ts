@@ -8,7 +8,15 @@ import { paint_stubs } from "./paint_stubs";
 import type { Pen } from "./pen";
 import type { Scene } from "./scene";
 
-export function paint(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
+export function paint(
+  pen: Pen,
+  scene: Scene,
+  view: Box,
+  scale: number,
+  marks: Marks,
+  colors: Colors,
+  words: Words,
+): void {
   paint_grounds(pen, scene, view, scale, colors);
   paint_edges(pen, scene, view, scale, marks, colors);
   paint_boxes(pen, scene, view, scale, marks, colors, words);

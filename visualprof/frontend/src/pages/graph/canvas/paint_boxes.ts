@@ -34,7 +34,14 @@ export function paint_grounds(pen: Pen, scene: Scene, view: Box, scale: number, 
     if (!open[i]) continue;
     const box = box_of(scene, i);
     if (!in_view(box, view)) continue;
-    round_box(pen, box, 7, colors.group[(scene.depth[i] as number) % colors.group.length] ?? colors.ground, colors.line, Math.max(1, 0.6 / scale));
+    round_box(
+      pen,
+      box,
+      7,
+      colors.group[(scene.depth[i] as number) % colors.group.length] ?? colors.ground,
+      colors.line,
+      Math.max(1, 0.6 / scale),
+    );
   }
 }
 
@@ -60,7 +67,16 @@ function group_line(scene: Scene, item: number, words: Words): string {
   return `${words.operators(scene.graph.answer.groups.operators[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
 }
 
-function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
+function paint_group(
+  pen: Pen,
+  scene: Scene,
+  i: number,
+  box: Box,
+  scale: number,
+  marks: Marks,
+  colors: Colors,
+  words: Words,
+): void {
   const item = scene.picture.item[i] as number;
   const open = scene.picture.open[i] === 1;
   const title = scene.labels[i]?.title ?? "";
@@ -70,11 +86,19 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
     // A second sheet behind: there are more like this.
     round_box(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
   }
-  const fill = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors[marks.heat?.scale ?? "heat"](share);
+  const fill = Number.isNaN(share)
+    ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface)
+    : colors[marks.heat?.scale ?? "heat"](share);
   if (open) round_box(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
   else round_box(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
   const family = scene.families[i];
-  if (family) round_box(pen, { ...box, w: 4, h: open ? TITLE : box.h }, [6.5, 0, 0, open ? 0 : 6.5], colors.family[family].strong);
+  if (family)
+    round_box(
+      pen,
+      { ...box, w: 4, h: open ? TITLE : box.h },
+      [6.5, 0, 0, open ? 0 : 6.5],
+      colors.family[family].strong,
+    );
   if (scale < TITLES) return;
   const room = box.w - 24 - BUTTON - 6;
   const line = (marks.heat?.text[i] ?? "") || group_line(scene, item, words);
@@ -90,7 +114,8 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
     if (!open) pen.fillText(fitted(short_figure(line, room), room, 10.5), box.x + 12, box.y + 31);
     else {
       const left = box.x + 12 + text_width(name) * 1.22 + 10;
-      if (left + text_width(line) * 0.88 < box.x + box.w - BUTTON - 16) pen.fillText(line, left, box.y + TITLE / 2 + 0.5);
+      if (left + text_width(line) * 0.88 < box.x + box.w - BUTTON - 16)
+        pen.fillText(line, left, box.y + TITLE / 2 + 0.5);
     }
   }
   paint_button(pen, scene, i, colors);
@@ -127,7 +152,15 @@ function outline(pen: Pen, { x, y, w, h }: Box, color: string, width: number, ga
   round_box(pen, { x: x - gap, y: y - gap, w: w + 2 * gap, h: h + 2 * gap }, 7 + gap, null, color, width);
 }
 
-export function paint_boxes(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
+export function paint_boxes(
+  pen: Pen,
+  scene: Scene,
+  view: Box,
+  scale: number,
+  marks: Marks,
+  colors: Colors,
+  words: Words,
+): void {
   const { item } = scene.picture;
   for (let i = 0; i < item.length; i += 1) {
     const box = box_of(scene, i);

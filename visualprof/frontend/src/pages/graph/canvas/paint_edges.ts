@@ -22,7 +22,12 @@ const MOST_SHAPE = 150;
 function seen(scene: Scene, e: number, view: Box): boolean {
   const { bounds } = scene;
   const slack = scene.picture.kind[e] === BACK ? LOOP_ROOM : 4;
-  return (bounds[4 * e] as number) - slack < view.x + view.w && (bounds[4 * e + 2] as number) + slack > view.x && (bounds[4 * e + 1] as number) - slack < view.y + view.h && (bounds[4 * e + 3] as number) + slack > view.y;
+  return (
+    (bounds[4 * e] as number) - slack < view.x + view.w &&
+    (bounds[4 * e + 2] as number) + slack > view.x &&
+    (bounds[4 * e + 1] as number) - slack < view.y + view.h &&
+    (bounds[4 * e + 3] as number) + slack > view.y
+  );
 }
 
 function loop(pen: Pen, x0: number, y0: number, x1: number, y1: number, down: boolean): void {
@@ -83,11 +88,20 @@ function arrow(pen: Pen, scene: Scene, e: number, size: number): void {
   pen.closePath();
 }
 
-function draw(pen: Pen, scene: Scene, edges: readonly number[], color: string, width: number, scale: number, whole: boolean): void {
+function draw(
+  pen: Pen,
+  scene: Scene,
+  edges: readonly number[],
+  color: string,
+  width: number,
+  scale: number,
+  whole: boolean,
+): void {
   pen.strokeStyle = color;
   pen.fillStyle = color;
   pen.lineWidth = Math.max(width, 0.7 / scale);
-  const dashed = (e: number) => scene.picture.kind[e] === BACK || scene.picture.kind[e] === FAR || scene.picture.kind[e] === STUB;
+  const dashed = (e: number) =>
+    scene.picture.kind[e] === BACK || scene.picture.kind[e] === FAR || scene.picture.kind[e] === STUB;
   for (const dash of [false, true]) {
     const some = edges.filter((e) => dashed(e) === dash);
     if (dash) pen.setLineDash([6, 4]);

@@ -28,7 +28,13 @@ export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, co
   pen.textAlign = "left";
   for (const [i, edges] of scene.stubs) {
     const box = box_of(scene, i);
-    if (box.x - 100 > view.x + view.w || box.x + box.w < view.x || box.y - 60 > view.y + view.h || box.y + box.h < view.y) continue;
+    if (
+      box.x - 100 > view.x + view.w ||
+      box.x + box.w < view.x ||
+      box.y - 60 > view.y + view.h ||
+      box.y + box.h < view.y
+    )
+      continue;
     const shown = edges.slice(0, MOST_STUBS);
     shown.forEach((e, k) => {
       const more = k === MOST_STUBS - 1 && edges.length > MOST_STUBS;
@@ -36,7 +42,9 @@ export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, co
       const width = Math.min(MOST_WIDTH, text_width(text) * 0.8 + 10);
       const tall = shown.length * (HEIGHT + 2) - 2;
       const left = down ? box.x - GAP - width : box.x + 6;
-      const top = down ? box.y + Math.min(box.h, 40) / 2 - tall / 2 + k * (HEIGHT + 2) : box.y - 3 - (k + 1) * (HEIGHT + 2);
+      const top = down
+        ? box.y + Math.min(box.h, 40) / 2 - tall / 2 + k * (HEIGHT + 2)
+        : box.y - 3 - (k + 1) * (HEIGHT + 2);
       pen.beginPath();
       if (down) {
         pen.moveTo(left + width, top + HEIGHT / 2);

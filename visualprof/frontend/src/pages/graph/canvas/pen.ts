@@ -3,17 +3,43 @@ import type { Box } from "./camera";
 
 export type Pen = Pick<
   CanvasRenderingContext2D,
-  "fillStyle" | "strokeStyle" | "lineWidth" | "font" | "textAlign" | "textBaseline" | "globalAlpha" | "beginPath" | "moveTo" | "lineTo" | "bezierCurveTo" | "closePath" | "roundRect" | "rect" | "fill" | "stroke" | "fillText" | "fillRect" | "setLineDash"
+  | "fillStyle"
+  | "strokeStyle"
+  | "lineWidth"
+  | "font"
+  | "textAlign"
+  | "textBaseline"
+  | "globalAlpha"
+  | "beginPath"
+  | "moveTo"
+  | "lineTo"
+  | "bezierCurveTo"
+  | "closePath"
+  | "roundRect"
+  | "rect"
+  | "fill"
+  | "stroke"
+  | "fillText"
+  | "fillRect"
+  | "setLineDash"
 >;
 
-export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif';
+export const FONT =
+  'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif';
 
 export function font(size: number, weight = 400): string {
   return `${weight} ${size}px ${FONT}`;
 }
 
 /** A box with round corners, filled and outlined, either of them only where a colour is given. */
-export function round_box(pen: Pen, { x, y, w, h }: Box, radius: number | number[], fill: string | null, stroke: string | null = null, width = 1): void {
+export function round_box(
+  pen: Pen,
+  { x, y, w, h }: Box,
+  radius: number | number[],
+  fill: string | null,
+  stroke: string | null = null,
+  width = 1,
+): void {
   pen.beginPath();
   pen.roundRect(x, y, w, h, radius);
   if (fill !== null) {

@@ -73,7 +73,8 @@ export function box_of(scene: Scene, i: number): Box {
 
 /** The box of an item or of the folded group that holds it; -1 for the model itself. */
 export function shown_place(scene: Scene, item: number): number {
-  for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1) if ((scene.place[at] ?? -1) >= 0) return scene.place[at] ?? -1;
+  for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1)
+    if ((scene.place[at] ?? -1) >= 0) return scene.place[at] ?? -1;
   return -1;
 }
 

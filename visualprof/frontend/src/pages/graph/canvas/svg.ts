@@ -48,11 +48,20 @@ export class SvgPen implements Pen {
     this.path.push(`M${short(x)} ${short(y)}h${short(w)}v${short(h)}h${short(-w)}Z`);
   }
 
-  roundRect(x: number, y: number, w: number, h: number, radii?: number | DOMPointInit | Iterable<number | DOMPointInit>): void {
+  roundRect(
+    x: number,
+    y: number,
+    w: number,
+    h: number,
+    radii?: number | DOMPointInit | Iterable<number | DOMPointInit>,
+  ): void {
     const list = typeof radii === "object" && Symbol.iterator in radii ? [...radii].map(Number) : [Number(radii ?? 0)];
     const [a = 0, b = a, c = a, d = b] = list.map((radius) => Math.min(radius, w / 2, h / 2));
-    const arc = (radius: number, dx: number, dy: number) => (radius > 0 ? `a${short(radius)} ${short(radius)} 0 0 1 ${short(dx)} ${short(dy)}` : "");
-    this.path.push(`M${short(x + a)} ${short(y)}h${short(w - a - b)}${arc(b, b, b)}v${short(h - b - c)}${arc(c, -c, c)}h${short(c + d - w)}${arc(d, -d, -d)}v${short(d + a - h)}${arc(a, a, -a)}Z`);
+    const arc = (radius: number, dx: number, dy: number) =>
+      radius > 0 ? `a${short(radius)} ${short(radius)} 0 0 1 ${short(dx)} ${short(dy)}` : "";
+    this.path.push(
+      `M${short(x + a)} ${short(y)}h${short(w - a - b)}${arc(b, b, b)}v${short(h - b - c)}${arc(c, -c, c)}h${short(c + d - w)}${arc(d, -d, -d)}v${short(d + a - h)}${arc(a, a, -a)}Z`,
+    );
   }
 
   setLineDash(dash: Iterable<number>): void {
@@ -60,23 +69,30 @@ export class SvgPen implements Pen {
   }
 
   fill(): void {
-    if (this.path.length > 0) this.out.push(`<path d="${this.path.join("")}" fill="${String(this.fillStyle)}"${this.alpha}/>`);
+    if (this.path.length > 0)
+      this.out.push(`<path d="${this.path.join("")}" fill="${String(this.fillStyle)}"${this.alpha}/>`);
   }
 
   stroke(): void {
     if (this.path.length === 0) return;
     const dash = this.dash.length > 0 ? ` stroke-dasharray="${this.dash.join(" ")}"` : "";
-    this.out.push(`<path d="${this.path.join("")}" fill="none" stroke="${String(this.strokeStyle)}" stroke-width="${short(this.lineWidth)}"${dash}${this.alpha}/>`);
+    this.out.push(
+      `<path d="${this.path.join("")}" fill="none" stroke="${String(this.strokeStyle)}" stroke-width="${short(this.lineWidth)}"${dash}${this.alpha}/>`,
+    );
   }
 
   fillRect(x: number, y: number, w: number, h: number): void {
-    this.out.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${String(this.fillStyle)}"${this.alpha}/>`);
+    this.out.push(
+      `<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${String(this.fillStyle)}"${this.alpha}/>`,
+    );
   }
 
   fillText(text: string, x: number, y: number): void {
     const [, weight = "400", size = "12", family = "sans-serif"] = /^(\d+) ([\d.]+)px (.*)$/.exec(this.font) ?? [];
     const middle = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
-    this.out.push(`<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escape_html(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escape_html(text)}</text>`);
+    this.out.push(
+      `<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escape_html(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escape_html(text)}</text>`,
+    );
   }
 
   document(x: number, y: number, width: number, height: number, ground: string, title: string): string {

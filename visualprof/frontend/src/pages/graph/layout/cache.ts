@@ -6,7 +6,16 @@ const MOST = 4000;
 
 /** All that a solution depends on, as text. */
 function key_of(problem: Problem): string {
-  const parts = [problem.role, problem.tail, problem.head, problem.slot, problem.width, problem.height, problem.tail_offset, problem.head_offset];
+  const parts = [
+    problem.role,
+    problem.tail,
+    problem.head,
+    problem.slot,
+    problem.width,
+    problem.height,
+    problem.tail_offset,
+    problem.head_offset,
+  ];
   return `${problem.spacing.rank};${parts.map((part) => part.join()).join(";")}`;
 }
 

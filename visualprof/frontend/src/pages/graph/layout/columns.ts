@@ -79,7 +79,14 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
       if (edges.length > 1) edges = edges.filter((s) => !yields[s]);
       const degree = edges.length;
       if (degree === 0) continue;
-      if (degree > 1) edges = edges.slice().sort((a, b) => (place[other[a] as number] as number) - (place[other[b] as number] as number) || (at_other[a] as number) - (at_other[b] as number));
+      if (degree > 1)
+        edges = edges
+          .slice()
+          .sort(
+            (a, b) =>
+              (place[other[a] as number] as number) - (place[other[b] as number] as number) ||
+              (at_other[a] as number) - (at_other[b] as number),
+          );
       const low = (degree - 1) >> 1;
       const high = degree >> 1;
       for (const middle of [low, high]) {
@@ -92,7 +99,11 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
         // Two boxes stand middle below middle even where their edge leaves and enters elsewhere: open groups that
         // follow each other would drift sideways. Passing edges start straight below their port.
         const boxes = u < segments.items && v < segments.items;
-        shift[v] = (shift[u] as number) + (boxes ? side * ((segments.middle[u] as number) - (segments.middle[v] as number)) : (at_other[s] as number) - (at_own[s] as number));
+        shift[v] =
+          (shift[u] as number) +
+          (boxes
+            ? side * ((segments.middle[u] as number) - (segments.middle[v] as number))
+            : (at_other[s] as number) - (at_own[s] as number));
         border = at;
         break;
       }
@@ -140,7 +151,8 @@ function pack(segments: Segments, order: Order, { root, shift }: Columns, spacin
   for (let i = done.length - 1; i >= 0; i -= 1) {
     const u = done[i] as number;
     let most = Infinity;
-    for (let e = first[u] as number; e !== -1; e = next[e] as number) most = Math.min(most, (x[to[e] as number] as number) - (apart[e] as number));
+    for (let e = first[u] as number; e !== -1; e = next[e] as number)
+      most = Math.min(most, (x[to[e] as number] as number) - (apart[e] as number));
     if (most !== Infinity) x[u] = Math.max(x[u] as number, most);
   }
   return Float64Array.from({ length: count }, (_, v) => (x[root[v] as number] as number) + (shift[v] as number));
@@ -154,7 +166,11 @@ function mirrored(segments: Segments, order: Order): [Segments, Order] {
     return turned;
   });
   return [
-    { ...segments, upper_offset: segments.upper_offset.map((offset) => -offset), lower_offset: segments.lower_offset.map((offset) => -offset) },
+    {
+      ...segments,
+      upper_offset: segments.upper_offset.map((offset) => -offset),
+      lower_offset: segments.lower_offset.map((offset) => -offset),
+    },
     { layers, place },
   ];
 }
@@ -197,7 +213,8 @@ function stand(segments: Segments, order: Order, spacing: Spacing, yields: Uint8
   const four = new Float64Array(4);
   let [low, high] = [Infinity, -Infinity];
   const x = Float64Array.from({ length: count }, (_, v) => {
-    for (let i = 0; i < 4; i += 1) four[i] = ((answers[i] as { x: Float64Array }).x[v] as number) + (moves[i] as number);
+    for (let i = 0; i < 4; i += 1)
+      four[i] = ((answers[i] as { x: Float64Array }).x[v] as number) + (moves[i] as number);
     four.sort();
     const middle = ((four[1] as number) + (four[2] as number)) / 2;
     low = Math.min(low, middle - (segments.width[v] as number) / 2);

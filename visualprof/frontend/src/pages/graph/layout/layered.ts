@@ -24,7 +24,12 @@ interface Laid extends Size {
   kind: Uint8Array;
 }
 
-function ranks_heights(problem: Problem, rank: Int32Array, segments: Segments, middle: Float64Array): { top: Float64Array; bottom: Float64Array } {
+function ranks_heights(
+  problem: Problem,
+  rank: Int32Array,
+  segments: Segments,
+  middle: Float64Array,
+): { top: Float64Array; bottom: Float64Array } {
   let ranks = 0;
   for (const r of rank) ranks = Math.max(ranks, r + 1);
   const tall = new Float64Array(ranks);
@@ -35,7 +40,12 @@ function ranks_heights(problem: Problem, rank: Int32Array, segments: Segments, m
   const aside = new Float64Array(ranks);
   segments.upper.forEach((a, i) => {
     const r = segments.rank[a] as number;
-    const reach = Math.abs((middle[a] as number) + (segments.upper_offset[i] as number) - (middle[segments.lower[i] as number] as number) - (segments.lower_offset[i] as number));
+    const reach = Math.abs(
+      (middle[a] as number) +
+        (segments.upper_offset[i] as number) -
+        (middle[segments.lower[i] as number] as number) -
+        (segments.lower_offset[i] as number),
+    );
     aside[r] = Math.max(aside[r] as number, reach);
   });
   const top = new Float64Array(ranks);
@@ -65,7 +75,12 @@ function lay_part(problem: Problem, rank: Int32Array): Laid {
   });
   for (let v = 0; v < middle.length; v += 1) middle[v] = Math.round(((middle[v] as number) - low) * 4) / 4;
   const { top, bottom } = ranks_heights(problem, rank, segments, middle);
-  const y = Float64Array.from(rank, (r, item) => (top[r] as number) + Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2));
+  const y = Float64Array.from(
+    rank,
+    (r, item) =>
+      (top[r] as number) +
+      Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2),
+  );
   const drawn = routes_of(problem, segments, kind, { middle, y, rank_top: top, rank_bottom: bottom });
   const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);
   return { x, y, drawn, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
@@ -74,7 +89,8 @@ function lay_part(problem: Problem, rank: Int32Array): Laid {
 /** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
 function with_stub_room(problem: Problem, kind: Uint8Array): Problem {
   const stubs = new Int32Array(problem.width.length);
-  for (let e = 0; e < kind.length; e += 1) if (kind[e] === STUB) stubs[problem.head[e] as number] = (stubs[problem.head[e] as number] as number) + 1;
+  for (let e = 0; e < kind.length; e += 1)
+    if (kind[e] === STUB) stubs[problem.head[e] as number] = (stubs[problem.head[e] as number] as number) + 1;
   const room = Float64Array.from(stubs, (n) => stub_room(problem.spacing, n));
   return {
     ...problem,
@@ -85,7 +101,13 @@ function with_stub_room(problem: Problem, kind: Uint8Array): Problem {
   };
 }
 
-function join(whole: Problem, parts: readonly Part[], laid: readonly Laid[], kind: Uint8Array, room: Float64Array): Solution {
+function join(
+  whole: Problem,
+  parts: readonly Part[],
+  laid: readonly Laid[],
+  kind: Uint8Array,
+  room: Float64Array,
+): Solution {
   const at = placed(parts, laid, 1.6 * whole.spacing.item);
   const count = whole.width.length;
   const x = new Float64Array(count);
@@ -139,7 +161,12 @@ function settle_ways(whole: Problem, y: Float64Array, height: number, lines: (Dr
 function direct(whole: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
   const [from, to] = [whole.tail[e] as number, whole.head[e] as number];
   const middle = (item: number, offset: number) => (x[item] as number) + (whole.width[item] as number) / 2 + offset;
-  return [middle(from, whole.tail_offset[e] as number), (y[from] as number) + (whole.height[from] as number), middle(to, whole.head_offset[e] as number), y[to] as number];
+  return [
+    middle(from, whole.tail_offset[e] as number),
+    (y[from] as number) + (whole.height[from] as number),
+    middle(to, whole.head_offset[e] as number),
+    y[to] as number,
+  ];
 }
 
 export function solve(whole: Problem): Solution {
@@ -149,6 +176,8 @@ export function solve(whole: Problem): Solution {
   const kind = kinds_of(whole, outgoing, back, rank);
   const problem = with_stub_room(whole, kind);
   const parts = parts_of(problem, kind);
-  const laid = parts.map((part) => lay_part(part_problem(problem, part), close_ranks(Int32Array.from(part.items, (item) => rank[item] as number))));
+  const laid = parts.map((part) =>
+    lay_part(part_problem(problem, part), close_ranks(Int32Array.from(part.items, (item) => rank[item] as number))),
+  );
   return join(whole, parts, laid, kind, problem.room);
 }

@@ -11,9 +11,16 @@ function all_open(graph: Graph): Set<number> {
   return new Set(Array.from({ length: graph.groups }, (_, g) => graph.nodes + g));
 }
 
-function drawn(answer: GraphAnswer, direction: Direction, open?: (graph: Graph) => Set<number>): { graph: Graph; picture: Picture } {
+function drawn(
+  answer: GraphAnswer,
+  direction: Direction,
+  open?: (graph: Graph) => Set<number>,
+): { graph: Graph; picture: Picture } {
   const graph = new Graph(answer);
-  return { graph, picture: picture_of(new Nested(graph).layout(open ? open(graph) : all_open(graph), direction), direction) };
+  return {
+    graph,
+    picture: picture_of(new Nested(graph).layout(open ? open(graph) : all_open(graph), direction), direction),
+  };
 }
 
 function overlaps(picture: Picture): string[] {
@@ -26,7 +33,8 @@ function overlaps(picture: Picture): string[] {
     boxes.forEach((a, i) => {
       for (const b of boxes.slice(i + 1)) {
         if ((x[b] ?? 0) >= (x[a] ?? 0) + (w[a] ?? 0) - 0.01) break;
-        if ((y[b] ?? 0) < (y[a] ?? 0) + (h[a] ?? 0) - 0.01 && (y[a] ?? 0) < (y[b] ?? 0) + (h[b] ?? 0) - 0.01) found.push(`${picture.item[a]} ${picture.item[b]}`);
+        if ((y[b] ?? 0) < (y[a] ?? 0) + (h[a] ?? 0) - 0.01 && (y[a] ?? 0) < (y[b] ?? 0) + (h[b] ?? 0) - 0.01)
+          found.push(`${picture.item[a]} ${picture.item[b]}`);
       }
     });
   }
@@ -39,7 +47,12 @@ function outside(picture: Picture): number[] {
     const box = around[i] ?? -1;
     if (box < 0) return false;
     const [left, top] = [(x[i] ?? 0) - (x[box] ?? 0), (y[i] ?? 0) - (y[box] ?? 0)];
-    return left < -0.01 || top < -0.01 || left + (w[i] ?? 0) > (w[box] ?? 0) + 0.01 || top + (h[i] ?? 0) > (h[box] ?? 0) + 0.01;
+    return (
+      left < -0.01 ||
+      top < -0.01 ||
+      left + (w[i] ?? 0) > (w[box] ?? 0) + 0.01 ||
+      top + (h[i] ?? 0) > (h[box] ?? 0) + 0.01
+    );
   });
 }
 
@@ -47,12 +60,18 @@ function backwards(picture: Picture): number[] {
   const along = picture.direction === TOP_DOWN ? 1 : 0;
   return [...picture.kind.keys()].filter((e) => {
     if (picture.kind[e] === BACK || picture.kind[e] === STUB) return false;
-    for (let p = (picture.start[e] ?? 0) + along; p + 2 < (picture.start[e + 1] ?? 0); p += 2) if ((picture.points[p] ?? 0) > (picture.points[p + 2] ?? 0) + 0.01) return true;
+    for (let p = (picture.start[e] ?? 0) + along; p + 2 < (picture.start[e + 1] ?? 0); p += 2)
+      if ((picture.points[p] ?? 0) > (picture.points[p + 2] ?? 0) + 0.01) return true;
     return false;
   });
 }
 
-const SAMPLES: Record<string, () => GraphAnswer> = { residual, transformer: () => transformer(12), unusual, flat: () => flat(20) };
+const SAMPLES: Record<string, () => GraphAnswer> = {
+  residual,
+  transformer: () => transformer(12),
+  unusual,
+  flat: () => flat(20),
+};
 
 describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
   describe.each([TOP_DOWN, LEFT_RIGHT] as const)("%s", (direction) => {
@@ -61,9 +80,17 @@ describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
     it("overlaps nothing", () => expect(overlaps(picture)).toEqual([]));
     it("keeps members inside their group", () => expect(outside(picture)).toEqual([]));
     it("runs with the flow except in loops", () => expect(backwards(picture)).toEqual([]));
-    it("shows every node and group once", () => expect([...picture.item].sort((a, b) => a - b)).toEqual([...Array(graph.nodes + graph.groups).keys()].filter((item) => item !== graph.root && (graph.item[item] ?? item) === item)));
+    it("shows every node and group once", () =>
+      expect([...picture.item].sort((a, b) => a - b)).toEqual(
+        [...Array(graph.nodes + graph.groups).keys()].filter(
+          (item) => item !== graph.root && (graph.item[item] ?? item) === item,
+        ),
+      ));
     it("is the same picture every time", () => expect(drawn(sample(), direction).picture).toEqual(picture));
-    it("draws every edge", () => expect(new Set(picture.behind).size).toBe([...graph.src.keys()].filter((e) => graph.src[e] !== graph.dst[e]).length));
+    it("draws every edge", () =>
+      expect(new Set(picture.behind).size).toBe(
+        [...graph.src.keys()].filter((e) => graph.src[e] !== graph.dst[e]).length,
+      ));
   });
 });
 
@@ -97,7 +124,9 @@ describe("nested layout", () => {
   it("does not wander to one side over many layers", () => {
     const narrow = drawn(flat(4), TOP_DOWN).picture.width;
     expect(drawn(flat(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * narrow);
-    expect(drawn(transformer(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * drawn(transformer(4), TOP_DOWN).picture.width);
+    expect(drawn(transformer(60), TOP_DOWN).picture.width).toBeLessThan(
+      1.5 * drawn(transformer(4), TOP_DOWN).picture.width,
+    );
   });
 
   it("draws a loop against the flow", () => {

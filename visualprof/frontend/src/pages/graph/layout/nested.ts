@@ -47,7 +47,8 @@ export class Nested {
     if (known) return known;
     this.touched += 1;
     const inside = new Map<number, Laid>();
-    for (const member of this.graph.members[group - this.graph.nodes] ?? []) if (this.graph.is_group(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
+    for (const member of this.graph.members[group - this.graph.nodes] ?? [])
+      if (this.graph.is_group(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
     const posed = pose(this.graph, group, this.sizes, inside, direction);
     const solution = this.cache.solve(posed.problem);
     const fresh = this.boxed(group, posed, solution, inside, direction);
@@ -55,7 +56,13 @@ export class Nested {
     return fresh;
   }
 
-  private boxed(group: number, posed: Posed, solution: Solution, inside: ReadonlyMap<number, Laid>, direction: Direction): Laid {
+  private boxed(
+    group: number,
+    posed: Posed,
+    solution: Solution,
+    inside: ReadonlyMap<number, Laid>,
+    direction: Direction,
+  ): Laid {
     const turned = direction === LEFT_RIGHT;
     const wide = turned ? solution.height : solution.width;
     const tall = turned ? solution.width : solution.height;

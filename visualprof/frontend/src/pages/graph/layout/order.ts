@@ -17,7 +17,9 @@ function walk(segments: Segments, ranks: number): Order {
   const lists: number[][] = Array.from({ length: ranks }, () => []);
   const place = new Int32Array(count).fill(-1);
   const path: number[] = [];
-  const by_rank = Array.from({ length: count }, (_, v) => v).sort((a, b) => (rank[a] as number) - (rank[b] as number) || a - b);
+  const by_rank = Array.from({ length: count }, (_, v) => v).sort(
+    (a, b) => (rank[a] as number) - (rank[b] as number) || a - b,
+  );
   for (const first of by_rank) {
     if (place[first] !== -1) continue;
     path.push(first);
@@ -25,7 +27,8 @@ function walk(segments: Segments, ranks: number): Order {
       const v = path.pop() as number;
       if (place[v] !== -1) continue;
       place[v] = (lists[rank[v] as number] as number[]).push(v) - 1;
-      for (let p = (down.start[v + 1] as number) - 1; p >= (down.start[v] as number); p -= 1) path.push(lower[down.list[p] as number] as number);
+      for (let p = (down.start[v + 1] as number) - 1; p >= (down.start[v] as number); p -= 1)
+        path.push(lower[down.list[p] as number] as number);
     }
   }
   return { layers: lists.map((list) => Int32Array.from(list)), place };
@@ -66,7 +69,9 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
       const to = near.start[v + 1] as number;
       for (let p = from; p < to; p += 1) {
         const s = near.list[p] as number;
-        sum += spot(segments, place, other[s] as number, offset[s] as number) - (0.9 * (own[s] as number)) / Math.max(1, segments.width[v] as number);
+        sum +=
+          spot(segments, place, other[s] as number, offset[s] as number) -
+          (0.9 * (own[s] as number)) / Math.max(1, segments.width[v] as number);
       }
       key[v] = to > from ? sum / (to - from) : NaN;
     }
@@ -81,7 +86,10 @@ function ends_below(segments: Segments, order: Order, layer: Int32Array): number
   const end = (s: number) => spot(segments, order.place, lower[s] as number, lower_offset[s] as number);
   for (const v of layer) {
     const edges = down.list.subarray(down.start[v], down.start[v + 1]);
-    const sorted = edges.length > 1 ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || end(a) - end(b)) : edges;
+    const sorted =
+      edges.length > 1
+        ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || end(a) - end(b))
+        : edges;
     for (const s of sorted) ends.push(end(s));
   }
   return ends;

@@ -29,8 +29,21 @@ export interface Picture {
 
 /** How each column crosses; while they grow they are plain lists. */
 const COLUMNS = {
-  item: Int32Array, x: Float32Array, y: Float32Array, w: Float32Array, h: Float32Array, open: Uint8Array, around: Int32Array,
-  points: Float32Array, start: Int32Array, fork: Int32Array, kind: Uint8Array, from: Int32Array, to: Int32Array, behind: Int32Array, behind_start: Int32Array,
+  item: Int32Array,
+  x: Float32Array,
+  y: Float32Array,
+  w: Float32Array,
+  h: Float32Array,
+  open: Uint8Array,
+  around: Int32Array,
+  points: Float32Array,
+  start: Int32Array,
+  fork: Int32Array,
+  kind: Uint8Array,
+  from: Int32Array,
+  to: Int32Array,
+  behind: Int32Array,
+  behind_start: Int32Array,
 } as const;
 type Lists = Record<keyof typeof COLUMNS, number[]>;
 
@@ -54,7 +67,17 @@ function add_group(lists: Lists, laid: Laid, at_x: number, at_y: number, around:
   });
 }
 
-function add_edge(lists: Lists, laid: Laid, e: number, first: number, left: number, top: number, turned: boolean, at_x: number, at_y: number): void {
+function add_edge(
+  lists: Lists,
+  laid: Laid,
+  e: number,
+  first: number,
+  left: number,
+  top: number,
+  turned: boolean,
+  at_x: number,
+  at_y: number,
+): void {
   const { solution, members, problem, behind, behind_start } = laid;
   const { points, start } = solution;
   const [from, to] = [problem.tail[e] as number, problem.head[e] as number];
@@ -73,13 +96,21 @@ function add_edge(lists: Lists, laid: Laid, e: number, first: number, left: numb
   lists.kind.push(solution.kind[e] as number);
   lists.from.push(from < members.length ? first + from : -1);
   lists.to.push(to < members.length ? first + to : -1);
-  for (let b = behind_start[e] as number; b < (behind_start[e + 1] as number); b += 1) lists.behind.push(behind[b] as number);
+  for (let b = behind_start[e] as number; b < (behind_start[e + 1] as number); b += 1)
+    lists.behind.push(behind[b] as number);
   lists.behind_start.push(lists.behind.length);
 }
 
 export function picture_of(root: Laid, direction: Direction): Picture {
-  const lists = Object.fromEntries(Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behind_start" ? [0] : []])) as unknown as Lists;
+  const lists = Object.fromEntries(
+    Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behind_start" ? [0] : []]),
+  ) as unknown as Lists;
   add_group(lists, root, 0, 0, -1, direction === LEFT_RIGHT);
   const columns = Object.entries(COLUMNS).map(([name, array]) => [name, array.from(lists[name as keyof Lists])]);
-  return { direction, width: root.width, height: root.height, ...(Object.fromEntries(columns) as Omit<Picture, "direction" | "width" | "height">) };
+  return {
+    direction,
+    width: root.width,
+    height: root.height,
+    ...(Object.fromEntries(columns) as Omit<Picture, "direction" | "width" | "height">),
+  };
 }

@@ -23,7 +23,13 @@ export interface Posed {
 
 const WAY_WIDTH = 8;
 
-export function pose(graph: Graph, group: number, sizes: { width: Float64Array; height: Float64Array }, open: ReadonlyMap<number, Open>, direction: Direction): Posed {
+export function pose(
+  graph: Graph,
+  group: number,
+  sizes: { width: Float64Array; height: Float64Array },
+  open: ReadonlyMap<number, Open>,
+  direction: Direction,
+): Posed {
   const members = graph.members[group - graph.nodes] ?? new Int32Array(0);
   const local = new Map<number, number>();
   members.forEach((item, i) => local.set(item, i));
@@ -95,7 +101,9 @@ export function pose(graph: Graph, group: number, sizes: { width: Float64Array; 
     behind: Int32Array.from(behind.flat()),
     behind_start,
     problem: {
-      width, height, role,
+      width,
+      height,
+      role,
       room: new Float64Array(count),
       tail: Int32Array.from(tail),
       head: Int32Array.from(head),

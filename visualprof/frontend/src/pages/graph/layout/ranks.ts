@@ -44,7 +44,8 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
   const { head } = problem;
   const count = problem.width.length;
   const waiting = new Int32Array(count);
-  for (let e = 0; e < head.length; e += 1) if (!back[e]) waiting[head[e] as number] = (waiting[head[e] as number] as number) + 1;
+  for (let e = 0; e < head.length; e += 1)
+    if (!back[e]) waiting[head[e] as number] = (waiting[head[e] as number] as number) + 1;
   const order = new Int32Array(count);
   let filled = 0;
   for (let item = 0; item < count; item += 1) if (waiting[item] === 0) order[filled++] = item;
@@ -101,11 +102,13 @@ function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back
   }
   for (let i = order.length - 1; i >= 0; i -= 1) {
     const item = order[i] as number;
-    if (role[item] !== 0 || out[item] === 0 || !(captive[item] === 1 || (out[item] as number) > (into[item] as number))) continue;
+    if (role[item] !== 0 || out[item] === 0 || !(captive[item] === 1 || (out[item] as number) > (into[item] as number)))
+      continue;
     let lowest = Infinity;
     for (const edge of entries_of(outgoing, item)) {
       // The way out of the group is always last: it pulls nobody.
-      if (!back[edge] && role[head[edge] as number] !== EXIT) lowest = Math.min(lowest, rank[head[edge] as number] as number);
+      if (!back[edge] && role[head[edge] as number] !== EXIT)
+        lowest = Math.min(lowest, rank[head[edge] as number] as number);
     }
     if (lowest !== Infinity && lowest - 1 > (rank[item] as number)) rank[item] = lowest - 1;
   }

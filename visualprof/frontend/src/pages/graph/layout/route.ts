@@ -21,7 +21,8 @@ interface Placing {
 function spread(problem: Problem, placing: Placing, last_x: Float64Array): Float64Array {
   const offset = problem.head_offset.slice();
   const by_head = new Map<number, number[]>();
-  for (let e = 0; e < offset.length; e += 1) by_head.set(problem.head[e] as number, [...(by_head.get(problem.head[e] as number) ?? []), e]);
+  for (let e = 0; e < offset.length; e += 1)
+    by_head.set(problem.head[e] as number, [...(by_head.get(problem.head[e] as number) ?? []), e]);
   for (const [head, edges] of by_head) {
     if (edges.length < 2 || new Set(edges.map((e) => problem.head_offset[e])).size > 1) continue;
     const base = (placing.middle[head] as number) + (problem.head_offset[edges[0] as number] as number);
@@ -52,7 +53,9 @@ export function routes_of(problem: Problem, segments: Segments, kind: Uint8Array
   const edges = tail.length;
   const last_x = Float64Array.from({ length: edges }, (_, e) => {
     const places = segments.chain_length[e] as number;
-    return places > 0 ? (middle[(segments.chain[e] as number) + places - 1] as number) : (middle[tail[e] as number] as number) + (tail_offset[e] as number);
+    return places > 0
+      ? (middle[(segments.chain[e] as number) + places - 1] as number)
+      : (middle[tail[e] as number] as number) + (tail_offset[e] as number);
   });
   const head_offset = spread(problem, placing, last_x);
   const longest = new Map<number, number>();

@@ -38,7 +38,8 @@ function spans_of(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
   for (const span of longest.values()) places += span;
   if (places <= Math.max(PLACES, PLACES_PER_ITEM * rank.length)) return;
   for (let e = 0; e < kind.length; e += 1) {
-    if (kind[e] === PLAIN && (rank[head[e] as number] as number) - (rank[tail[e] as number] as number) > FAR_RANKS) kind[e] = FAR;
+    if (kind[e] === PLAIN && (rank[head[e] as number] as number) - (rank[tail[e] as number] as number) > FAR_RANKS)
+      kind[e] = FAR;
   }
 }
 

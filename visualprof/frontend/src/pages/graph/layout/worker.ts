@@ -27,7 +27,9 @@ self.onmessage = ({ data }: MessageEvent<Ask>) => {
     if (data.answer) nested = new Nested(new Graph(data.answer));
     if (!nested) throw new Error("no model");
     const picture = picture_of(nested.layout(new Set(data.open), data.direction), data.direction);
-    const transfer = Object.values(picture).flatMap((value) => (ArrayBuffer.isView(value) ? [value.buffer as ArrayBuffer] : []));
+    const transfer = Object.values(picture).flatMap((value) =>
+      ArrayBuffer.isView(value) ? [value.buffer as ArrayBuffer] : [],
+    );
     post({ id: data.id, picture }, transfer);
   } catch (error) {
     post({ id: data.id, error: String(error) });
