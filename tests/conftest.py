@@ -32,6 +32,8 @@ settings.load_profile("visualprof")
 
 # Tests run side by side: their agents wait for no others. The folder is not there, so that nobody takes turns.
 os.environ.setdefault("VISUALPROF_TURNS", f"/nowhere/visualprof-{os.getpid()}")
+# Tests often run as root in a container; test_agent_sandbox.py tests the refusal.
+os.environ.setdefault("VISUALPROF_ALLOW_ROOT", "1")
 # Every process of the tests, and each that they start, would compile all its sources anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -73,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     parser.add_argument("--with-agent", action="store_true", help="Also run jobs on this machine.")
     parser.add_argument(
+        "--allow-root",
+        action="store_true",
+        help="Let that agent run as root, for example in a disposable container (default: refuse).",
+    )
+    parser.add_argument(
         "--data",
         metavar="DIR",
         help="Folder where jobs are stored (default: .visualprof in the first log directory).",
@@ -250,6 +255,8 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("--oidc and --user-header log people in", "leave one of them out")
     if args.store_runs and not args.store:
         raise BadParameter("--store-runs needs a store", "name it: --store s3://bucket/prefix?endpoint=https://...")
+    if args.with_agent:
+        _check_user(args.allow_root)
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -287,6 +294,22 @@ def run(args: argparse.Namespace) -> int:
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
         paths, page = [str(file.parent)], page_of(file)
     return serve(paths, args.port, settings, args.open and not args.no_browser, page=page)
+
+
+def _check_user(allow_root: bool) -> None:
+    """Refuse an agent that would run as root, or allow it for the process that is started.
+
+    Raises: BadParameter.
+    """
+    from visualprof.remote.agent.command import ALLOW_ROOT, runs_as_root
+
+    if allow_root:
+        os.environ[ALLOW_ROOT] = "1"
+    elif runs_as_root() and os.environ.get(ALLOW_ROOT) != "1":
+        raise BadParameter(
+            "--with-agent does not run as root, because the code of a model could then change this machine",
+            "start the server as its own user, or add --allow-root in a disposable container",
+        )
 
 
 def token_of(args: argparse.Namespace) -> str:

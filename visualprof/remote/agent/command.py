@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from visualprof.remote.agent.state import Settings
 
 TOKEN = "VISUALPROF_AGENT_TOKEN"
+ALLOW_ROOT = "VISUALPROF_ALLOW_ROOT"
 WATCH = "VISUALPROF_WATCH_RUNS"
 GIB = 1 << 30
 MOST_PRICE = 1e9
@@ -86,6 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "Log directory of this machine. Its live runs appear in the dashboard and can be recorded "
             f"there (default: {WATCH})."
         ),
+    )
+    parser.add_argument(
+        "--allow-root",
+        action="store_true",
+        default=os.environ.get(ALLOW_ROOT) == "1",
+        help=f"Run as root, for example in a disposable container (default: refuse, unless {ALLOW_ROOT}=1).",
     )
     parser.add_argument("--once", action="store_true", help="Exit after one task.")
     parser.add_argument("--exit-with-parent", action="store_true", help="Exit when the parent process exits.")
@@ -144,7 +151,19 @@ def run(args: argparse.Namespace) -> int:
         raise AgentError("the agent needs psutil", f"{sys.executable} -m pip install psutil") from None
     if args.action == "install-runtime":
         return _install(args)
-    return _probe(args) if args.action == "probe" else _serve(args)
+    if args.action == "probe":
+        return _probe(args)
+    if runs_as_root() and not args.allow_root:
+        raise AgentError(
+            "an agent does not run as root, because the code of a model could then change this machine",
+            "start it as its own user, or with --allow-root in a disposable container",
+        )
+    return _serve(args)
+
+
+def runs_as_root() -> bool:
+    """Whether this process is root."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def _install(args: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
-"""Where a child runs: its environment, and bubblewrap's arguments that leave it one folder and no network.
+"""Isolation of child processes: their environment, and the arguments of bubblewrap.
 
-Level 0: limits and a scrubbed environment, no boundary against a hostile model. Level 2: bubblewrap.
+Level 0: limits and a scrubbed environment; no boundary against a hostile model.
+Level 2: bubblewrap. The child writes one folder, has no network, no capabilities and no user namespaces of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,7 @@ from visualprof.remote.agent.machine.processes import MARK
 
 Mode = Literal["auto", "off", "require"]
 PROBE_S = 10.0
+_USER = "65534"  # nobody, inside
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nv_tegra_release")
 DEVICES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
@@ -66,8 +69,15 @@ class Sandbox:
         return [*self.bubblewrap(env), *command], env
 
     def bubblewrap(self, env: dict[str, str]) -> list[str]:
-        """Arguments of bwrap up to the command. Everything has the path inside that it has outside."""
-        args = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv", "--proc", "/proc", "--dev", "/dev"]
+        """Return the arguments of bwrap up to the command. Every path is the same inside and outside.
+
+        The child of an agent that runs as root is root outside. The kernel lets root write sysctls, whatever
+        capabilities it has, so /proc/sys is read-only; without capabilities and user namespaces nothing can be mounted
+        to get around that. docs/security.md
+        """
+        args = ["bwrap", "--unshare-all", "--unshare-user", *_no_user_namespaces(), "--die-with-parent", "--clearenv"]
+        args += ["--uid", _USER, "--gid", _USER, "--cap-drop", "ALL"]
+        args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
         for folder in SYSTEM:
             if os.path.islink(folder):
                 args += ["--symlink", os.readlink(folder), folder]
@@ -88,7 +98,14 @@ class Sandbox:
             args += ["--ro-bind", path, path]
         for name, value in env.items():
             args += ["--setenv", name, value]
-        return [*args, "--chdir", work, "--"]
+        return [*args, "--remount-ro", "/", "--chdir", work, "--"]
+
+
+@cache
+def _no_user_namespaces() -> list[str]:
+    """Return the option that forbids user namespaces inside, if this version of bwrap has it (from 0.8.0 on)."""
+    done = subprocess.run(["bwrap", "--help"], capture_output=True, timeout=PROBE_S, check=False)
+    return ["--disable-userns"] if b"--disable-userns" in done.stdout + done.stderr else []
 
 
 def outermost(folders: Iterable[str]) -> list[str]:
