@@ -9,7 +9,7 @@ import pytest
 from sites import MakeSite, Site
 
 from tests.conftest import SAMPLES
-from visualprof.views.measure import whole_run
+from visualprof.views.measure import run_analysis
 
 RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
 # A thread holds one of a hundred blocks, between which 200 MB are free.
@@ -45,8 +45,8 @@ def test_the_calls_of_a_run_are_matched_once_for_all_its_views(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site, looked = site_of(make_site), list[int]()
-    match = whole_run.match
-    monkeypatch.setattr(whole_run, "match", lambda ranks: looked.append(len(ranks)) or match(ranks))
+    match = run_analysis.match
+    monkeypatch.setattr(run_analysis, "match", lambda ranks: looked.append(len(ranks)) or match(ranks))
     for asked in ("distributed", "heatmap", "collectives", "distributed?step=2", "heatmap?by=value"):
         name, _, query = asked.partition("?")
         assert site.client.get(f"/api/v1/view/{name}?run=run&{query}").status_code == 200

@@ -12,8 +12,8 @@ from tests.conftest import Write, trace_of
 from tests.views.ranks import met, step, told
 from visualprof.errors import BadParameter
 from visualprof.views.measure.alignment import Clock, Offset, offsets, on_one_axis
-from visualprof.views.measure.matching import numbered
-from visualprof.views.measure.rank_part import RankPart, rank_part
+from visualprof.views.measure.call_matching import numbered
+from visualprof.views.measure.rank_summary import RankPart, rank_part
 
 Call = tuple[str, float] | tuple[str, float, dict[str, Any]]  # group, end, and what else torch tells
 

@@ -13,7 +13,7 @@ from tests.conftest import json_of
 from tests.graphs import LAYER, Event, capture, joined, names_of, replay, span
 from visualprof.reader.trace import LinkKind, Trace
 from visualprof.views import view
-from visualprof.views.measure.condensed import condensed
+from visualprof.views.measure.graph_dedup import condensed
 
 
 def recording() -> list[Event]:

@@ -14,7 +14,7 @@ from visualprof.reader import native, read_trace
 from visualprof.views import view
 from visualprof.views.measure.replay.graph import latest
 from visualprof.views.measure.replay.path import ends_of
-from visualprof.views.measure.replay.pieces import path_pieces, replayed, slack_ns
+from visualprof.views.measure.replay.path_pieces import path_pieces, replayed, slack_ns
 
 
 def us(table: Any, of: str, value: str) -> dict[Any, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SAMPLES, Write, answer, shared, trace_of
-from visualprof.views.measure.findings import Case, Extent
+from visualprof.views.measure.findings import Extent, RuleContext
 from visualprof.views.rules import all_rules
 
 Events = list[dict[str, Any]]
@@ -86,7 +86,7 @@ def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write)
             kernel(ts + 300, 500, n + 3, "Memcpy DtoD", stream=9),
         ]
     path = write(events, **GPU)
-    (signal,) = all_rules()["tensor_cores_unused"].look(Case(trace_of(path)))
+    (signal,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(path)))
     # The union is 90 us of a step of 1000, and at best half of it goes: 4.5 % of the step, too little to be named.
     assert signal.most_ns == 45_000
     assert signal.evidence == {"eligible_ratio": 1.0, "eligible_ns": 450_000}

@@ -13,8 +13,8 @@ from visualprof.errors import BadParameter
 from visualprof.views import view
 from visualprof.views.heatmap import heat_map
 from visualprof.views.measure.bins import bins, merged
-from visualprof.views.measure.rank_figures import RankFigures
-from visualprof.views.measure.similar import similar
+from visualprof.views.measure.rank_metrics import RankFigures
+from visualprof.views.measure.row_order import similar
 
 NAN = float("nan")
 

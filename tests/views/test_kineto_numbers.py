@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
 from tests.reader.test_kineto import call, kernel, op
-from visualprof.views.measure.findings import Case
+from visualprof.views.measure.findings import RuleContext
 from visualprof.views.measure.launch import is_kernel, launches
 from visualprof.views.rules import all_rules
 
@@ -186,7 +186,7 @@ def test_v100_findings() -> None:
     assert loading["gain_ns_per_step"] == gain
     assert round(gain / 1e6, 1) == 59.2
     # Half the time of products would bring 2.7 of 177 ms: the host sets the pace.
-    (products,) = all_rules()["tensor_cores_unused"].look(Case(trace_of(shared(V100))))
+    (products,) = all_rules()["tensor_cores_unused"].detect(RuleContext(trace_of(shared(V100))))
     assert round(float(products.evidence["eligible_ratio"]) * 100) == 68
     assert "tensor_cores_unused" not in {f["id"] for f in found}
 

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.trace import TrackKind
 from visualprof.views.measure.intervals import covered, length, subtract, union
-from visualprof.views.measure.own_time import own_time
+from visualprof.views.measure.self_time import own_time
 
 
 @pytest.mark.parametrize("name", ["pytorch-h200/cnn", "pytorch-h200/compiled", "pytorch-ddp-cpu/rank0"])

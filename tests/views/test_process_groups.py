@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tests.conftest import Write, trace_of
 from tests.views.ranks import met, told
 from visualprof.reader.trace import Ints
-from visualprof.views.measure.matching import Matched, match, numbered
+from visualprof.views.measure.call_matching import Matched, match, numbered
 from visualprof.views.measure.process_groups import ProcessGroups, process_groups
 from visualprof.views.measure.processes import processes
-from visualprof.views.measure.rank_part import RankPart, rank_part
+from visualprof.views.measure.rank_summary import RankPart, rank_part
 
 # Ranks 0 to 7: pairs share tensors, pairs of pairs hold copies, halves are stages.
 TENSOR = {f"t{i}": [2 * i, 2 * i + 1] for i in range(4)}

@@ -20,8 +20,8 @@ from visualprof.views import view
 from visualprof.views.answers.part_cache import kept_part, part_of
 from visualprof.views.measure.replay import baseline
 from visualprof.views.measure.replay.build import wait_graph
-from visualprof.views.measure.replay.contract import contraction
-from visualprof.views.measure.replay.rank import Rank, rank_of
+from visualprof.views.measure.replay.contraction import contraction
+from visualprof.views.measure.replay.rank_graph import Rank, rank_of
 
 RANKS = view("ranks")
 CHANGES = ("", "rank[*]=median; kernel*0.3", "operator[name~a]*0.5", "host[name~a]*0.3; collective*0.7")
@@ -114,7 +114,7 @@ def test_the_compiled_contraction_equals_its_twin(monkeypatch: pytest.MonkeyPatc
     ways = compiled.ways(dur, graph.waits.ns, made=True)
     assert ways.made.sum(axis=1) == pytest.approx(ways.ns)
     assert compiled.kept.sum() > chosen.sum()
-    monkeypatch.setattr("visualprof.views.measure.replay.contract.function", lambda *_: None)
+    monkeypatch.setattr("visualprof.views.measure.replay.contraction.function", lambda *_: None)
     twin = contraction(graph.waits, work, 9, chosen)
     np.testing.assert_array_equal(compiled.kept, twin.kept)
     others = twin.ways(dur, graph.waits.ns, made=True)

@@ -13,8 +13,8 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader.trace.serving import NOTHING, UNKNOWN, Load, Phase, ServingStep
 from visualprof.views import view
-from visualprof.views.measure.serving import serving, together
-from visualprof.views.measure.serving_work import is_cache, is_sampling, steady
+from visualprof.views.measure.serving_device_time import is_cache, is_sampling, steady
+from visualprof.views.measure.serving_steps import serving, together
 
 PLAN = ((2, 24, 0), (0, 0, 2), (2, 24, 0), (0, 0, 4), (1, 10, 4), (0, 0, 5), (1, 12, 0), (0, 0, 5))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report, report_of
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, alike, standings
+from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, alike, standings
 from visualprof.views.measure.evaluation import judge, margin
 from visualprof.views.measure.significance import chance, interval, outside, quantile
 

@@ -15,7 +15,7 @@ from tests.results import write_result
 from visualprof.cli import main
 from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
-from visualprof.views.measure.levels import band, changes
+from visualprof.views.measure.change_points import band, changes
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import Measured, drawn, series_of, trend
 

@@ -21,7 +21,7 @@ from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
 from visualprof.views.measure.work.catalog import work_of
 from visualprof.views.measure.work.formulas import UNKNOWN, Work
-from visualprof.views.measure.work.roof import at_roof, device_of
+from visualprof.views.measure.work.roofline import at_roof, device_of
 
 TEXTS = ("input_shapes", "input_strides", "input_types", "input_values", "output_shapes")
 # Of each format: the argument of a trace that a column is, where it is called otherwise, None where it has it not.

@@ -15,9 +15,9 @@ from visualprof.views.measure.families import kernel_family
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, union
 from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 SOURCES = ("capture", "repeats", "none")
 
@@ -108,7 +108,7 @@ def compute(trace: Trace, params: Params) -> CapturedAnswer:
     )
 
 
-@once
+@cached_on_trace
 def _all_inside(trace: Trace) -> Inside:
     links, events = trace.links, trace.events
     outermost = trace.track_mask(TrackKind.GRAPH) & (events.parent >= 0)

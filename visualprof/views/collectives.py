@@ -13,15 +13,15 @@ from visualprof.reader.trace import Floats
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
+from visualprof.views.measure.communication_events import Meetings, bus_bytes
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.link_matrix import Ends, Link, LinkCell, link_matrix
-from visualprof.views.measure.links import links
-from visualprof.views.measure.meetings import Meetings, bus_bytes
+from visualprof.views.measure.link_times import links
 from visualprof.views.measure.pipelines import Pipelines, pipelines
 from visualprof.views.measure.process_groups import ProcessGroups
 from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_part import RankSteps, rank_part
-from visualprof.views.measure.whole_run import WholeRun, whole_run
+from visualprof.views.measure.rank_summary import RankSteps, rank_part
+from visualprof.views.measure.run_analysis import WholeRun, whole_run
 
 SPANS = ("unknown", "host", "hosts")
 MOST_MEMBERS = 8  # that a text lists

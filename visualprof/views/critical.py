@@ -16,7 +16,6 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, at
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, is_device_work, is_operator
-from visualprof.views.measure.own_time import own_time, sum_by_name
 from visualprof.views.measure.replay.graph import KINDS, Graph
 from visualprof.views.measure.replay.path import (
     Path,
@@ -29,7 +28,7 @@ from visualprof.views.measure.replay.path import (
     whole,
     window,
 )
-from visualprof.views.measure.replay.pieces import (
+from visualprof.views.measure.replay.path_pieces import (
     Known,
     device_work,
     host_spans,
@@ -37,6 +36,7 @@ from visualprof.views.measure.replay.pieces import (
     replayed,
     slack_of,
 )
+from visualprof.views.measure.self_time import own_time, sum_by_name
 from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.timing import names, ordered
 

@@ -11,12 +11,12 @@ from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
+from visualprof.views.measure.communication_events import bus_bytes
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.meetings import bus_bytes
 from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_part import rank_part
-from visualprof.views.measure.waited_for import Straggler, stragglers_of
-from visualprof.views.measure.whole_run import WholeRun, whole_run
+from visualprof.views.measure.rank_summary import rank_part
+from visualprof.views.measure.run_analysis import WholeRun, whole_run
+from visualprof.views.measure.straggler_report import Straggler, stragglers_of
 
 
 class RankColumns(Columns):

@@ -14,7 +14,7 @@ from visualprof.views.answers.table import Table
 from visualprof.views.measure.advice import AdviceColumns, advice_chart, advice_columns
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
 from visualprof.views.measure.loads import LoadColumns, curves, loads_of
-from visualprof.views.measure.search import (
+from visualprof.views.measure.setting_search import (
     SearchColumns,
     SearchedColumns,
     constraint_chart,

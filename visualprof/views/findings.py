@@ -13,7 +13,7 @@ from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Answer
-from visualprof.views.measure.findings import Case, Confidence, Rule, Severity, Signal
+from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import changed, parse
@@ -104,12 +104,12 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
 
     Source: docs/findings.md.
     """
-    case, known = Case(trace), baseline(trace)
+    case, known = RuleContext(trace), baseline(trace)
     found = [
         finding
         for name, rule in all_rules().items()
         if case.concerns(rule)
-        for signal in _worst(rule.look(case))
+        for signal in _worst(rule.detect(case))
         for finding in _finding(case, known, name, rule, signal)
     ]
     found.sort(key=lambda f: (-(f.gain_ns_per_step or 0), RANK[f.severity], -(f.most_ns_per_step or 0)))
@@ -123,13 +123,13 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
     )
 
 
-def _worst(signals: Iterable[Signal]) -> list[Signal]:
+def _worst(signals: Iterable[Detection]) -> list[Detection]:
     """Of what a rule sees on several devices that which takes most, with their number."""
     every = sorted(signals, key=lambda signal: -(signal.most_ns or 0))
     return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
-def _finding(case: Case, known: Baseline, name: str, rule: Rule, signal: Signal) -> Iterator[Finding]:
+def _finding(case: RuleContext, known: Baseline, name: str, rule: Rule, signal: Detection) -> Iterator[Finding]:
     """Unless it takes, or would bring, less than SILENT of the step."""
     gain, most, severity = None, signal.most_ns, signal.severity
     if most is not None and case.share(most) < SILENT:

@@ -16,10 +16,10 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
 from visualprof.views.measure.bins import bins, merged
 from visualprof.views.measure.processes import LACKS, part_takes_part, takes_part
-from visualprof.views.measure.rank_figures import RankFigures
-from visualprof.views.measure.rank_part import rank_part
-from visualprof.views.measure.similar import similar
-from visualprof.views.measure.whole_run import WholeRun, whole_run
+from visualprof.views.measure.rank_metrics import RankFigures
+from visualprof.views.measure.rank_summary import rank_part
+from visualprof.views.measure.row_order import similar
+from visualprof.views.measure.run_analysis import WholeRun, whole_run
 
 Figure = Literal[
     "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"

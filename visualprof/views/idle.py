@@ -21,7 +21,7 @@ from visualprof.views.measure.gaps import CAUSES, Gaps, Lane, gaps, lanes
 from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.intervals import covered, length, merge, subtract, union
 from visualprof.views.measure.launch import is_device_work, is_operator
-from visualprof.views.measure.own_time import own_time, sum_by_name
+from visualprof.views.measure.self_time import own_time, sum_by_name
 from visualprof.views.measure.steps import Windows, step_windows
 from visualprof.views.measure.timing import ordered
 

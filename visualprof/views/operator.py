@@ -14,7 +14,7 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.call_paths import inside_of
-from visualprof.views.measure.condensed import Condensed, condensed
+from visualprof.views.measure.graph_dedup import Condensed, condensed
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts

@@ -17,11 +17,11 @@ from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.processes import LACKS, part_takes_part, processes, takes_part
 from visualprof.views.measure.replay.baseline import quality
 from visualprof.views.measure.replay.change import WHOLE, Change, parse
-from visualprof.views.measure.replay.exchanges import Times
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
+from visualprof.views.measure.replay.multi_rank_graph import Joint, join, solved
 from visualprof.views.measure.replay.path import Path, PathPartColumns, critical_path, part_columns
-from visualprof.views.measure.replay.rank import Rank, rank_of
-from visualprof.views.measure.replay.ranks import Joint, join, solved
+from visualprof.views.measure.replay.rank_graph import Rank, rank_of
+from visualprof.views.measure.replay.transfers import Times
 
 
 @dataclass(frozen=True)

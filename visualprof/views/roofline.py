@@ -21,7 +21,7 @@ from visualprof.views.measure.tensor_core import names_with
 from visualprof.views.measure.timing import names, ordered
 from visualprof.views.measure.work.formulas import MODEL
 from visualprof.views.measure.work.operators import operator_work
-from visualprof.views.measure.work.roof import Calls, device_of, operator_calls, placed_ratio, reached, roof_of
+from visualprof.views.measure.work.roofline import Calls, device_of, operator_calls, placed_ratio, reached, roof_of
 
 MIN_POINT, MAX_POINT = 5.0, 30.0  # pixels
 LEAST_SHARE = 0.001  # of the time that a point is drawn for

@@ -16,8 +16,8 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.serving import Serving, serving
-from visualprof.views.measure.serving_work import cache_time, sampling_time, steady
+from visualprof.views.measure.serving_device_time import cache_time, sampling_time, steady
+from visualprof.views.measure.serving_steps import Serving, serving
 from visualprof.views.measure.steps import PARTS, Windows, breakdown, busy, exposed, step_windows
 
 PHASES = ("prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown")

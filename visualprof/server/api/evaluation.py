@@ -31,7 +31,7 @@ from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.advice import AdviceColumns
-from visualprof.views.measure.choice import MOST_SAMPLES
+from visualprof.views.measure.best_points import MOST_SAMPLES
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
 from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
@@ -46,7 +46,7 @@ from visualprof.views.measure.point import (
     window_of,
     work,
 )
-from visualprof.views.measure.search import SearchColumns, SearchedColumns
+from visualprof.views.measure.setting_search import SearchColumns, SearchedColumns
 
 MOST_REPORTS = 100
 NO_REPORT = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}

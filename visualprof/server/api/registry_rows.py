@@ -24,7 +24,7 @@ from visualprof.remote.queue.uploads import graph_of
 from visualprof.server.answers import row
 from visualprof.server.identity import who
 from visualprof.server.routes import Query
-from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES
+from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES
 
 Visibility = Literal["private", "project", "public"]
 

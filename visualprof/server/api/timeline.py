@@ -27,9 +27,9 @@ from visualprof.views.answers.part_cache import part_of
 from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.matching import numbered
-from visualprof.views.measure.rank_part import RankPart
-from visualprof.views.measure.replay.pieces import path_pieces, slack_ns
+from visualprof.views.measure.call_matching import numbered
+from visualprof.views.measure.rank_summary import RankPart
+from visualprof.views.measure.replay.path_pieces import path_pieces, slack_ns
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
 from visualprof.views.measure.timeline import (
     Occurrence,

@@ -28,7 +28,7 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import EVER, covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.pressure import cpu_pressure
-from visualprof.views.measure.serving import serving, step_loads
+from visualprof.views.measure.serving_steps import serving, step_loads
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Mask, Trace
+from visualprof.views.measure.call_matching import Numbered
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.matching import Numbered
 
 
 class Offset(msgspec.Struct, frozen=True):

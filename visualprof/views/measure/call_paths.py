@@ -14,9 +14,9 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, T
 from visualprof.reader.trace.nesting import innermost_of_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, call_depth, host_ns, is_called, is_operator, launches, with_inner
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import step_index
 from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 PLACES = (Category.MODULE, *RANGES)
 FRAMES = (Category.PYTHON, Category.MODULE)
@@ -111,7 +111,7 @@ def _in_order(parent: Ids, level: Ids, ts: Ints) -> Ids:
     return place.astype(np.int32)
 
 
-@once
+@cached_on_trace
 def places(trace: Trace) -> Paths:
     """Modules, layers, scopes and the ranges of users and of the framework: what names a place in a program."""
     return paths(trace, is_place(trace))
@@ -122,7 +122,7 @@ def is_place(trace: Trace) -> Mask:
     return trace.events.of(*PLACES) & is_called(trace) & (trace.events.dur >= 0)
 
 
-@once
+@cached_on_trace
 def frames(trace: Trace) -> Paths:
     """Python frames and modules. An object's address in a name, which differs from run to run, is left out."""
     on_threads = trace.track_mask(TrackKind.THREAD) & (trace.events.dur >= 0)
@@ -134,13 +134,13 @@ def frames(trace: Trace) -> Paths:
     return paths(trace, trace.events.of(*FRAMES) & on_threads, np.array(own, np.int32)[trace.events.name])
 
 
-@once
+@cached_on_trace
 def operators(trace: Trace) -> Paths:
     """Operators inside operators."""
     return paths(trace, is_operator(trace))
 
 
-@once
+@cached_on_trace
 def _python_sides(trace: Trace) -> Ids:
     """Of each track the one with the Python calls of the same thread, -1 where there is none."""
     place = {(t.pid, t.tid): i for i, t in enumerate(trace.tracks)}
@@ -162,7 +162,7 @@ def texts_of(paths: Paths, strings: Sequence[str]) -> list[str]:
     return out
 
 
-@once
+@cached_on_trace
 def forward_of(trace: Trace) -> Ids:
     """Of each event: the operator that it is the backward of, -1 for none.
 

@@ -15,7 +15,7 @@ from visualprof.reader.trace.process_group import ProcessGroup, listed, ranks_of
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 SIZES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2,
@@ -65,7 +65,7 @@ class Collectives(msgspec.Struct, frozen=True):
         return lengths(self.call, self.start, self.end, len(self))
 
 
-@once
+@cached_on_trace
 def collectives(trace: Trace) -> Collectives:
     """The collectives of a trace.
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from visualprof.reader.trace import Ids, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 REGION = re.compile(r"Torch-Compiled Region: (\d+/\d+)")
 GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -98,7 +98,7 @@ class Regions(msgspec.Struct, frozen=True):
     compiled: tuple[str, ...]
 
 
-@once
+@cached_on_trace
 def regions(trace: Trace) -> Regions:
     """What the trace has of torch.compile."""
     events = trace.events

@@ -14,8 +14,8 @@ from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.memory import curve, devices_of
 from visualprof.views.measure.queues import queue
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import kernels
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 PARTS = 1000  # of the recording, each with its utilization
 
@@ -30,7 +30,7 @@ class CounterTrack:
     value: Floats
 
 
-@once
+@cached_on_trace
 def counter_tracks(trace: Trace) -> dict[int, CounterTrack]:
     """Every counter with samples by its number: that of its track, behind the last track where no file has it."""
     found = dict(_recorded(trace))

@@ -15,7 +15,7 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
+from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.significance import interval
 

@@ -16,7 +16,7 @@ from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered, intersect, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator, launches
-from visualprof.views.measure.serving import Serving, serving
+from visualprof.views.measure.serving_steps import Serving, serving
 from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import Windows, breakdown, busy, exposed, kernels, step_windows
 
@@ -37,7 +37,7 @@ class Extent(msgspec.Struct, frozen=True):
     track: int = -1
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Detection(msgspec.Struct, frozen=True):
     """What a rule has seen in a recording.
 
     evidence: the measured numbers. link: the page with more of them. most_ns: time of the typical step that the cause
@@ -62,14 +62,14 @@ class Rule(msgspec.Struct, frozen=True):
     fault of a server; where one marks its steps it says nothing.
     """
 
-    look: Callable[[Case], Iterator[Signal]]
+    detect: Callable[[RuleContext], Iterator[Detection]]
     confidence: Confidence
     code: Mapping[str, str] = {}
     server: Mapping[Engine, str] = {}
     training: bool = False
 
 
-class Case:
+class RuleContext:
     """What the rules look at."""
 
     def __init__(self, trace: Trace) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from visualprof.reader.digest import blake2b
 from visualprof.reader.graph import ModelGraph, Scope, Value, holders
-from visualprof.views.measure.places import places
+from visualprof.views.measure.scope_assignment import places
 
 SECTION = 300  # a group with more children is cut into sections
 

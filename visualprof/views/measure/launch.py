@@ -10,8 +10,8 @@ import numpy as np
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
@@ -35,7 +35,7 @@ class Launches(msgspec.Struct, frozen=True):
     place: Ids
 
 
-@once
+@cached_on_trace
 def is_kernel(trace: Trace) -> Mask:
     """Of each event: a kernel on a device, a collective's included."""
     return trace.events.of(Category.KERNEL, Category.COMM) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
@@ -51,7 +51,7 @@ def _timed(trace: Trace) -> Mask:
     return trace.events.dur >= 0
 
 
-@once
+@cached_on_trace
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host, or inside the launch of a captured graph.
 
@@ -84,19 +84,19 @@ def _is_operator_event(trace: Trace) -> Mask:
     return trace.events.of(*OPERATORS) & is_called(trace) & _timed(trace)
 
 
-@once
+@cached_on_trace
 def is_called(trace: Trace) -> Mask:
     """Of each event: is it on a thread, or inside the launch of a captured graph?"""
     return trace.track_mask(TrackKind.THREAD) | trace.track_mask(TrackKind.GRAPH)
 
 
-@once
+@cached_on_trace
 def host_ns(trace: Trace) -> Ints:
     """How long each event kept the host, ns: 0 of what is inside a captured graph, and of an instant."""
     return np.where(trace.track_mask(TrackKind.GRAPH), 0, np.maximum(trace.events.dur, 0))
 
 
-@once
+@cached_on_trace
 def call_depth(trace: Trace) -> Ids:
     """How deep each event is in what it is called by: more than what is around it. Inside graphs, below all threads."""
     depth, inside = trace.events.depth.astype(np.int32), trace.track_mask(TrackKind.GRAPH)
@@ -116,7 +116,7 @@ def is_device_work(trace: Trace) -> Mask:
     return trace.track_mask(TrackKind.STREAM) & trace.events.of(*DEVICE_WORK) & _timed(trace)
 
 
-@once
+@cached_on_trace
 def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
     """`work`, `call` and `issue` of Launches."""
     links = trace.links
@@ -132,7 +132,7 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
     return work, call, np.where(around >= 0, queued[around], call)
 
 
-@once
+@cached_on_trace
 def begins_launch(trace: Trace) -> Mask:
     """Of each piece of device work, as in `calls`: is it the first that its call launched, or of no known call?"""
     work, call, _ = calls(trace)
@@ -163,7 +163,7 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     return asked
 
 
-@once
+@cached_on_trace
 def launches(trace: Trace) -> Launches:
     """Device work, the call that launched it, and the operator that the call stands in.
 

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.measure.exchanged import Waits
+from visualprof.views.measure.call_matching import Numbered
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.matching import Numbered
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankSteps
+from visualprof.views.measure.rank_summary import RankSteps
+from visualprof.views.measure.transfer_stats import Waits
 
 
 class Pipelines(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.choice import tail
+from visualprof.views.measure.best_points import tail
 from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times

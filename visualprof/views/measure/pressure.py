@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Trace
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 BUSY_PRESSURE = 0.1  # from this on a measurement counts as disturbed
 PRESSURE_COUNTER = "CPU pressure %"  # as the monitor of a job names it
 
 
-@once
+@cached_on_trace
 def cpu_pressure(trace: Trace) -> float | None:
     """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
     measured = np.array([track.name == PRESSURE_COUNTER for track in trace.tracks], bool)

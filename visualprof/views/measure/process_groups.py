@@ -12,9 +12,9 @@ import numpy as np
 from visualprof.reader.logdir.layout import host_of
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.process_group import ProcessGroup, Runs, ranks_of, runs_of
+from visualprof.views.measure.call_matching import Numbered
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.matching import Numbered
-from visualprof.views.measure.rank_part import RankPart
+from visualprof.views.measure.rank_summary import RankPart
 
 Role = Literal["data", "tensor", "pipeline", "expert", "world", "unknown"]
 Told = Literal["description", "structure", "nothing"]

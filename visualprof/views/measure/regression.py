@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visualprof.reader.results.points import Point
-from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, Goal, doubtful
+from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, Goal, doubtful
 from visualprof.views.measure.significance import LEVEL
 
 MARGIN = 0.05

@@ -13,9 +13,9 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, T
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered, covers, holders, merge, subtract, union
 from visualprof.views.measure.launch import Launches, asked_at, is_operator
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import LONGEST_AGO, Windows, step_windows
 from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 STAGES = {
     "dataloader": Category.DATALOADER,
@@ -46,7 +46,7 @@ class Stage(msgspec.Struct, frozen=True):
     derived: bool = False
 
 
-@once
+@cached_on_trace
 def find_stages(trace: Trace) -> dict[str, Stage]:
     """The stages that the trace has, none of which covers an instant of another.
 

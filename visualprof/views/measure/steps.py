@@ -19,9 +19,9 @@ from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
-from visualprof.views.measure.serving import step_loads
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.serving_steps import step_loads
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
@@ -142,7 +142,7 @@ class Windows(msgspec.Struct, frozen=True):
         return np.where((place >= 0) & (ts < self.asked[place, 1]), place, -1)
 
 
-@once
+@cached_on_trace
 def step_windows(trace: Trace) -> Windows:
     """The steps, each from its mark to the end of the last device work that it asked for.
 
@@ -272,7 +272,7 @@ class Kernels(msgspec.Struct, frozen=True):
     tensor_core: Mask
 
 
-@once
+@cached_on_trace
 def kernels(trace: Trace) -> dict[int, Kernels]:
     """The kernels of each device that has any, in the order of the devices."""
     events = trace.events

@@ -12,7 +12,7 @@ import numpy as np
 from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankSteps
+from visualprof.views.measure.rank_summary import RankSteps
 
 Cause = Literal["input", "host", "device", "work", "computation", "link", "unknown"]
 Unit = Literal["rank", "host", "tensor", "replica", "stage", "link", "group"]

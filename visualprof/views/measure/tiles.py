@@ -14,7 +14,7 @@ from visualprof.reader.trace import Ids, Ints, Rows, Trace, TrackKind
 from visualprof.reader.trace.pyramid import place_of_longest
 from visualprof.views.measure.counter_tracks import CounterTrack
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.replay.pieces import Pieces
+from visualprof.views.measure.replay.path_pieces import Pieces
 
 TILE_BUCKETS = 256
 GROUP_LANES = 10

@@ -11,10 +11,10 @@ from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.counter_tracks import counter_tracks
-from visualprof.views.measure.origin import Role, origin
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.launch_origin import Role, origin
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
+from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.window import Direction, LinkName, linked, named, self_ns
 
 # What typed arguments hold (docs/trace-model.md); others are texts or counts.
@@ -262,7 +262,7 @@ def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | N
     return rows[np.argsort(events.ts[rows], kind="stable")].astype(np.int32)
 
 
-@once
+@cached_on_trace
 def _stacks(trace: Trace) -> Stacks:
     """Made once for all events that are looked at."""
     return Stacks(trace)

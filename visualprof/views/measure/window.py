@@ -15,8 +15,8 @@ from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.timing import names, ordered
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 MAX_HITS = 10_000
 TICKS = 512
@@ -163,7 +163,7 @@ def self_ns(trace: Trace, row: int) -> int:
     return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())
 
 
-@once
+@cached_on_trace
 def busy_profile(trace: Trace) -> dict[str, NDArray[np.float64]]:
     """Share of each of TICKS equal parts of the trace that devices and the host were busy: for the minimap."""
     start, end = trace.span_ns

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 from visualprof.views.measure.tensor_core import names_with
 
 CALL = re.compile(
@@ -14,7 +14,7 @@ CALL = re.compile(
 )
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Such calls in typical steps, the first of all steps aside: there the cache fills."""
     events, windows = case.trace.events, case.windows
     rows = case.of(Category.RUNTIME)
@@ -32,7 +32,7 @@ def look(case: Case) -> Iterator[Signal]:
             "allocator_ratio": case.share(spent),
         }
         change = "; ".join(f"host[{name}]=0" for name in names)
-        yield Signal(numbers, "/memory", longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, "/memory", longest_event(case.trace, rows), spent, change)
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ import numpy as np
 
 from visualprof.reader.trace import Ids
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import Case, Rule, Signal, extent_of
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_of
 from visualprof.views.measure.groups import one_of
 from visualprof.views.measure.launch import is_operator
 
@@ -17,7 +17,7 @@ BATCHED = ("aten::bmm", "aten::baddbmm")
 PRODUCTS = (*BATCHED, "aten::mm", "aten::addmm")
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """A softmax whose last and next product are batched ones. What it takes alone, a fused attention does not take."""
     events, strings = case.trace.events, case.trace.strings
     ids = {name: i for i, name in enumerate(strings) if name in (SOFTMAX, BACKWARD, *PRODUCTS)}
@@ -40,10 +40,10 @@ def look(case: Case) -> Iterator[Signal]:
     numbers = {"calls": len(middle), "softmax_ns": round(spent), "softmax_ratio": case.share(spent)}
     change = "; ".join(f"operator[{name}]=0" for name in (SOFTMAX, BACKWARD) if name in ids)
     extent = extent_of(case.trace, start, end, operators[middle[:1]])
-    yield Signal(numbers, "/operator?filter=softmax", extent, spent, change)
+    yield Detection(numbers, "/operator?filter=softmax", extent, spent, change)
 
 
-def _softmaxes(case: Case, names: list[int]) -> Ids:
+def _softmaxes(case: RuleContext, names: list[int]) -> Ids:
     """Device work of all of them, or the operators themselves where nothing runs on a device."""
     meant = is_operator(case.trace) & one_of(case.trace.events.name, names)
     owned = nearest_ancestor(case.trace.events.parent, meant, case.joined.op) >= 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Communication that no computation hides."""
     spent = case.spent("communication")
     if spent:
         numbers = {"communication_ratio": case.share(spent), "communication_ns": round(spent)}
         extent = case.longest(case.exposed["communication"], case.of(Category.COMM))
-        yield Signal(numbers, "/distributed", extent, spent, "collective=0")
+        yield Detection(numbers, "/distributed", extent, spent, "collective=0")
 
 
 RULE = Rule(

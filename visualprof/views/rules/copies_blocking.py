@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.findings import Detection, Rule, RuleContext
 from visualprof.views.measure.tensor_core import names_with
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Copies beside which nothing else runs on a device."""
     spent = case.spent("memcpy")
     if spent:
@@ -19,7 +19,7 @@ def look(case: Case) -> Iterator[Signal]:
         count = int(names_with(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
         extent = case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
-        yield Signal(numbers, "/kernel?table=memory_operations", extent, spent, "copies=0")
+        yield Detection(numbers, "/kernel?table=memory_operations", extent, spent, "copies=0")
 
 
 RULE = Rule(

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.patterns import pattern
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.tensor_core import names_with
 
 NAME = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """An event of DataParallel, and kernels on several devices."""
     if len(case.devices) < 2:
         return
     named = names_with(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))
     if named.any():
         extent = longest_event(case.trace, np.flatnonzero(named))
-        yield Signal({"devices": len(case.devices)}, "/overview", extent, severity="medium")
+        yield Detection({"devices": len(case.devices)}, "/overview", extent, severity="medium")
 
 
 RULE = Rule(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal, function_in, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, function_in, time_by_name
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Data loading beside which nothing else runs."""
     spent, rows = case.spent("dataloader"), case.of(Category.DATALOADER)
     if spent:
         where = function_in(case.trace, case.exposed["dataloader"]) or next(iter(time_by_name(case.trace, rows)), "")
         numbers = {"dataloader_ratio": case.share(spent), "dataloader_ns": round(spent), "function": where}
         extent = case.longest(case.exposed["dataloader"], rows)
-        yield Signal(numbers, "/overview?chart=steps", extent, spent, "dataloader=0")
+        yield Detection(numbers, "/overview?chart=steps", extent, spent, "dataloader=0")
 
 
 RULE = Rule(

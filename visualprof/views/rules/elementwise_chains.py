@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal, extent_of
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_of
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.tensor_core import names_with
 
@@ -15,7 +15,7 @@ PART = "elementwise"
 SHORTEST = 3  # kernels of a chain
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Chains on a stream. Fused, one takes at least as long as its longest kernel."""
     events = case.trace.events
     rows = case.of(Category.KERNEL)
@@ -41,7 +41,7 @@ def look(case: Case) -> Iterator[Signal]:
         "chains": chain_count, "kernels_per_chain": float(chained.sum() / chain_count),
         "chain_ns": round(spent), "chain_ratio": case.share(spent),
     }  # fmt: skip
-    yield Signal(numbers, "/kernel", extent, spent, f"kernel[name~{PART}]*{1 - saved / total:.3g}")
+    yield Detection(numbers, "/kernel", extent, spent, f"kernel[name~{PART}]*{1 - saved / total:.3g}")
 
 
 RULE = Rule(

@@ -8,14 +8,14 @@ import numpy as np
 
 from visualprof.reader.trace import Category
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.replay.build import COPY, wait_graph
 from visualprof.views.measure.replay.graph import KINDS
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Time in calls that ended when the work that they waited for had ended."""
     trace = case.trace
     if not case.on_gpu():
@@ -36,7 +36,7 @@ def look(case: Case) -> Iterator[Signal]:
         "calls_per_step": case.per_step(rows), "sync_ns": round(spent), "sync_ratio": case.share(spent),
         "call": next(iter(time_by_name(trace, rows))), "function": case.name(int(by_caller.argmax())),
     }  # fmt: skip
-    yield Signal(numbers, "/idle", longest_event(trace, rows), spent, change)
+    yield Detection(numbers, "/idle", longest_event(trace, rows), spent, change)
 
 
 RULE = Rule(

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Rule, Signal, extent_of, without
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, extent_of, without
 from visualprof.views.measure.gaps import CAUSES, Lane, gaps, lanes
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import intersect, subtract, union
-from visualprof.views.measure.own_time import NamedTime, own_time, sum_by_name
+from visualprof.views.measure.self_time import NamedTime, own_time, sum_by_name
 
 KERNEL_WAIT_NS = 30_000  # as in the view idle
 LEAST = 0.2  # of the time, from which on a function is the one to name
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Gaps of a whole device whose cause is the host, data loading aside."""
     for lane in lanes(case.trace) if case.on_gpu() else ():
         if lane.track < 0:
             yield from _waits(case, lane)
 
 
-def _waits(case: Case, lane: Lane) -> Iterator[Signal]:
+def _waits(case: RuleContext, lane: Lane) -> Iterator[Detection]:
     events = case.trace.events
     found = gaps(case.trace, lane, np.sort(events.end[lane.work]), KERNEL_WAIT_NS)
     at = np.flatnonzero(found.cause == CAUSES.index("host_wait"))
@@ -41,7 +41,7 @@ def _waits(case: Case, lane: Lane) -> Iterator[Signal]:
     start, end = waiting[np.argmax(waiting[:, 1] - waiting[:, 0])].tolist()
     numbers = {"device": lane.device, "idle_ns": round(spent), "idle_ratio": case.share(spent), **_most(did)}
     change = without(case.trace, str(numbers.get("function", "")))
-    yield Signal(numbers, "/idle", extent_of(case.trace, start, end, found.call[at]), spent, change)
+    yield Detection(numbers, "/idle", extent_of(case.trace, start, end, found.call[at]), spent, change)
 
 
 def _most(did: NamedTime) -> dict[str, str | float]:

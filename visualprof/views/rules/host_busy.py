@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.findings import Detection, Rule, RuleContext
 from visualprof.views.measure.pressure import BUSY_PRESSURE, cpu_pressure
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """The CPU pressure that the monitor of a job sampled."""
     pressure = cpu_pressure(case.trace)
     if pressure is not None and pressure > BUSY_PRESSURE:
-        yield Signal({"cpu_pressure_ratio": pressure}, "", severity="medium")
+        yield Detection({"cpu_pressure_ratio": pressure}, "", severity="medium")
 
 
 RULE = Rule(look, "high")

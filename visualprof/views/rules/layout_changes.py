@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.tensor_core import names_with
 
 PARTS = ("nchwToNhwc", "nhwcToNchw")
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Their time on a device."""
     rows, events = case.of(Category.KERNEL), case.trace.events
     rows = rows[names_with(case.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
@@ -22,7 +22,7 @@ def look(case: Case) -> Iterator[Signal]:
         change = "; ".join(f"kernel[name~{part}]=0" for part in PARTS if any(part in name for name in names))
         numbers = {"calls": len(rows), "layout_ns": round(spent), "layout_ratio": case.share(spent)}
         link = "/kernel?filter=" + (PARTS[0] if PARTS[0] in change else PARTS[1])
-        yield Signal(numbers, link, longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, link, longest_event(case.trace, rows), spent, change)
 
 
 RULE = Rule(

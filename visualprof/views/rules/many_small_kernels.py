@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal, densest
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, densest
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import merge, subtract
 from visualprof.views.measure.steps import kernels
@@ -16,7 +16,7 @@ FEWEST = 100  # launches
 IDLE = 0.2  # of the step
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Calls that last longer than all the kernels that they launch."""
     joined, events = case.joined, case.trace.events
     chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
@@ -32,7 +32,7 @@ def look(case: Case) -> Iterator[Signal]:
         kernel_mean = round(float(events.dur[work].mean()))
         ratio = float(short.mean())
         numbers = {"calls": len(calls), "short_kernel_ratio": ratio, "kernel_mean_ns": kernel_mean, "launch_ns": spent}
-        yield Signal(numbers, "/idle", densest(case.trace, calls[short]), idle, "launch=0")
+        yield Detection(numbers, "/idle", densest(case.trace, calls[short]), idle, "launch=0")
 
 
 RULE = Rule(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Extent, Rule, Signal
+from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
 
 UNUSED = 0.2  # of the device's memory
 FULL = 0.8  # of the device's memory is held
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """What is held and not in use when most is held."""
     allocs = case.trace.allocs
     for device in case.trace.meta.devices:
@@ -31,7 +31,7 @@ def look(case: Case) -> Iterator[Signal]:
                 "memory_bytes": device.memory_bytes,
             }
             ts = int(allocs.ts[row])
-            yield Signal(numbers, "/memory", Extent(ts, ts + 1), severity="medium")
+            yield Detection(numbers, "/memory", Extent(ts, ts + 1), severity="medium")
 
 
 RULE = Rule(

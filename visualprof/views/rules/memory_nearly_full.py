@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Rule, Signal
+from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
 FULL = 0.9
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """The peak of what is held."""
     allocs = case.trace.allocs
     for device in case.trace.meta.devices:
@@ -19,7 +19,7 @@ def look(case: Case) -> Iterator[Signal]:
         peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max())) if here.any() else 0
         if device.memory_bytes and peak > FULL * device.memory_bytes:
             numbers = {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}
-            yield Signal(numbers, "/memory", severity="medium")
+            yield Detection(numbers, "/memory", severity="medium")
 
 
 RULE = Rule(

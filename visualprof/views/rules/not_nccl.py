@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
 from visualprof.views.measure.devices import capability
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 
 CAPABILITY = 3.5
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Collectives over gloo or MPI on GPUs."""
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
     if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(capability, case.devices)) >= CAPABILITY:
         extent = longest_event(case.trace, case.of(Category.COMM))
-        yield Signal({"backend": backend}, "/distributed", extent, severity="medium")
+        yield Detection({"backend": backend}, "/distributed", extent, severity="medium")
 
 
 RULE = Rule(look, "high", {"pytorch": 'torch.distributed.init_process_group("nccl")'})

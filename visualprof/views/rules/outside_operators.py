@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
-from visualprof.views.measure.findings import Case, Rule, Signal, function_in, without
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, function_in, without
 from visualprof.views.measure.intervals import merge, subtract
 from visualprof.views.measure.launch import is_operator
 
 LEAST = 0.4  # of the step
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Time of the host alone; that during which a device waits is host_bound's."""
     spent = case.spent("other")
     if case.on_gpu() or case.share(spent) <= LEAST or not is_operator(case.trace).any():
@@ -22,7 +22,7 @@ def look(case: Case) -> Iterator[Signal]:
     named = {"function": function} if function else {}
     numbers = {"outside_ratio": case.share(spent), "outside_ns": round(spent), **named}
     extent, change = case.longest(between, case.of(Category.OP)), without(case.trace, function)
-    yield Signal(numbers, "/overview?chart=steps", extent, spent, change)
+    yield Detection(numbers, "/overview?chart=steps", extent, spent, change)
 
 
 RULE = Rule(look, "low")

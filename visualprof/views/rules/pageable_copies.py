@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.replay.change import PAGEABLE
 from visualprof.views.measure.tensor_core import names_with
 
 LONG_NS = 200_000  # a call that takes longer copies aside; one that only launches takes some 10 us
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Long calls of such copies."""
     joined, events = case.joined, case.trace.events
     pageable = (joined.call >= 0) & names_with(case.trace, events.name[joined.work], lambda name: PAGEABLE in name)
@@ -27,7 +27,7 @@ def look(case: Case) -> Iterator[Signal]:
             "staging_ratio": case.share(spent),
         }
         link = "/kernel?table=memory_operations"
-        yield Signal(numbers, link, longest_event(case.trace, rows), spent, "copies=pinned")
+        yield Detection(numbers, link, longest_event(case.trace, rows), spent, "copies=pinned")
 
 
 RULE = Rule(

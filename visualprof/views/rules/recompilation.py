@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visualprof.views.measure.compiled import regions
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event, time_by_name
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Compilations in typical steps, the first of all steps aside."""
     events, windows = case.trace.events, case.windows
     rows = regions(case.trace).compiling
@@ -19,7 +19,7 @@ def look(case: Case) -> Iterator[Signal]:
     if spent:
         share, change = case.share(spent), "; ".join(f"host[{name}]=0" for name in time_by_name(case.trace, rows))
         numbers = {"recompilations": len(rows), "compile_ns": round(spent), "compile_ratio": share}
-        yield Signal(numbers, "/operator?filter=compile", longest_event(case.trace, rows), spent, change)
+        yield Detection(numbers, "/operator?filter=compile", longest_event(case.trace, rows), spent, change)
 
 
 RULE = Rule(look, "high", {"pytorch": "torch.compile(model, dynamic=True)  # TORCH_LOGS=recompiles says why"})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Rule, Signal, longest_event
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, longest_event
 from visualprof.views.measure.steps import kernels
 
 MOST = 0.5  # of the kernels' time
@@ -14,7 +14,7 @@ FULL = 1.0  # a block for each multiprocessor
 IDLE = 0.7
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Most of the time of a device that is in use is that of kernels with fewer blocks than it has multiprocessors."""
     for device in case.devices if case.on_gpu() else ():
         rows = kernels(case.trace)[device.id].rows
@@ -24,7 +24,7 @@ def look(case: Case) -> Iterator[Signal]:
         ratio = int(dur[small].sum()) / known if known else 0.0
         if ratio > MOST and case.share(case.idle(device.id)) < IDLE:
             numbers = {"device": device.id, "small_kernel_ratio": ratio, "calls": int(small.sum())}
-            yield Signal(numbers, "/kernel?group=launch", longest_event(case.trace, rows[small]))
+            yield Detection(numbers, "/kernel?group=launch", longest_event(case.trace, rows[small]))
 
 
 RULE = Rule(

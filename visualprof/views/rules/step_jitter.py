@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visualprof.views.measure.findings import Case, Extent, Rule, Signal
+from visualprof.views.measure.findings import Detection, Extent, Rule, RuleContext
 
 FEWEST = 5  # steps
 LONG = 1.5  # medians
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """The mean of the typical steps over their median."""
     length, median = case.parts["total"][case.typical], case.step
     if len(case.windows) >= FEWEST and len(length) and length.max() > LONG * median:
@@ -21,7 +21,7 @@ def look(case: Case) -> Iterator[Signal]:
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
         extent = Extent(int(case.windows.start[worst]), int(case.windows.end[worst]))
         most = min(max(0.0, float(length.mean()) - median), median)
-        yield Signal(numbers, f"/overview?step={step}", extent, most)
+        yield Detection(numbers, f"/overview?step={step}", extent, most)
 
 
 RULE = Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from visualprof.reader.trace import Category
 from visualprof.views.measure.devices import capability
-from visualprof.views.measure.findings import Case, Rule, Signal, kernels_faster, time_by_name
+from visualprof.views.measure.findings import Detection, Rule, RuleContext, kernels_faster, time_by_name
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
@@ -14,7 +14,7 @@ CAPABILITY = 7.0
 SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
 
 
-def look(case: Case) -> Iterator[Signal]:
+def look(case: RuleContext) -> Iterator[Detection]:
     """Kernels of operators that could use them, those on several streams at a time counted once."""
     if not case.on_gpu() or case.trace.meta.device_type != "cuda":
         return
@@ -29,7 +29,7 @@ def look(case: Case) -> Iterator[Signal]:
         numbers = {"eligible_ratio": eligible / kernels, "eligible_ns": eligible}
         change = kernels_faster(time_by_name(case.trace, rows), 1 / SPEEDUP)
         extent, most = case.longest(spans, rows), spent * (1 - 1 / SPEEDUP)
-        yield Signal(numbers, "/operator?sort=device_self_ns", extent, most, change)
+        yield Detection(numbers, "/operator?sort=device_self_ns", extent, most, change)
 
 
 RULE = Rule(

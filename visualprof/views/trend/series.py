@@ -16,8 +16,8 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.choice import doubtful
-from visualprof.views.measure.levels import band, changes
+from visualprof.views.measure.best_points import doubtful
+from visualprof.views.measure.change_points import band, changes
 from visualprof.views.trend.figures import FIGURES, Figures, figures_of_point
 
 MOST = 500  # measurements of a series, the newest

@@ -11,7 +11,7 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.graph import Graph, Replay, solve
 from visualprof.views.measure.replay.path import window
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 MOST_ERROR = 0.02  # of the replay without a change
 MOST_UNEXPLAINED = 0.1
@@ -39,7 +39,7 @@ class Baseline(msgspec.Struct, frozen=True):
         return step_ns(self.graph, solve(self.graph, dur, ns), dur, self.steps)
 
 
-@once
+@cached_on_trace
 def baseline(trace: Trace) -> Baseline:
     """The replay of a recording as it is. Source: docs/whatif.md."""
     graph = wait_graph(trace)

@@ -13,9 +13,9 @@ from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import EVER, intersect, length, merge
 from visualprof.views.measure.launch import calls
-from visualprof.views.measure.own_time import thread_work
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.self_time import thread_work
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 DEVICE_SYNC = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
@@ -33,7 +33,7 @@ AT_ONCE = np.array([4, 0, 2, 3, 1])  # roles that meet: ends before starts, and 
 LAUNCH_NS, GAP_NS, RETURN_NS = 6_000, 1_000, 8_000  # where a recording has none to learn from
 
 
-@once
+@cached_on_trace
 def wait_graph(trace: Trace) -> Graph:
     """The graph of a recording. Source: docs/whatif.md, ADR 61."""
     return _Builder(trace).graph()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views.measure.replay.exchanges import Exchanges
 from visualprof.views.measure.replay.graph import Graph
+from visualprof.views.measure.replay.transfers import Exchanges
 
 PAIRS = 1 << 22  # of waits that are looked at; with more, some waits stay that could go
 

@@ -6,10 +6,10 @@ import msgspec
 
 from visualprof.reader.patterns import pattern
 from visualprof.views.measure.operator_call import Call, Unknown
-from visualprof.views.measure.work import formulas, serving
+from visualprof.views.measure.work import formulas, serving_formulas
 from visualprof.views.measure.work.formulas import Formula, Work
 
-_FORMULAS = {**formulas.FORMULAS, **serving.FORMULAS}
+_FORMULAS = {**formulas.FORMULAS, **serving_formulas.FORMULAS}
 
 
 _PROFILED = pattern(r"^sglang_profiler::attention_(\w+)_\d+$")  # around a function of aiter.ops.attention
@@ -23,7 +23,7 @@ def formula_of(name: str) -> Formula | None:
 
 def is_attention_of_requests(name: str) -> bool:
     """Does its work depend on lengths that no shape has?"""
-    return _called(name) in serving.ATTENTION
+    return _called(name) in serving_formulas.ATTENTION
 
 
 def _called(name: str) -> str:

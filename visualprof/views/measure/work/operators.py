@@ -14,12 +14,12 @@ from visualprof.reader.trace.serving import serving_step
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator
 from visualprof.views.measure.operator_call import Call, Tensor, onnx_call, torch_call
-from visualprof.views.measure.serving import step_annotations
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.serving_steps import step_annotations
 from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.work.catalog import formula_of, is_attention_of_requests, work_of
 from visualprof.views.measure.work.formulas import Work
-from visualprof.views.measure.work.serving import WRAPPERS
+from visualprof.views.measure.work.serving_formulas import WRAPPERS
 
 TEXTS = ("input_shapes", "input_types", "input_values", "output_shapes")
 PIECE = "aten::cudnn_convolution_backward_", "aten::cudnn_convolution_transpose_backward_"  # of torch 1.9
@@ -41,7 +41,7 @@ class OperatorWork(msgspec.Struct, frozen=True):
         return np.array([getattr(work, key) for work in self.works], np.float64)[self.of]
 
 
-@once
+@cached_on_trace
 def operator_work(trace: Trace) -> OperatorWork:
     """The outermost operators of which it is known what they do: recorded, or from the shapes of what they take.
 

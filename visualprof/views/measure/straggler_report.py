@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from visualprof.views.answers import kinds
-from visualprof.views.measure.links import links, slow_links
+from visualprof.views.measure.link_times import links, slow_links
+from visualprof.views.measure.run_analysis import WholeRun
 from visualprof.views.measure.stragglers import Cause, Outlier, Unit, outliers, times
-from visualprof.views.measure.whole_run import WholeRun
 
 MOST = 100
 

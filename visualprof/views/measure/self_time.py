@@ -10,8 +10,8 @@ import numpy as np
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, intersect, length, merge, subtract, union, unions
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.timing import names
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 WORK = (Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.SYNC, Category.OP_PART)
 NONE = np.zeros((0, 2), np.int64)
@@ -76,7 +76,7 @@ def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
     return np.concatenate((np.array(around[::-1], np.int64), np.arange(begin, behind, dtype=np.int64)))
 
 
-@once
+@cached_on_trace
 def thread_work(trace: Trace) -> dict[int, Ints]:
     """Disjoint intervals (m, 2) ns in which each thread that works does so, by its track."""
     events = trace.events

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from visualprof.reader.trace import Floats, Ids, Ints
 from visualprof.views.measure.alignment import offsets, on_one_axis
+from visualprof.views.measure.call_matching import numbered
 from visualprof.views.measure.groups import distinct
-from visualprof.views.measure.matching import numbered
-from visualprof.views.measure.replay.exchanges import Exchanges, Times
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Replay, Waits, solve
 from visualprof.views.measure.replay.path import PARTS, Scope
-from visualprof.views.measure.replay.rank import Rank
+from visualprof.views.measure.replay.rank_graph import Rank
+from visualprof.views.measure.replay.transfers import Exchanges, Times
 
 
 class Joint(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Mask, R
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator, launches
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.trace_cache import cached_on_trace
 from visualprof.views.measure.work.formulas import MODEL, UNKNOWN, Family, Work
 from visualprof.views.measure.work.operators import operator_work, recording
 
@@ -59,7 +59,7 @@ class Reached(msgspec.Struct, frozen=True):
     bound: list[Bound]
 
 
-@once
+@cached_on_trace
 def operator_calls(trace: Trace) -> Calls:
     """Every call that counts, and those without a formula that launched work; on devices where any work was done."""
     counted, joined, events = operator_work(trace), launches(trace), trace.events

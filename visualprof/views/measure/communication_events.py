@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask
+from visualprof.views.measure.call_matching import Matched
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.matching import Matched
 from visualprof.views.measure.process_groups import ProcessGroups
 
 MESSAGE = "send_recv"  # both ends of a message are one meeting

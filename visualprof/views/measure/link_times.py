@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask
+from visualprof.views.measure.communication_events import Meetings
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.meetings import Meetings
 from visualprof.views.measure.process_groups import ProcessGroups
 from visualprof.views.measure.stragglers import LATE, NORMAL, SIGMAS, Outlier, Unit, beyond_chance
 

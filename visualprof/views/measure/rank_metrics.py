@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.measure.process_groups import ProcessGroups
-from visualprof.views.measure.rank_part import RankSteps
+from visualprof.views.measure.rank_summary import RankSteps
 
 Spent = tuple[Ints, Ints]  # ns of each step in which matched collectives transfer, and in which they only wait
 MOST_CELLS = 1 << 22  # ranks x steps; of a run with more the steps that most ranks have count

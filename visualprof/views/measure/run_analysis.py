@@ -8,16 +8,16 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ints
-from visualprof.views.measure.exchanged import ByName, Waits, by_name, waits
+from visualprof.views.measure.call_matching import Matched, match
+from visualprof.views.measure.communication_events import Meetings, meetings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, union
-from visualprof.views.measure.matching import Matched, match
-from visualprof.views.measure.meetings import Meetings, meetings
 from visualprof.views.measure.pipelines import microbatches
 from visualprof.views.measure.process_groups import ProcessGroups, process_groups
 from visualprof.views.measure.processes import processes
-from visualprof.views.measure.rank_figures import RankFigures, Spent, rank_figures
-from visualprof.views.measure.rank_part import RankPart, RankSteps
+from visualprof.views.measure.rank_metrics import RankFigures, Spent, rank_figures
+from visualprof.views.measure.rank_summary import RankPart, RankSteps
+from visualprof.views.measure.transfer_stats import ByName, Waits, by_name, waits
 
 
 class WholeRun(msgspec.Struct, frozen=True):

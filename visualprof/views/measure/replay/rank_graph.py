@@ -13,11 +13,11 @@ from visualprof.views.measure.collectives import Collectives, collectives
 from visualprof.views.measure.processes import Place, place_of
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import changed, parse, suggestions
-from visualprof.views.measure.replay.exchanges import Exchanges, Times, exchanges_of
+from visualprof.views.measure.replay.contract_graph import shortened
 from visualprof.views.measure.replay.graph import Graph, Waits, solve
 from visualprof.views.measure.replay.path import part_of_work, window
 from visualprof.views.measure.replay.prune import decisive
-from visualprof.views.measure.replay.shorten import shortened
+from visualprof.views.measure.replay.transfers import Exchanges, Times, exchanges_of
 
 
 class Made(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask
-from visualprof.views.measure.replay.contract import Contraction, Ways, contraction
-from visualprof.views.measure.replay.exchanges import Exchanges, Times
+from visualprof.views.measure.replay.contraction import Contraction, Ways, contraction
 from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Replay, Waits, latest, solve
 from visualprof.views.measure.replay.path import PARTS
+from visualprof.views.measure.replay.transfers import Exchanges, Times
 
 
 class Short(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from visualprof.reader.trace import Trace
 T = TypeVar("T")
 
 
-def once(work: Callable[[Trace], T]) -> Callable[[Trace], T]:
+def cached_on_trace(work: Callable[[Trace], T]) -> Callable[[Trace], T]:
     """The same function; of a trace that it has seen it gives what it gave before. An array of it cannot be written."""
 
     @wraps(work)

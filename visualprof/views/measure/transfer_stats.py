@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Mask
+from visualprof.views.measure.call_matching import Matched
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.matching import Matched
 
 
 class ByName(msgspec.Struct, frozen=True):

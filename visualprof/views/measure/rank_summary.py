@@ -15,8 +15,8 @@ from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.processes import Place, place_of
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 MOST_KERNELS = 12
 
@@ -74,7 +74,7 @@ class RankPart(RankSteps, frozen=True):
         return RankSteps(*(getattr(self, name) for name in RankSteps.__struct_fields__))
 
 
-@once
+@cached_on_trace
 def rank_part(trace: Trace) -> RankPart:
     """The part of a trace. Computation is of kernels, of operators where nothing runs on a device."""
     windows, calls = step_windows(trace), collectives(trace)

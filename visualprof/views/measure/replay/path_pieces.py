@@ -9,11 +9,11 @@ from visualprof.reader.trace import Floats, Ids, Ints, Rows, Trace
 from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import intersect, subtract, union
 from visualprof.views.measure.launch import is_device_work
-from visualprof.views.measure.own_time import NONE, thread_work
 from visualprof.views.measure.replay.baseline import baseline
 from visualprof.views.measure.replay.graph import KINDS, Graph, Replay, latest
 from visualprof.views.measure.replay.path import Path, critical_path, ends_of, whole
-from visualprof.views.measure.shared import once
+from visualprof.views.measure.self_time import NONE, thread_work
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Pieces(msgspec.Struct, frozen=True):
     event: Ids
 
 
-@once
+@cached_on_trace
 def replayed(trace: Trace) -> Known:
     """The recording as it is."""
     known = baseline(trace)
@@ -44,7 +44,7 @@ def replayed(trace: Trace) -> Known:
     return Known(graph, dur, replay, latest(graph, replay, dur, graph.waits.ns, ends, end))
 
 
-@once
+@cached_on_trace
 def path_pieces(trace: Trace) -> Pieces:
     """The path through all of a recording."""
     known = replayed(trace)

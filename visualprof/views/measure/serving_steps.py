@@ -16,8 +16,8 @@ from visualprof.reader.trace.step_attribution import steps_of
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.operator_call import Unknown, torch_call
-from visualprof.views.measure.shared import once
 from visualprof.views.measure.tensor_core import names_with
+from visualprof.views.measure.trace_cache import cached_on_trace
 
 Source = Literal["annotations", "token_lookups", "denoiser_calls"]
 MARKS = (Category.STEP, Category.ANNOTATION)
@@ -40,7 +40,7 @@ class Serving(msgspec.Struct, frozen=True):
     engine: Engine | None
 
 
-@once
+@cached_on_trace
 def step_annotations(trace: Trace) -> Rows:
     """Events (n,) of threads whose text is that of a server's step, those inside others included."""
     events = trace.events
@@ -48,7 +48,7 @@ def step_annotations(trace: Trace) -> Rows:
     return rows[names_with(trace, events.name[rows], lambda name: serving_step(name) is not None)]
 
 
-@once
+@cached_on_trace
 def serving(trace: Trace) -> Serving | None:
     """The serving steps of a trace; None where it has none.
 
@@ -68,7 +68,7 @@ def serving(trace: Trace) -> Serving | None:
     return _generation(trace) or _denoising(trace)
 
 
-@once
+@cached_on_trace
 def step_loads(trace: Trace) -> list[ServingStep | None] | None:
     """What each of the trace's own steps worked on, that of all annotations in it; None where it has no such ones."""
     found = serving(trace) if len(step_annotations(trace)) else None
