@@ -35,7 +35,7 @@ if sys.argv[3] == "events":
 ASKED = {
     "": "opened",
     "operator": "opened, with the table of operators",
-    "events": "opened, with all that is inside as events",
+    "events": "opened, with the content of all graphs as events",
 }
 
 
@@ -114,7 +114,7 @@ def captured(folder: Path, launches: int = LAUNCHES) -> Iterator[Row]:
         ratio = statistics.median(ratios)
         peak = {kind: statistics.median(run.peak for run in own) / 2**30 for kind, own in runs.items()}
         figure = (
-            f"{each['graphs']:.2f} us of CPU for each of {count / 1e6:.1f} M events of the file, "
+            f"{each['graphs']:.2f} us of CPU per event, {count / 1e6:.1f} M events in the file, "
             f"eager {each['eager']:.2f} us: {ratio:.2f} x ({min(ratios):.2f}-{max(ratios):.2f}); "
             f"peak {peak['graphs']:.2f} GiB, eager {peak['eager']:.2f} GiB: {peak['graphs'] / peak['eager']:.2f} x"
         )

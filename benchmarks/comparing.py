@@ -31,9 +31,9 @@ def comparing(folder: Path, base: Path, events: int) -> Iterator[Row]:
     cache = str(folder / "cache-compared")
     report = ["report", str(new), "-o", str(folder / "report.html")]
     for what, command, bar in (
-        ("a report of a profile, which is read", report, REPORT_S),
-        ("a report of a profile that was read before", report, REPORT_S),
-        ("`visualprof diff`, for the first time", ["diff", str(base), str(new)], 0.0),
+        ("a report of a new profile", report, REPORT_S),
+        ("a report of an indexed profile", report, REPORT_S),
+        ("`visualprof diff`, first time", ["diff", str(base), str(new)], 0.0),
         ("`visualprof diff`, again", ["diff", str(base), str(new)], COMMAND_S),
     ):
         run = measured([sys.executable, "-m", "visualprof", *command], VISUALPROF_CACHE_DIR=cache)
@@ -52,7 +52,7 @@ def _answers(address: str) -> Iterator[Row]:
     for view in VIEWS:
         took = [_took(f"{address}/api/v1/diff?{urlencode({**pair, 'view': view})}") for _ in range(ROUNDS + 1)]
         first[view], again[view] = took[0], statistics.median(took[1:])
-    for when, took, bar in (("for the first time", first, 0.0), ("again", again, ANSWER_S)):
+    for when, took, bar in (("first time", first, 0.0), ("again", again, ANSWER_S)):
         slowest = max(took, key=took.__getitem__)
         yield _row(f"two profiles compared over HTTP, {when}", took[slowest], bar, f" (slowest view: {slowest})")
 

@@ -313,7 +313,7 @@ def growth(chosen: Sequence[str] = ()) -> Iterator[Row]:
         name, worst, took = max(found, key=lambda each: each[1])
         slowest = max(found, key=lambda each: each[2][-1])
         sizes = DIMENSIONS[dimension][1]
-        figure = f"{worst:.2f} x a doubling ({name}, {took[-1] * 1e3:.0f} ms)" if worst else "too little to measure"
+        figure = f"{worst:.2f} x per doubling ({name}, {took[-1] * 1e3:.0f} ms)" if worst else "too little to measure"
         figure += f"; most time in {slowest[0]}, {slowest[2][-1] * 1e3:.0f} ms"
         what = f"growth with {dimension}, {sizes[0]:,} to {sizes[-1]:,}"
         yield Row(what, figure, f"at most {AT_MOST} x", worst <= AT_MOST)

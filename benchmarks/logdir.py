@@ -117,7 +117,7 @@ def many_runs(folder: Path, runs: int = RUNS) -> Iterator[Row]:
             page = Page(address, start)
             usable = max(page.until(lambda page: len(page.runs) == runs), page.until(Page.opens))
             bar = "" if not judged else f"at most {RESTART_S if again else USABLE_S} s"
-            what = f"{runs:,} runs, {'opened again' if again else 'for the first time'}"
+            what = f"{runs:,} runs, {'opened again' if again else 'first time'}"
             whole = page.until(lambda page: page.ready() == runs)
             if not again:
                 yield Row(f"{what}: usable", f"{usable:.2f} s", bar, not judged or usable <= USABLE_S)
@@ -141,7 +141,12 @@ def _one_change(page: Page, logdir: Path) -> Iterator[Row]:
         time.sleep(0.02)
     figure = f"{took * 1e3:.1f} ms, {page.bytes:,} bytes; without a change {nothing * 1e3:.1f} ms"
     ok = took <= CHANGE_S and page.bytes <= CHANGE_BYTES
-    yield Row(f"{len(page.runs):,} runs, one changes: what a page gets", figure, f"at most {CHANGE_BYTES:,} bytes", ok)
+    yield Row(
+        f"{len(page.runs):,} runs, one changes: update sent to the web UI",
+        figure,
+        f"at most {CHANGE_BYTES:,} bytes",
+        ok,
+    )
 
 
 def _idle(page: Page, runs: int) -> Row:
@@ -196,7 +201,7 @@ def looking(folder: Path) -> Row:
     half, whole = map(min, zip(*both, strict=True))
     times = whole / half
     figure = f"{whole:.2f} s = {times:.2f} x half of them (CPU)"
-    return Row(f"{MANY_RUNS:,} runs: looked at, listed, each told", figure, f"at most {AT_MOST} x", times <= AT_MOST)
+    return Row(f"{MANY_RUNS:,} runs: scanned, listed, each reported", figure, f"at most {AT_MOST} x", times <= AT_MOST)
 
 
 def _looked(folder: Path, runs: int) -> float:

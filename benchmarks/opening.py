@@ -132,7 +132,7 @@ def rows(file: Opened) -> Iterator[Row]:
     for way, share in SHARES.items():
         if way not in file.runs:
             continue
-        bar = f"at most {share} x or {MILLION_S} s a million events"
+        bar = f"at most {share} x or {MILLION_S} s per million events"
         yield Row(way, _beside(file, way), bar, file.wall(way) <= max(share * base, MILLION_S * millions))
     yield Row(WARM, seconds(file.runs[WARM]), f"at most {WARM_S} s", file.wall(WARM) <= WARM_S)
     if WORK in file.runs:
@@ -141,7 +141,7 @@ def rows(file: Opened) -> Iterator[Row]:
         yield Row(
             WORK,
             f"{own:.2f} s, CPU {cpu:.2f} s",
-            f"at most {OWN_WORK_S} s a million events",
+            f"at most {OWN_WORK_S} s per million events",
             own <= OWN_WORK_S * millions,
         )
     ratio = file.wall(ALL) / file.wall(COLD)

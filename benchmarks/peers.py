@@ -81,7 +81,7 @@ def beside(files: list[Opened], names: Iterable[str]) -> Iterator[list[Row]]:
             rows.append(Row(way, f"{spread}, {peaks[way][-1]:.1f} x the file"))
         yield rows
     yield [
-        Row("profile", "least and most"),
+        Row("profile", "minimum and maximum"),
         Row(LOADS, ""),
         *(Row(way, _range(times[way], peaks[way])) for way in ways),
     ]

@@ -240,7 +240,7 @@ def queue(folder: Path, jobs: int = JOBS, agents: int = AGENTS) -> Iterator[Row]
         figure = f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms"
         yield Row("job: submitted to started (an agent that waits)", figure, "p95 at most 60 ms", p95 <= 0.06)
         rate = leases(url, token)
-        yield Row("leases with 4 agents", f"{rate:.0f} a second", "at least 100 a second", rate >= 100)
+        yield Row("leases with 4 agents", f"{rate:.0f} per second", "at least 100 per second", rate >= 100)
         seconds, twice, lost = crowd(url, token, jobs, agents)
         yield Row(
             f"{jobs:,} jobs submitted while {agents} agents run them",

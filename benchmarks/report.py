@@ -13,15 +13,16 @@ from visualprof.reader.native import library
 
 LIBRARIES = ("numpy", "msgspec", "flask", "waitress")
 OPENING = """
-Each figure is of a process of its own, from its start to its last byte of output: the median of five (of three in
-the second table, and without the extension) with the least and the most, then CPU seconds. The ways of
-opening a file take turns with `json.loads` of the same file, on two cores where nothing else is said.
-`overview again` reads what the first opening kept. The recordings are real ones, repeated until they are large.
+Each value is from a separate process, from its start to its last byte of output. It is the median of
+five, or of three in the second table and without the extension. It is followed by the minimum and
+maximum, and by the CPU seconds. The ways of opening a file alternate with `json.loads` of the same
+file, on two cores unless noted. `overview again` uses the cache of the first opening. The recordings
+are real, repeated until they are large.
 """
 BESIDE = """
-The same files in the same run, on two cores: until the first tables (Perfetto: until its engine, the WebAssembly of its
-page, has loaded the file). Wall time as a ratio to `json.loads` (median of three, least and most), peak memory as a
-ratio to the size of the file.
+All tools read the same files in the same run, on two cores, until their first tables. For Perfetto it
+is until its engine, the WebAssembly build of its web UI, has loaded the file. Wall time is relative to
+`json.loads` (median of three, minimum and maximum). Peak memory is relative to the file size.
 """
 
 
@@ -51,14 +52,14 @@ def across(files: list[list[Row]]) -> Iterator[str]:
     yield "| " + " | ".join(row.what for row in files[0]) + " |"
     yield "| --- |" + " --- |" * (len(files[0]) - 1)
     if any(row.bar for row in files[0]):
-        yield "| *bar* |" + "".join(f" *{row.bar}* |" if row.bar else " |" for row in files[0][1:])
+        yield "| *limit* |" + "".join(f" *{row.bar}* |" if row.bar else " |" for row in files[0][1:])
     for rows in files:
         yield "| " + " | ".join(row.figure + ("" if row.ok else " **missed**") for row in rows) + " |"
 
 
 def down(rows: list[Row]) -> Iterator[str]:
     """A table with a line for each figure."""
-    yield "| what | measured | bar | |"
+    yield "| benchmark | measured | limit | |"
     yield "| --- | --- | --- | --- |"
     for row in rows:
         met = ("met" if row.ok else "missed") if row.bar else ""
@@ -73,5 +74,5 @@ def document(took: str, opened: list[list[list[Row]]], beside: list[list[Row]], 
     for files in filter(None, opened):
         lines += [*across(files), ""]
     if beside:
-        lines += ["## Beside other tools", BESIDE, *across(beside), ""]
+        lines += ["## Comparison with other tools", BESIDE, *across(beside), ""]
     return "\n".join([*lines, "## Everything else", "", *down(rows), ""])

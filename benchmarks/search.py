@@ -68,11 +68,11 @@ def search() -> Iterator[Row]:
         what = f"{table.name}, {len(table.costs)} settings recorded, {spread:.0f} x from best to worst"
         yield line(what + " (held out)" * (at > 2), [table], SEEDS)
     families: Sequence[tuple[str, list[Table]]] = (
-        ("made-up serving", tables(serving, 0, 30, LEAST, MOST)),
-        ("made-up rough tables", tables(rough, 0, 24, LEAST, MOST)),
-        ("made-up serving (held out)", tables(serving, 100, 30, LEAST, MOST)),
-        ("made-up rough tables (held out)", tables(rough, 100, 24, LEAST, MOST)),
-        ("made-up accelerators (held out)", tables(accelerator, 0, 20, LEAST, MOST)),
+        ("synthetic serving", tables(serving, 0, 30, LEAST, MOST)),
+        ("synthetic rough tables", tables(rough, 0, 24, LEAST, MOST)),
+        ("synthetic serving (held out)", tables(serving, 100, 30, LEAST, MOST)),
+        ("synthetic rough tables (held out)", tables(rough, 100, 24, LEAST, MOST)),
+        ("synthetic accelerators (held out)", tables(accelerator, 0, 20, LEAST, MOST)),
     )
     for what, found in families:
         yield line(f"{len(found)} {what}", found, 4)

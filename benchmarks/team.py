@@ -136,7 +136,7 @@ class Machine:
             self._asked.took.setdefault(what, []).append(took)
         if response.status == 503 and response.getheader("Retry-After"):
             time.sleep(random.uniform(0.5, 1.5))  # as the agent does
-            self._asked.took.setdefault("told to ask again", []).append(took)
+            self._asked.took.setdefault("asked to retry", []).append(took)
         elif response.status >= 300:
             self._asked.refused[f"{what} {response.status} {text[:80]!r}"] += 1
         return json.loads(text) if text and response.status < 300 else None
@@ -338,13 +338,13 @@ def crowded(site: Team, name: str, seconds: float = LOAD_S) -> Iterator[Row]:
     cpu, begun = site.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     cpu = (site.cpu_s() - cpu) / (time.perf_counter() - begun)
-    what = f"{name}, {JOBS:,} jobs: {USERS} pages that ask every {EVERY_S:g} s while {MACHINES} machines work"
+    what = f"{name}, {JOBS:,} jobs: {USERS} clients that poll every {EVERY_S:g} s while {MACHINES} machines work"
     yield told.row(what, f"; CPU of the server {cpu:.2f} cores")
-    again = len(worked.took.pop("told to ask again", []))
-    yield worked.row(f"{name}: those machines' own requests ({again} told to ask again)")
+    again = len(worked.took.pop("asked to retry", []))
+    yield worked.row(f"{name}: requests of those machines ({again} asked to retry)")
     told.took.clear()
     stormed = storm(site)
-    yield told.row(f"{name}: the same pages while {STORM} log in at once ({stormed})")
+    yield told.row(f"{name}: the same clients while {STORM} users log in simultaneously ({stormed})")
     over.set()
     [wait() for wait in waited]
     [machine.close() for machine in machines]
@@ -379,8 +379,8 @@ def long_list(site: Team, name: str, count: int) -> Iterator[Row]:
     for who, cookie in (("an administrator", site.cookies[0]), ("a member", site.cookies[1])):
         asked = Asked()
         browser = Browser(site.url, cookie, asked)
-        for what in ("first", "again", "what changed"):
-            if what == "what changed":
+        for what in ("first", "again", "changes only"):
+            if what == "changes only":
                 assert browser("POST", "jobs", {**JOB, "key": who.replace(" ", "-")}), asked.refused
             else:
                 browser.known.clear()
@@ -407,10 +407,10 @@ def long_selector(site: Team, name: str) -> Iterator[Row]:
         if sum(span["state"] == "ready" for worker in workers for span in worker["spans"]) >= RUNS:
             break
         time.sleep(1)
-    for what in ("first", "again", "after somebody submitted", "after somebody shared a run"):
-        if what == "after somebody submitted":
+    for what in ("first", "again", "after another user submitted a job", "after another user shared a run"):
+        if what == "after another user submitted a job":
             assert owner("POST", "jobs", {**JOB, "key": "while-one-looks"})
-        elif what == "after somebody shared a run":
+        elif what == "after another user shared a run":
             assert owner("PUT", "runs/access", {"run": "experiment0/run0", "visibility": "public"})
         else:
             browser.known.clear()

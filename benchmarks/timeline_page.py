@@ -187,7 +187,7 @@ def measure(address: str, chromium: str) -> list[Row]:
         tiles = watch_tiles(page)
         first, complete = first_paint(page, address)
         rows.append(Row("first slices after opening the page", f"{first:.2f} s", "1.5 s", first <= 1.5))
-        rows.append(Row("all tiles in sight", f"{complete:.2f} s"))
+        rows.append(Row("all visible tiles", f"{complete:.2f} s"))
         renderer = page.get_attribute("[data-renderer]", "data-renderer")
         slices = visible_slices(page, tiles)
         rows.append(
@@ -204,11 +204,11 @@ def measure(address: str, chromium: str) -> list[Row]:
         ):
             rate, gap = frames(page, keys)
             rows.append(
-                Row(f"frames a second {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50)
+                Row(f"frames per second, {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50)
             )
         slowest = statistics.quantiles(tiles.ms, n=20)[-1]
         largest = statistics.quantiles(tiles.sizes, n=20)[-1] / 1024
-        rows.append(Row(f"tile latency in the page, 95th of 100 ({len(tiles.ms)} tiles)", f"{slowest:.0f} ms"))
+        rows.append(Row(f"tile latency in the web UI, 95th of 100 ({len(tiles.ms)} tiles)", f"{slowest:.0f} ms"))
         rows.append(Row("tile size, 95th of 100", f"{largest:.0f} KiB"))
         objects, together = heap(page)
         rows.append(Row("JavaScript heap", f"{objects:.0f} MiB", "200 MiB", objects <= 200))

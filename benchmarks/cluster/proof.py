@@ -98,7 +98,7 @@ def table(done: Iterable[Tried]) -> Iterator[str]:
     kinds = defaultdict[str, list[Tried]](list)
     for each in done:
         kinds[each.case.kind].append(each)
-    yield "| injected | clusters | costs | found | exactly | named rightly | HTA: found | named rightly |"
+    yield "| injected | clusters | costs | found | exactly | correct findings | HTA: found | correct findings |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     every = [each for of_kind in kinds.values() for each in of_kind]
     for kind, of_kind in [*kinds.items(), ("all", every)]:
