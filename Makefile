@@ -13,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test long check native ruff layers pyright eslint prettier vue-tsc vitest unit bench page types messages clean help
+.PHONY: demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -35,7 +35,7 @@ long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## the tests that tak
 	$(BIN)/python -m pytest -n 2 -q -m long
 
 check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
-	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint prettier ruff layers native
+	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint prettier ruff layers spelling native
 
 unit:
 	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow"
@@ -61,6 +61,9 @@ ruff:
 
 layers:
 	$(BIN)/lint-imports --no-logo
+
+spelling:
+	$(BIN)/codespell
 
 native:
 	@if command -v $(firstword $(CC)) >/dev/null; then mkdir -p build && \

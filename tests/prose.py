@@ -47,7 +47,10 @@ PATTERNS: tuple[tuple[str, str, float], ...] = (
     ("by itself", r"\bby (itself|themselves)\b", 1),
     ("any more", r"\bany more\b", 1),
 )
-RIDDLES = re.compile("|".join(f"(?:{pattern})" for _, pattern, _ in PATTERNS) + r"|\bso many\b|\bto mend\b|\b(less|more) a step\b", re.IGNORECASE)
+RIDDLES = re.compile(
+    "|".join(f"(?:{pattern})" for _, pattern, _ in PATTERNS) + r"|\bso many\b|\bto mend\b|\b(less|more) a step\b",
+    re.IGNORECASE,
+)
 #: British spellings; the project writes US English.
 BRITISH = re.compile(
     r"\b(colours?|behaviours?|neighbours?|favours?|honours?|labelled|modelled|travelled|artefacts?|"
@@ -86,7 +89,11 @@ def first_words() -> list[str]:
 
 def nones() -> list[str]:
     """Return the docstrings that say "is none"."""
-    return [f"{place}: {text.splitlines()[0][:80]}" for place, _, text in docstrings() if re.search(r"\b(is|are) none\b", text)]
+    return [
+        f"{place}: {text.splitlines()[0][:80]}"
+        for place, _, text in docstrings()
+        if re.search(r"\b(is|are) none\b", text)
+    ]
 
 
 def docstring_riddles() -> list[str]:
@@ -172,6 +179,7 @@ def prose(path: Path) -> str:
     return re.sub(r"`[^`]*`|\]\([^)]*\)", " ", text)
 
 
+@cache
 def rates() -> dict[str, float]:
     """Return the rate of each pattern per 10,000 words of all documents."""
     text = "\n".join(prose(path) for path in documents())
@@ -196,16 +204,25 @@ def long_lines() -> list[str]:
 def british() -> list[str]:
     """Return the British spellings in sources, documents and texts of the web UI."""
     places: list[str] = []
-    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    files = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     files += [ROOT / place for place in sources()]
     files += sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "benchmarks").rglob("*.py"))
-    files += sorted((PACKAGE / "frontend" / "src").rglob("*.ts")) + sorted((PACKAGE / "frontend" / "src").rglob("*.vue"))
+    files += sorted((PACKAGE / "frontend" / "src").rglob("*.ts")) + sorted(
+        (PACKAGE / "frontend" / "src").rglob("*.vue")
+    )
     for path in files:
         if path == Path(__file__):
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             places += [f"{path.relative_to(ROOT)}:{number}: {match.group()}" for match in BRITISH.finditer(line)]
-    return places + [f"{key}: {m.group()}" for key, text in [*ui_texts(), *server_texts()] for m in BRITISH.finditer(text)]
+    return places + [
+        f"{key}: {m.group()}" for key, text in [*ui_texts(), *server_texts()] for m in BRITISH.finditer(text)
+    ]
 
 
 COUNTS: dict[str, Callable[[], list[str]]] = {

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
-from torch.profiler import ProfilerActivity, profile  # pyright: ignore[reportMissingImports]
+import torch.profiler  # pyright: ignore[reportMissingImports]
 
 from visualprof.capture.options import Options
 from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
 _TORCH: Any = torch
+_PROFILER: Any = _TORCH.profiler
 
 
 class Recorder(Shape):
@@ -28,12 +29,12 @@ class Recorder(Shape):
 
     def __init__(self, options: Options) -> None:
         self._cuda = bool(_TORCH.cuda.is_available())
-        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * self._cuda
+        activities = [_PROFILER.ProfilerActivity.CPU] + [_PROFILER.ProfilerActivity.CUDA] * self._cuda
         # Else threads that live already are left out. With it torch 2.13 records no memory.
         config: dict[str, Any] = {} if options.with_memory else {"profile_all_threads": True}
         if self._cuda and options.topics & Topics.SYNC:
             config["enable_cuda_sync_events"] = True
-        self._profiler: Any = profile(
+        self._profiler: Any = _PROFILER.profile(
             activities=activities,
             record_shapes=options.shapes,
             profile_memory=options.with_memory,
