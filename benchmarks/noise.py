@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=100)
     tries = parser.parse_args().tries
-    print("| machine | steps | a false row | +10 % found | false beside it | a false step | seen from |")
+    print("| machine | steps | false row | +10 % found | false rows next to it | false step | detectable from |")
     print("|---|---|---|---|---|---|---|")
     for name, shape in (("quiet", QUIET), ("busy", BUSY), ("busy host", HOST)):
         for steps in (5, 10, 15, 20, 50):
