@@ -50,8 +50,8 @@ def test_definitions_come_from_the_documentation_of_fields() -> None:
 
 def test_the_page_says_what_a_column_is_where_it_does() -> None:
     of_kernels = declared(view("kernel").answer)
-    assert meaning("kernel", "", "total_ns", "ns", of_kernels) == "Durations of all launches together."
-    assert meaning("operator", "", "calls", "count", {}) == "How often it ran in the selected steps."
+    assert meaning("kernel", "", "total_ns", "ns", of_kernels) == "Sum of the durations of all launches."
+    assert meaning("operator", "", "calls", "count", {}) == "Number of calls in the selected steps."
     assert meaning("findings", "findings", "id", None, {}) == ""  # and not that of an operator's number in a graph
     assert [unit_of(name, None) for name in ("start_ns", "size_bytes", "idle_ratio", "name")] == [
         "ns",
@@ -64,9 +64,9 @@ def test_the_page_says_what_a_column_is_where_it_does() -> None:
 @pytest.mark.parametrize(
     ("scope", "word", "facts", "text"),
     [
-        ("findings", "layout_changes", {"layout_ratio": 0.25}, "NCHW into NHWC and back take 25.0% of the step."),
-        ("findings", "dataloader_bound", {}, "The step waits for the next batch. Load in more"),
-        ("diff", "few_steps", {"base": "1", "new": "3"}, "Few steps (1 and 3): no change can be told from noise."),
+        ("findings", "layout_changes", {"layout_ratio": 0.25}, "NCHW and NHWC take 25.0% of the step."),
+        ("findings", "dataloader_bound", {}, "The step waits for the next batch. Use more DataLoader workers"),
+        ("diff", "few_steps", {"base": "1", "new": "3"}, "Too few steps (1 and 3) to distinguish a change from noise."),
         ("whatif", "error", {"error_ratio": 0.031}, "the replay without a change is 3.1% from the recording"),
         ("evaluation", "first_run_slow", {"first_ns": 2_500_000, "p50_ns": None}, "takes 2.5 ms, later ones unknown"),
         ("critical", "no_steps", {}, "The recording marks no steps"),

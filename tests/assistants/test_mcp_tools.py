@@ -26,7 +26,7 @@ def test_a_view_has_rows_with_units_and_definitions(assistant: Assistant) -> Non
     assert cells["name"] == ["kernel2", "kernel1", "kernel0"]
     assert cells["total_ns"] == [13_500, 8_500, 7_000]  # half of 27 and 17 us; twice half of 7 us
     assert cells["calls"] == [1, 1, 2]
-    assert {"name": "total_ns", "unit": "ns", "meaning": "Durations of all launches together."} in table["columns"]
+    assert {"name": "total_ns", "unit": "ns", "meaning": "Sum of the durations of all launches."} in table["columns"]
     assert (table["first_row"], table["total_rows"]) == (0, 3)
     assert "blocks_per_sm" in table["unknown"]
     assert "left_out" not in answer
@@ -63,7 +63,7 @@ def test_one_table_of_several_keeps_its_name_and_definitions(assistant: Assistan
     alone = assistant.ask("view", view="kernel", run="run", table="memory_operations")["tables"]
     assert alone == {"memory_operations": whole}
     assert columns(whole)["name"] == ["Memset (Device)", "Memcpy DtoD (Device -> Device)"]
-    assert whole["columns"][2]["meaning"] == "Durations of all operations together."
+    assert whole["columns"][2]["meaning"] == "Sum of the durations of all operations."
 
 
 def test_parameters_of_a_view_reach_it(assistant: Assistant) -> None:
@@ -101,7 +101,7 @@ def test_a_forecast_takes_several_changes(assistant: Assistant) -> None:
     finding = columns(assistant.ask("findings", run="run")["tables"]["findings"])
     place = finding["id"].index("dataloader_bound")
     share = f"{finding['evidence'][place]['dataloader_ratio']:.1%}"
-    told = f"Data loading holds up the step. The step waits for the next batch, {share} of the time. Load in more"
+    told = f"Data loading stalls the step. The step waits for the next batch {share} of the time. Use more DataLoader workers"
     assert finding["says"][place].startswith(told)
     (change,) = (change for change in finding["change"] if change.startswith("dataloader"))
     answer = assistant.ask("whatif", run="run", changes=[change, "host[name~conv]*0.5"])

@@ -77,7 +77,7 @@ def test_a_team_from_the_invitation_to_a_shared_run(team: Dashboard, root: str, 
 
     admin.goto(f"{team.url}#/overview?run=paddle-cpu")
     admin.get_by_role("button", name="Share", exact=True).click()
-    admin.get_by_label("Its owner and administrators").check()
+    admin.get_by_label("Owner and administrators").check()
     admin.get_by_role("button", name="Save", exact=True).click()
     ann.goto(f"{team.url}#/overview?run=paddle-cpu")
     expect(ann.locator("main").get_by_role("alert")).to_contain_text("paddle-cpu")
@@ -130,9 +130,9 @@ def test_a_report_without_a_run_is_shared_like_one(team: Dashboard, root: str, v
         (team.folder / "measured" / name).write_bytes(data)
     page = signed_in(visit, team, root, "evaluation?reports=measured")
     page.get_by_role("button", name="Share", exact=True).click()
-    page.get_by_label("Its owner and administrators").check()
+    page.get_by_label("Owner and administrators").check()
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("radio", name="Its owner and administrators")).to_be_hidden()
+    expect(page.get_by_role("radio", name="Owner and administrators")).to_be_hidden()
     access = page.request.get(f"{team.url}api/v1/runs/access?run=measured").json()
     assert (access["visibility"], access["job"], access["removed_ns"]) == ("private", None, None)
 
@@ -167,11 +167,11 @@ def test_somebody_chooses_how_they_are_told(team: Dashboard, root: str, visit: V
     expect(page.get_by_text("A test is on its way")).to_be_visible()
     page.reload()
     expect(page.get_by_label("machines that are lost")).not_to_be_checked()
-    bell = page.get_by_role("button", name="Notices: 1 unread")
+    bell = page.get_by_role("button", name="Notifications: 1 unread")
     bell.click()
-    expect(page.get_by_role("link", name=re.compile("^Unread: ?A trial: notices arrive here$"))).to_be_visible()
+    expect(page.get_by_role("link", name=re.compile("^Unread: ?Test notification: delivery works$"))).to_be_visible()
     page.get_by_role("button", name="Mark all as read").click()
-    expect(page.get_by_role("button", name="Notices: 0 unread")).to_be_visible()
+    expect(page.get_by_role("button", name="Notifications: 0 unread")).to_be_visible()
     for _ in range(160):  # the server sends what is due every five seconds
         if "no public address" in page.request.get(f"{team.url}api/v1/account/contact").text():
             break

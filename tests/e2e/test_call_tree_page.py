@@ -25,7 +25,7 @@ def test_modules_lead_to_their_operators_and_to_the_flame_graph(samples: Dashboa
     expect(page.locator(".tally").first).to_have_text(f"{api['total_rows']} rows")
     path = next(name for name in api["columns"]["name"] if name.endswith("/MultiheadAttention_0"))
     modules.get_by_role("row").filter(has_text="MultiheadAttention_0").get_by_role("link").nth(1).click()
-    expect(page.get_by_role("button", name=f"Show all again, not only {path}")).to_be_visible()
+    expect(page.get_by_role("button", name=f"Show all rows, not only {path}")).to_be_visible()
     own = samples.get("view/operator", run=RUN, module=path)
     expect(page.locator(".tally").first).to_have_text(f"{own['total_rows']} rows")
     assert 0 < own["total_rows"] < samples.get("view/operator", run=RUN)["total_rows"]

@@ -84,11 +84,11 @@ def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(
     expect(page.get_by_role("heading", name="Still being written")).to_be_visible()
     whole = kineto(*range(100, 200))
     path.write_text(whole[: len(whole) // 2])
-    expect(page.get_by_text("still being written or was cut short")).to_be_visible()
+    expect(page.get_by_text("still being written or was cut off")).to_be_visible()
     expect(page.locator(".tally")).not_to_have_text("100 rows")
     path.write_text(whole)
     expect(page.locator(".tally")).to_have_text("100 rows")
-    expect(page.get_by_text("still being written or was cut short")).to_have_count(0)
+    expect(page.get_by_text("still being written or was cut off")).to_have_count(0)
 
 
 def test_a_replaced_file_refreshes_the_numbers(serve: Serve, visit: Visits, runs: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_deleted_run_disappears_and_the_page_says_so(serve: Serve, visit: Visi
     page = visit(serve(runs), "operator", run="second")
     table(page, "Operators")
     shutil.rmtree(runs / "second")
-    expect(page.get_by_role("alert")).to_contain_text("The run “second” is no longer there.")
+    expect(page.get_by_role("alert")).to_contain_text("There is no run “second” here.")
     page.get_by_role("button", name="Show the newest run").click()
     expect(cell(table(page, "Operators"), 0, "Host self")).to_have_text("20.0 µs")
     expect(page.locator(".selectors")).not_to_contain_text("second")
@@ -139,7 +139,7 @@ def test_unreadable_files_are_listed_with_their_reasons_and_hide_nothing(
 def test_a_file_without_events_is_explained(serve: Serve, visit: Visits, runs: Path) -> None:
     (runs / "first" / "trace.json").write_text(kineto())
     page = visit(serve(runs))
-    expect(page.get_by_role("status")).to_contain_text("This file holds no events")
+    expect(page.get_by_role("status")).to_contain_text("This file contains no events")
     page.keyboard.press("l")
     expect(page.get_by_role("status")).to_contain_text("该文件中没有任何事件")
 
@@ -158,7 +158,7 @@ def test_the_page_says_when_the_server_is_gone_and_recovers_with_it(serve: Serve
     operators = table(page, "Operators")
     settled(page)  # what the page loads late is there
     dashboard.stop()
-    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not respond")
     expect(row(operators, 0)).to_be_visible()
     (runs / "first" / "trace.json").write_text(kineto(90))
     dashboard.start()

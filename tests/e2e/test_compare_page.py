@@ -77,7 +77,7 @@ def test_a_base_is_chosen_and_the_overview_explains_the_change(pair: Dashboard, 
     page = visit(pair, "overview", run="after")
     choose(page, "before")
     # 1000 us become 950: 100 more of conv, 50 of fresh, 100 less of relu, 100 of gone.
-    slower, faster = table(page, "What got slower"), table(page, "What got faster")
+    slower, faster = table(page, "Slower rows"), table(page, "Faster rows")
     assert figures(page) == ["1.00 ms", "950 µs", "−50.0 µs−5.0 %"]
     expect(page.locator(".change")).to_contain_text("Faster, beyond noise.")
     for within, number, name, change in (
@@ -100,28 +100,28 @@ def test_a_base_is_chosen_and_the_overview_explains_the_change(pair: Dashboard, 
 def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "operator", run="after", base="before")
     page.reload()
-    changed = table(page, "Operator: what changed")
+    changed = table(page, "Operator: changes")
     expect(cell(changed, 0, "Change")).to_have_text("+100\xa0µs")
     page.get_by_role("button", name="Swap").click()
     expect(page.locator(".told strong")).to_contain_text("+50.0\xa0µs")
     assert (address(page)["run"], address(page)["base"]) == ("before", "after")
     page.get_by_role("link", name="Overview", exact=True).click()
-    table(page, "What got slower")
-    page.get_by_role("button", name="Compare with nothing").click()
+    table(page, "Slower rows")
+    page.get_by_role("button", name="Stop comparing").click()
     expect(page.locator(".change")).to_have_count(0)
     assert not {"base", "base_worker", "base_span"} & address(page).keys()
 
 
 def test_a_step_stands_beside_that_at_its_place(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after", base="before", step="17")
-    expect(page.locator(".change")).to_contain_text("Step of the base · 7")
+    expect(page.locator(".change")).to_contain_text("Base step · 7")
     expect(page.locator(".change")).to_contain_text("Step of this run · 17")
-    expect(page.locator(".change")).to_contain_text("Not told from noise.")
+    expect(page.locator(".change")).to_contain_text("Indistinguishable from noise.")
 
 
 def test_a_row_leads_to_both_timelines(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "overview", run="after", base="before")
-    slower, faster = table(page, "What got slower"), table(page, "What got faster")
+    slower, faster = table(page, "Slower rows"), table(page, "Faster rows")
     link = "Show on the timeline"
     assert "longest=conv" in str(row(slower, 0).get_by_role("link", name=link).get_attribute("href"))
     # What only the base has is shown there.
@@ -133,7 +133,7 @@ def test_a_row_leads_to_both_timelines(pair: Dashboard, visit: Visits) -> None:
 
 def test_worse_rows_alone_are_shown_searched_and_saved(pair: Dashboard, visit: Visits) -> None:
     page = visit(pair, "operator", run="after", base="before")
-    changed = table(page, "Operator: what changed")
+    changed = table(page, "Operator: changes")
     panel = page.locator("section", has=changed)
     expect(panel.locator(".tally")).to_have_text("4 rows")
     panel.get_by_role("radio", name="Worse").click()
@@ -150,17 +150,17 @@ def test_worse_rows_alone_are_shown_searched_and_saved(pair: Dashboard, visit: V
 @pytest.mark.parametrize(
     ("base", "said"),
     [
-        ("elsewhere", "There is no run “elsewhere” here, or it is not yours to see."),
-        ("after", "It is the file that is shown itself"),
+        ("elsewhere", "Run “elsewhere” does not exist, or you have no access to it."),
+        ("after", "The base is the file that is already shown"),
         ("broken", "The file of “broken” cannot be read."),
-        ("empty", "“empty” holds nothing of what this file holds."),
+        ("empty", "“empty” has no data in common with this file."),
     ],
 )
 def test_what_cannot_be_compared_says_why(pair: Dashboard, visit: Visits, base: str, said: str) -> None:
     page = visit(pair, "overview", run="after", base=base)
     expect(page.get_by_role("alert")).to_contain_text(said)
     settled(page)  # the run itself is shown all the same
-    page.get_by_role("alert").get_by_role("button", name="Compare with nothing").click()
+    page.get_by_role("alert").get_by_role("button", name="Stop comparing").click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -178,12 +178,12 @@ def test_the_list_says_what_cannot_be_chosen_and_takes_keys(pair: Dashboard, vis
     expect(blocked).to_have_attribute("aria-disabled", "true")
     blocked.click(force=True)
     assert "base" not in address(page)
-    expect(page.get_by_role("option", name="after")).to_contain_text("The run shown")
+    expect(page.get_by_role("option", name="after")).to_contain_text("Current run")
     names = page.get_by_role("option").all_inner_texts()
     for _ in range(next(i for i, name in enumerate(names) if name.startswith("before"))):
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    table(page, "What got slower")
+    table(page, "Slower rows")
     assert address(page)["base"] == "before"
 
 
@@ -202,7 +202,7 @@ def test_ranks_of_one_run_are_compared(samples: Dashboard, visit: Visits) -> Non
     page = visit(samples, "distributed", run=run)
     choose(page, run)
     api = samples.get("diff", run=run, base=run, base_worker="rank1", view="distributed", table="rows")
-    changed = table(page, "Distributed: what changed")
+    changed = table(page, "Distributed: changes")
     expect(cell(changed, 0, "Name")).to_have_text(api["columns"]["name"][0])
     expect(page.get_by_role("button", name="Worker: rank1 (rank 1)")).to_be_visible()
     assert (address(page)["base"], address(page)["base_worker"]) == (run, "rank1")
@@ -229,9 +229,9 @@ def test_every_page_of_tables_shows_base_new_and_change(
     columns = samples.get("diff", run=run, base=base, **query)["columns"]
     if name == "memory":
         changed, column = table(page, "显存：变化"), "状态"
-        word = {"changed": "改变", "same": "不变", "added": "新增", "removed": "消失"}[columns["status"][0]]
+        word = {"changed": "有变化", "same": "不变", "added": "新增", "removed": "已移除"}[columns["status"][0]]
     else:
-        changed, column, word = table(page, f"{label}: what changed"), "Status", columns["status"][0]
+        changed, column, word = table(page, f"{label}: changes"), "Status", columns["status"][0]
     expect(cell(changed, 0, column)).to_have_text(word)
     settled(page)
     assert raw_keys(page) == []
@@ -250,6 +250,6 @@ def test_two_reports_are_compared_and_swapped(samples: Dashboard, visit: Visits)
     first = columns["delta_ratio"][worse.index(max(worse))]
     expect(cell(changed, 0, "Change, %")).to_have_text(f"{'+' if first > 0 else '−'}{abs(first) * 100:.1f}\xa0%")
     assert address(page)["base"] == one
-    panel.get_by_role("button", name="Swap the two").click()
+    panel.get_by_role("button", name="Swap reports").click()
     expect(panel.get_by_role("button", name="Base: ort-2t")).to_be_visible()
     assert (address(page)["base"], address(page)["against"]) == (two, one)

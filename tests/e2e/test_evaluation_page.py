@@ -107,7 +107,7 @@ def test_a_load_is_a_curve_and_a_table_of_its_steps(
     expect(loads).to_contain_text("61.0 ms")
     expect(loads).to_contain_text("exceeded")
     loads.get_by_role("row").nth(1).click()
-    expect(panel(page)).to_contain_text("Limit kept")
+    expect(panel(page)).to_contain_text("Limit met")
     expect(panel(page)).to_contain_text("at a rate")
 
 
@@ -143,7 +143,7 @@ def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
     expect(page.get_by_text("Nothing speaks against these numbers.")).to_have_count(0)
     page.goto(page.url.split("#")[0] + "#/overview")
-    expect(page.get_by_text("This file has no data for this page.")).to_be_visible()
+    expect(page.get_by_text("This run has no data for this page.")).to_be_visible()
     expect(page.get_by_role("link", name="Open Evaluation")).to_be_visible()
 
 
@@ -328,6 +328,6 @@ def test_every_word_of_reports_is_there(opened: Callable[..., Page], language: s
 
 def test_a_measured_run_leads_to_its_report(reports: Dashboard, visit: Visits) -> None:
     page = visit(reports, "overview", run=CARD)
-    expect(page.get_by_text("Measured by a job, 5 points")).to_be_visible()
+    expect(page.get_by_text("Measured by a job: 5 measurements")).to_be_visible()
     page.get_by_role("link", name="Open Evaluation").click()
     expect(page.get_by_text("1 chosen")).to_be_visible()

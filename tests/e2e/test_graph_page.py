@@ -150,7 +150,7 @@ def test_search_finds_attributes(samples: Dashboard, visit: Visits) -> None:
 def test_a_row_of_the_operator_table_leads_to_its_node(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=STATIC_RUN)
     row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
-    row.get_by_role("link", name="Show in the model").click()
+    row.get_by_role("link", name="Show in the graph").click()
     picture(page)
     name = samples.get("view/operator", run=STATIC_RUN)["columns"]["name"][0]
     kind = next(

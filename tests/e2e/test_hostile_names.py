@@ -101,7 +101,7 @@ def test_in_tables_charts_and_filters(page: Page, name: str, chart: str, label: 
     expect(page.locator(".chart-tip", has_text=IMAGE)).to_be_visible()
     nothing_ran(page)
     click_first_slice(page, chart)
-    expect(page.get_by_role("button", name=f"Show all again, not only {IMAGE}", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name=f"Show all rows, not only {IMAGE}", exact=True)).to_be_visible()
     expect(page.locator(".tally").first).to_have_text(f"1 of {len(NAMES)} rows")
     nothing_ran(page)
 

@@ -36,8 +36,8 @@ def test_both_curves_stand_on_one_axis(serve: Callable[..., Dashboard], visit: V
     dashboard.wait_until_ready()
     page = visit(dashboard, "memory", run="new", base="base")
     change = page.locator(".peak-change")
-    expect(change).to_have_text("Highest: 20.0 MiB, base 16.0 MiB, +4.00 MiB (+25.0 %)")
+    expect(change).to_have_text("Peak: 20.0 MiB, base 16.0 MiB, +4.00 MiB (+25.0 %)")
     # The first step of each ends before the sixth value.
     page = visit(dashboard, "memory", run="new", base="base", step="5", language="zh", theme="dark")
-    expect(page.locator(".peak-change")).to_have_text("最高：12.0 MiB，基准 10.0 MiB， +2.00 MiB (+20.0 %)")
+    expect(page.locator(".peak-change")).to_have_text("峰值：12.0 MiB，基准 10.0 MiB， +2.00 MiB (+20.0 %)")
     assert not raw_keys(page)

@@ -149,8 +149,8 @@ def test_the_printed_link_lets_act_and_leaves_no_token_in_the_address(
 @pytest.mark.parametrize(
     ("language", "heading", "field", "go_on", "wrong"),
     [
-        ("en", "This server asks for its token", "Link or token", "Go on", "not the token"),
-        ("zh", "需要此服务器的令牌", "链接或令牌", "继续", "不是当前服务器的令牌"),
+        ("en", "Server token required", "Link or token", "Continue", "not the current token"),
+        ("zh", "需要此服务器的令牌", "链接或令牌", "继续", "不是服务器当前的令牌"),
     ],
 )
 def test_who_has_no_token_is_asked_once(
@@ -178,13 +178,13 @@ def test_who_declines_is_told_and_reads_on(serve: Callable[..., Dashboard], visi
     dashboard = serve()
     page = visit(dashboard, "run", token="")
     give(page)
-    page.get_by_role("button", name="Not now").click()
-    expect(page.get_by_text("This needs the server's token")).to_be_visible()
+    page.get_by_role("button", name="Skip").click()
+    expect(page.get_by_text("This action needs the server token")).to_be_visible()
     page.goto(f"{dashboard.url}#/agents")
     expect(page.get_by_text("--token TOKEN").first).to_be_visible()
     page.get_by_role("button", name="Show the registration token").click()
     page.get_by_label("Link or token").fill(TOKEN)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text(re.compile("--token vp_r_")).first).to_be_visible()
 
 
@@ -196,7 +196,7 @@ def test_a_private_page_is_read_with_the_token(serve: Callable[..., Dashboard], 
     visit.tolerate("401")
     page = visit(dashboard, "operator", token="")
     page.get_by_label("Link or token").fill(TOKEN)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("table").first).to_be_visible()
     page.get_by_role("button", name="Export the table").first.click()
     with page.expect_download() as download:

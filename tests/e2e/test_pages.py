@@ -70,7 +70,7 @@ def shows_operators(page: Page, api: dict[str, Any], run: str) -> None:
 
 def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
     columns = api["columns"]
-    kernels = table(page, "Kernels" if api["kind"] == "kernel" else "Operators on the device")
+    kernels = table(page, "Kernels" if api["kind"] == "kernel" else "Device operators")
     expect(cell(kernels, 0, "Name")).to_have_text(columns["name"][0])
     expect(cell(kernels, 0, "Total")).to_have_text(expected_text.duration(columns["total_ns"][0]))
     expect(cell(kernels, 1, "Mean")).to_have_text(expected_text.duration(columns["mean_ns"][1]))
@@ -128,16 +128,16 @@ def test_the_tab_of_a_page_without_data_says_why(samples: Dashboard, visit: Visi
     tab = page.locator("nav").get_by_text("Kernel", exact=True)
     expect(tab).to_have_attribute("aria-disabled", "true")
     tab.hover()
-    expect(page.get_by_role("tooltip")).to_contain_text("records no work on a device")
+    expect(page.get_by_role("tooltip")).to_contain_text("contains no device work")
     page.keyboard.press(key_of(page, "Kernel"))
     expect(page).to_have_url(re.compile("#/overview"))
 
 
 def test_a_page_without_data_says_why(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "kernel", run="onnxruntime-cpu/if_loop")
-    expect(page.locator("main")).to_contain_text("records no work on a device")
+    expect(page.locator("main")).to_contain_text("contains no device work")
     page.keyboard.press("l")
-    expect(page.locator("main")).to_contain_text("没有记录设备上的执行")
+    expect(page.locator("main")).to_contain_text("没有设备工作")
 
 
 def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, browser: Browser) -> None:

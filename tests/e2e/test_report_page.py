@@ -69,8 +69,8 @@ def test_two_runs_as_a_page_and_as_pdf(tmp_path: Path, cache: Path, opened: Open
     expect(page.get_by_text("From the base to this run")).to_be_visible()
     page.goto("about:blank")
     page.goto(f"{file.as_uri()}#/memory")  # without the names of the two
-    expect(table(page, "Memory: what changed")).to_be_visible()
-    expect(table(page, "Memory: what changed")).to_contain_text("Allocated in a step")
+    expect(table(page, "Memory: changes")).to_be_visible()
+    expect(table(page, "Memory: changes")).to_contain_text("Allocated per step")
     pdf = tmp_path / "report.pdf"
     printed(cache, "report", new, "--compare", base, "--format", "pdf", "-o", pdf)
     data = pdf.read_bytes()
@@ -187,9 +187,9 @@ def test_the_button_takes_the_base_along(
     dashboard = serve(tmp_path / "runs")
     dashboard.wait_until_ready()
     page = visit(dashboard, "overview", run="after", base="before")
-    expect(page.get_by_text("Step of the base").first).to_be_visible()
+    expect(page.get_by_text("Base step").first).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("button", name="Report", exact=True).click()
     file = tmp_path / "saved.html"
     download.value.save_as(file)
-    expect(opened(file).get_by_text("Step of the base").first).to_be_visible()
+    expect(opened(file).get_by_text("Base step").first).to_be_visible()

@@ -33,7 +33,7 @@ def test_the_roofline_says_what_bounds_an_operator(
 
 def test_sequences_below_a_module(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "kernel", run=RUN)
-    sequences = table(page, "Sequences of kernels")
+    sequences = table(page, "Kernel sequences")
     expect(sequences).to_contain_text("autograd::engine")
     page.get_by_placeholder("Operator or module").fill("Linear")
     expect(cell(sequences, 0, "Operator or stream")).to_contain_text("nn.Module: Linear")

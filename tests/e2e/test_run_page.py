@@ -567,6 +567,6 @@ def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dash
     expect(page.locator(".line").first).to_contain_text("Done", timeout=60_000)
     page.get_by_role("link", name="Open result").click()
     expect(page.get_by_role("heading", name="Average step")).to_be_visible()
-    expect(page.get_by_text("Measured by a job, 2 points")).to_be_visible()
+    expect(page.get_by_text("Measured by a job: 2 measurements")).to_be_visible()
     page.get_by_role("link", name="Open Evaluation").click()
     expect(page.get_by_role("img", name="Throughput over batch").locator("canvas")).to_be_visible()

@@ -14,10 +14,10 @@ from tests.views.test_stages import training
 from tests.views.test_steps import launched
 
 SAID = {
-    "en": (["Step not counted: 4, as it is incomplete: 30 pieces of work, 50 in the step before.",
-            "Steps not counted: 5, 6, as nothing of their work was recorded."], "Stages", "Backward (derived)"),
-    "zh": (["未计入的步：4。该步不完整：只有 30 项工作，前一步有 50 项。",
-            "未计入的步：5, 6。没有记录到这些步的任何工作。"], "阶段", "反向（推断）"),
+    "en": (["Step not counted: 4, because it is incomplete: 30 work items, compared with 50 in the previous step.",
+            "Steps not counted: 5, 6, because none of their work was recorded."], "Stages", "Backward (derived)"),
+    "zh": (["未计入的步：4，该步不完整：只有 30 项工作，前一步有 50 项。",
+            "未计入的步：5, 6，没有记录到其任何工作。"], "阶段", "反向（推断）"),
 }  # fmt: skip
 
 

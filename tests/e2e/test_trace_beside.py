@@ -42,17 +42,17 @@ def facts(page: Page) -> list[str]:
 
 def test_the_base_stands_below_aligned_by_step(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", **PAIR)
-    expect(heads(page)).to_have_text(["New: new", "Base: base"])
+    expect(heads(page)).to_have_text(["This run: new", "Base: base"])
     told = page.locator(".align .told")
-    expect(told).to_have_text("step 5 with step 6 of the base")
-    page.get_by_role("button", name="Align").click()
-    page.get_by_role("option", name="Step of the same name").click()
-    expect(told).to_have_text("step 6 with step 6 of the base")
+    expect(told).to_have_text("step 5 aligned with step 6 of the base")
+    page.get_by_role("button", name="Align by").click()
+    page.get_by_role("option", name="Steps of the same name").click()
+    expect(told).to_have_text("step 6 aligned with step 6 of the base")
     assert address(page)["align"] == "name"
     again = visit(runs, at=page.url, language="zh", theme="dark")
-    expect(again.locator(".align .told")).to_have_text("第 6 步对基准的第 6 步")
+    expect(again.locator(".align .told")).to_have_text("第 6 步与基准的第 6 步对齐")
     assert not raw_keys(again)
-    page.get_by_role("button", name="Compare with nothing").click()
+    page.get_by_role("button", name="Stop comparing").click()
     expect(page.locator(".align")).to_have_count(0)
     expect(heads(page)).to_have_count(0)
 
@@ -68,11 +68,11 @@ def test_a_link_lands_on_both_and_tells_the_difference(runs: Dashboard, visit: V
     start, end = map(int, at["win"].split("~"))
     assert start < own["start_ns"]
     assert end > own["start_ns"] + far["duration_ns"]
-    page.get_by_role("button", name="Go there").click()
+    page.get_by_role("button", name="Go to it").click()
     expect(page.locator(".details .kind")).to_contain_text("base")
     assert address(page)["sel"] == f"-1.{far['event']}"
     assert facts(page) == ["6.00 µs", "16.0 µs", "−10.0 µs (−62.5 %)"]
-    page.get_by_role("button", name="Align by steps again").click()
+    page.get_by_role("button", name="Align by steps").click()
     assert "off" not in address(page)
 
 
@@ -80,7 +80,7 @@ def test_what_only_one_run_has_is_said_to_be_missing(runs: Dashboard, visit: Vis
     page = visit(runs, "trace", run="base", base="new", longest="gone", where="device")
     expect(page.locator(".details h3")).to_have_text("gone")
     panel = page.get_by_role("region", name="In the other run")
-    expect(panel).to_contain_text("it has no call of this name there")
+    expect(panel).to_contain_text("no call of this name there")
 
 
 def test_a_run_is_compared_with_itself(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
@@ -93,4 +93,4 @@ def test_a_run_is_compared_with_itself(serve: Callable[..., Dashboard], visit: V
     run = dashboard.get("runs")["runs"][0]
     page = visit(dashboard, "trace", run=run["id"], base=run["id"], base_worker=run["workers"][1]["id"])
     expect(heads(page)).to_have_count(2)
-    expect(page.locator(".align .told")).to_have_text("step 5 with step 5 of the base")
+    expect(page.locator(".align .told")).to_have_text("step 5 aligned with step 5 of the base")

@@ -232,7 +232,7 @@ def test_help_names_the_keys(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "trace", run=CNN)
     canvas(page).focus()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("walk through the matches")
+    expect(page.get_by_role("dialog")).to_contain_text("Enter/Shift+Enter: next/previous match")
 
 
 def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:

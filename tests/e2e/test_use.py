@@ -35,7 +35,7 @@ def test_a_slice_filters_the_table_and_the_chip_clears_it(
     expect(page.locator(".tally").first).to_have_text(f"1 of {api['total_rows']} rows")
     expect(cell(table(page, label), 0, "Name")).to_have_text(largest)
     assert parameters(page)["is.name"] == largest
-    page.get_by_role("button", name=f"Show all again, not only {largest}", exact=True).click()
+    page.get_by_role("button", name=f"Show all rows, not only {largest}", exact=True).click()
     expect(page.locator(".tally").first).to_have_text(f"{api['total_rows']} rows")
     assert "is.name" not in parameters(page)
 
@@ -211,7 +211,7 @@ def test_a_question_mark_shows_the_keys(samples: Dashboard, visit: Visits) -> No
     page = visit(samples, "overview", run=CNN)
     settled(page)
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous or next step")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous/next step")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
 
@@ -242,12 +242,12 @@ def test_the_csv_holds_the_rows_that_are_shown(samples: Dashboard, visit: Visits
 def test_columns_are_chosen_and_stay_chosen(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
     operators = table(page, "Operators")
-    expect(operators.get_by_role("columnheader", name="TC total")).to_have_count(0)
+    expect(operators.get_by_role("columnheader", name="TC total time")).to_have_count(0)
     page.locator(".panel", has=operators).get_by_role("button", name="Choose columns").click()
-    page.get_by_label("TC total").check()
-    expect(operators.get_by_role("columnheader", name="TC total")).to_be_visible()
+    page.get_by_label("TC total time").check()
+    expect(operators.get_by_role("columnheader", name="TC total time")).to_be_visible()
     page.reload()
-    expect(table(page, "Operators").get_by_role("columnheader", name="TC total")).to_be_visible()
+    expect(table(page, "Operators").get_by_role("columnheader", name="TC total time")).to_be_visible()
 
 
 def test_a_finding_leads_to_the_page_that_shows_more(samples: Dashboard, visit: Visits) -> None:
@@ -260,7 +260,7 @@ def test_a_finding_leads_to_the_page_that_shows_more(samples: Dashboard, visit: 
 def test_a_chart_is_saved_as_a_picture(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
     settled(page)
-    page.get_by_role("button", name="Save the chart").first.click()
+    page.get_by_role("button", name="Save chart").first.click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as PNG").click()
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
@@ -332,11 +332,11 @@ def test_a_stretch_of_time_is_marked_with_keys(samples: Dashboard, visit: Visits
     until(lambda: page.evaluate("true") and held)
     held[0].continue_()
     expect(spoken).to_contain_text("Allocated")
-    expect(spoken).to_contain_text("3 values marked")
+    expect(spoken).to_contain_text("3 values selected")
     for key in ("Escape", "Enter"):
         page.keyboard.press(key)
     assert "start_ns" not in page.url
     for key in (*keys, "Enter"):
         page.keyboard.press(key)
     expect(page).to_have_url(re.compile(rf"start_ns={times[2]}&end_ns={times[4]}\b"))
-    expect(page.get_by_role("button", name="Show all of the time again")).to_have_count(3)
+    expect(page.get_by_role("button", name="Show all time")).to_have_count(3)
