@@ -63,7 +63,7 @@ def test_the_flame_graph_is_saved_for_speedscope(samples: Dashboard, visit: Visi
 def test_a_base_colours_the_frames_and_a_table_says_what_changed(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "flame", run=RUN, base="pytorch-h200/cnn", tab="flame", tree="operator")
     flame(page)
-    expect(page.get_by_text("grew", exact=True)).to_be_visible()
+    expect(page.get_by_text("slower", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(("language", "text"), [("en", "No modules in this recording"), ("zh", "此记录中没有模块")])

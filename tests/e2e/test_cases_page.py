@@ -82,7 +82,7 @@ def test_results_are_sorted_filtered_and_saved_and_a_case_names_its_command(meas
     expect(page).to_have_url(re.compile("result=net(/|%2F)ort"))
     page.get_by_role("button", name="Save the table").click()
     with page.expect_download() as saved:
-        page.get_by_role("link", name="Save as FlagPerf's README table").click()
+        page.get_by_role("link", name="Save as FlagPerf README table").click()
     assert "| net | lab | openvino | fp32 | 4 |" in Path(saved.value.path()).read_text("utf-8")
     page.get_by_role("button", name="bert", exact=True).click()
     expect(page.locator('[data-place="shipped"] code')).to_contain_text(
@@ -107,7 +107,7 @@ def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path,
     (tmp_path / "runs").mkdir()
     with Dashboard(tmp_path / "runs", cache) as dashboard:
         page = visit(dashboard, "cases")
-        expect(page.get_by_role("heading", name="No case has been run yet")).to_be_visible()
+        expect(page.get_by_role("heading", name="No benchmark case has been run yet")).to_be_visible()
         expect(page.locator('[data-place="shipped"] code')).to_contain_text("case run digits --compiler onnxruntime")
 
 
@@ -129,7 +129,7 @@ def test_a_zip_runs_on_a_machine_with_each_compiler_and_says_how_it_ended(
     expect(form.get_by_role("button", name="net", exact=True)).to_have_attribute("aria-pressed", "true")
     form.get_by_role("button", name="onnxruntime").click()
     form.get_by_label("Configuration").fill("repeat 3")
-    expect(form).to_contain_text("repeat is not of the form key=value")
+    expect(form).to_contain_text("repeat is not valid: write key=value")
     form.get_by_label("Configuration").fill("repeat=3")
     form.get_by_role("button", name="Run 1 job").click()
     job = page.locator('[data-place="jobs"] li')

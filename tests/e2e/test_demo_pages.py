@@ -23,7 +23,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dash
 @pytest.mark.parametrize(
     ("language", "mark", "told"),
     [
-        ("en", "sample", r"Measured on .+ on 20\d\d-\d\d-\d\d, not on a machine of yours"),
+        ("en", "sample", r"Measured on .+ on 20\d\d-\d\d-\d\d, not on one of your machines"),
         ("zh", "示例", r"上测于 20\d\d-\d\d-\d\d，并非"),
     ],
 )
@@ -44,10 +44,10 @@ def test_its_job_and_its_machine_are_marked(demo: Dashboard, visit: Visits) -> N
     page.locator(".task .agent").first.click()
     card = page.locator(".agent.away")
     expect(card.locator(".badge")).to_have_text("sample")
-    expect(card).to_contain_text("measured the sample; it is not connected")
+    expect(card).to_contain_text("measured the sample; not connected")
 
 
 def test_modules_of_the_training_show_their_times(demo: Dashboard, visit: Visits) -> None:
     page = visit(demo, "graph", run="pytorch-cpu/gpt")
-    expect(page.get_by_text("81.2 % of the measured time found its node.")).to_be_visible()
+    expect(page.get_by_text("Measured time mapped to nodes: 81.2 %")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile(r"blocks .*82\.9 ms"))).to_be_visible()

@@ -82,9 +82,9 @@ def told(dashboard: Dashboard, *reports: str, **more: str) -> dict[str, Any]:
 
 def test_the_newest_job_is_shown_unasked(opened: Callable[..., Page]) -> None:
     page = opened()
-    for chart in ("Throughput over batch", "Latency over batch", "Throughput over latency"):
+    for chart in ("Throughput by batch size", "Latency by batch size", "Throughput vs. latency"):
         expect(page.get_by_role("img", name=chart).locator("canvas")).to_be_visible()
-    expect(page.get_by_text("3 chosen")).to_be_visible()
+    expect(page.get_by_text("3 selected")).to_be_visible()
     expect(points(page).get_by_role("row")).to_have_count(1 + 15)
 
 
@@ -101,14 +101,14 @@ def test_a_load_is_a_curve_and_a_table_of_its_steps(
     folder = tmp_path / "results"
     result(folder, "s", 1e6, changes={4: {"load": load | {"steps": steps}}}, profiled=False)
     page = visit(serve(folder), "evaluation", reports="resnet10-j1/s")
-    expect(page.get_by_role("img", name="Latency over rate").locator("canvas")).to_be_visible()
+    expect(page.get_by_role("img", name="Latency by request rate").locator("canvas")).to_be_visible()
     loads = table(page, "Load")
     expect(loads.get_by_role("row")).to_have_count(1 + 2)
     expect(loads).to_contain_text("61.0 ms")
     expect(loads).to_contain_text("exceeded")
     loads.get_by_role("row").nth(1).click()
     expect(panel(page)).to_contain_text("Limit met")
-    expect(panel(page)).to_contain_text("at a rate")
+    expect(panel(page)).to_contain_text("Poisson arrivals")
 
 
 def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: Dashboard) -> None:
@@ -126,7 +126,7 @@ def test_a_finished_report_without_a_point_says_so_and_leads_to_its_job(
     folder = tmp_path / "results"
     (result(folder, "s", 1e6, job="j9", profiled=False) / "points.jsonl").write_text(text)
     page = visit(serve(folder), "evaluation", reports="resnet10-j9/s")
-    notice = page.get_by_role("status").filter(has_text="no point of it can be read")
+    notice = page.get_by_role("status").filter(has_text="its points cannot be read")
     expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
 
 
@@ -139,9 +139,9 @@ def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     status = json.loads((out / "status.json").read_text())
     (out / "status.json").write_text(json.dumps(status | {"state": "failed", "reason": "model_error", "error": "e"}))
     page = visit(serve(folder), "evaluation", reports="resnet10-j9/s")
-    notice = page.get_by_role("status").filter(has_text="ended before a point was measured")
+    notice = page.get_by_role("status").filter(has_text="ended before any point was measured")
     expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
-    expect(page.get_by_text("Nothing speaks against these numbers.")).to_have_count(0)
+    expect(page.get_by_text("No issues found with these measurements.")).to_have_count(0)
     page.goto(page.url.split("#")[0] + "#/overview")
     expect(page.get_by_text("This run has no data for this page.")).to_be_visible()
     expect(page.get_by_role("link", name="Open Evaluation")).to_be_visible()
@@ -166,7 +166,7 @@ def test_reports_are_added_and_left_out_and_the_address_keeps_them(opened: Calla
     expect(page.get_by_role("table", name="Best batch").locator("tbody tr")).to_have_count(2)
     page.reload()
     expect(page.get_by_role("table", name="Best batch").locator("tbody tr")).to_have_count(2)
-    page.get_by_role("button", name="2 chosen").click()
+    page.get_by_role("button", name="2 selected").click()
     expect(page.get_by_text("Choose at least one report.")).to_be_visible()
 
 
@@ -196,15 +196,15 @@ def test_the_table_has_the_servers_numbers_and_is_sorted(opened: Callable[..., P
 def test_a_percentile_that_n_does_not_allow_says_so(opened: Callable[..., Page]) -> None:
     page = opened(reports=FAST)
     expect(cell(points(page), 4, "p99")).to_have_text("–")
-    expect(cell(points(page), 4, "p99")).to_have_attribute("title", "n too small (212 of 662)")
+    expect(cell(points(page), 4, "p99")).to_have_attribute("title", "too few samples (212 of 662)")
     expect(cell(points(page), 4, "p95")).not_to_have_text("–")
     row(points(page), 4).click()
-    expect(panel(page)).to_contain_text("212 samples are too few for p99, which needs 662.")
+    expect(panel(page)).to_contain_text("p99 needs 662 samples; this point has 212.")
 
 
 def test_the_best_size_within_a_limit_is_the_servers(opened: Callable[..., Page], reports: Dashboard) -> None:
     page = opened(reports=f"{SLOW},{CARD}")
-    page.get_by_label("Limit of the p99 latency in ms").fill("0.4")
+    page.get_by_label("p99 latency limit (ms)").fill("0.4")
     page.keyboard.press("Enter")
     expected = told(reports, SLOW, CARD, slo_ns="400000")["best"]
     for number, name in enumerate(("onnxruntime", "onnxruntime-cuda0")):
@@ -212,7 +212,7 @@ def test_the_best_size_within_a_limit_is_the_servers(opened: Callable[..., Page]
         expect(found).to_contain_text(name)
         rate, batch = expected["slo_samples_per_s"][number], expected["slo_batch"][number]
         expect(found.get_by_role("cell").last).to_contain_text(f"{rate:,.0f}/s at {batch} · p99")
-    page.get_by_label("Limit of the p99 latency in ms").fill("0.001")
+    page.get_by_label("p99 latency limit (ms)").fill("0.001")
     page.keyboard.press("Enter")
     expect(best(page, "cuda0")).to_contain_text("none")
     assert "slo=0.001" in page.url
@@ -222,9 +222,9 @@ def test_verdicts_are_sentences_with_their_numbers(opened: Callable[..., Page]) 
     page = opened(reports=f"{FAST},{CARD}")
     verdicts = page.locator('[data-place="verdicts"]')
     expect(verdicts).to_contain_text("The runtime computed in bf16.")
-    expect(verdicts).to_contain_text("Tasks waited for a CPU in 35.0\u00a0% of the time.")
+    expect(verdicts).to_contain_text("Tasks waited for a CPU 35.0\u00a0% of the time.")
     expect(verdicts).to_contain_text("the median by 50.0\u00a0%")
-    expect(verdicts).to_contain_text("212 samples; p99 needs 662.")
+    expect(verdicts).to_contain_text("There are 212 samples, but p99 needs 662")
     verdicts.get_by_role("button", name="batch 8").click()
     expect(panel(page).get_by_role("heading", name="openvino, batch 8")).to_be_visible()
     expect(panel(page)).to_contain_text("The host was busy")
@@ -236,7 +236,7 @@ def test_verdicts_are_sentences_with_their_numbers(opened: Callable[..., Page]) 
 
 def test_a_point_in_a_chart_opens_its_panel(opened: Callable[..., Page]) -> None:
     page = opened(reports=CARD)
-    canvas = page.get_by_role("img", name="Throughput over batch").locator("canvas")
+    canvas = page.get_by_role("img", name="Throughput by batch size").locator("canvas")
     expect(canvas).to_be_visible()
     page.wait_for_function("document.fonts.ready")
     x, y = canvas.evaluate(RIGHTMOST)
@@ -295,14 +295,14 @@ def test_the_table_is_saved_as_csv(opened: Callable[..., Page], reports: Dashboa
 
 def test_a_report_that_is_gone_is_named_and_the_others_stay(opened: Callable[..., Page]) -> None:
     page = opened(reports=f"{FAST},nowhere/at-all")
-    expect(page.locator(".notice")).to_contain_text("1 report is not there: nowhere/at-all")
+    expect(page.locator(".notice")).to_contain_text("1 report does not exist: nowhere/at-all")
     expect(best(page, "openvino")).to_be_visible()
 
 
 def test_a_new_report_appears_by_itself(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     dashboard = serve()
     page = visit(dashboard, "evaluation")
-    expect(page.get_by_role("heading", name="No report yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No reports yet")).to_be_visible()
     result(dashboard.folder, "onnxruntime", 160_000, profiled=False)
     expect(page.get_by_role("table", name="Points").get_by_role("row")).to_have_count(6)
 
@@ -330,4 +330,4 @@ def test_a_measured_run_leads_to_its_report(reports: Dashboard, visit: Visits) -
     page = visit(reports, "overview", run=CARD)
     expect(page.get_by_text("Measured by a job: 5 measurements")).to_be_visible()
     page.get_by_role("link", name="Open Evaluation").click()
-    expect(page.get_by_text("1 chosen")).to_be_visible()
+    expect(page.get_by_text("1 selected")).to_be_visible()

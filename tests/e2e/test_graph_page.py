@@ -88,7 +88,7 @@ def test_measured_time_stands_on_the_model_of_the_run(samples: Dashboard, visit:
 def test_a_profile_of_another_model_is_said_and_no_error(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=MGE, run="pytorch-h200/cnn")
     picture(page)
-    expect(page.locator("aside")).to_contain_text("Nothing in the selected run belongs to this model")
+    expect(page.locator("aside")).to_contain_text("The selected run contains no measurements of this model")
 
 
 def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
@@ -96,7 +96,7 @@ def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
     compared = samples.get("graph/compare", model=STATIC, other=other)
     page = visit(samples, "graph", model=STATIC)
     picture(page)
-    page.get_by_role("button", name=re.compile("^Beside")).click()
+    page.get_by_role("button", name=re.compile("^Second model")).click()
     page.get_by_role("option", name=re.compile("transformer_tiny")).click()
     expect(page.locator(".area")).to_have_count(2)
     expect(page.locator(".area").nth(1)).to_have_attribute("data-ready", "true")
@@ -123,7 +123,7 @@ def test_upload_of_a_model_and_of_what_is_none(samples: Dashboard, visit: Visits
 def test_the_picture_can_be_saved_as_svg(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=MGE)
     picture(page)
-    page.get_by_role("button", name="Save the picture").click()
+    page.get_by_role("button", name="Save image").click()
     with page.expect_download() as download:
         page.get_by_role("button", name=re.compile("SVG")).click()
     text = Path(download.value.path()).read_text(encoding="utf-8")
@@ -176,7 +176,7 @@ def prepared(folder: Path, **names: list[str]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "of the run’s time"), ("zh", "占本次运行时间的")])
+@pytest.mark.parametrize(("language", "said"), [("en", "of the run's time"), ("zh", "占本次运行时间的")])
 def test_a_run_shows_the_model_whose_names_it_measured(
     serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path, language: str, said: str
 ) -> None:
@@ -200,7 +200,7 @@ def test_models_that_fit_alike_can_be_chosen(serve: Callable[..., Dashboard], vi
     dashboard.wait_until_ready()
     page = visit(dashboard, "graph")
     picture(page)
-    expect(page.locator(".fit")).to_contain_text("These fit about as well")
+    expect(page.locator(".fit")).to_contain_text("These models fit about equally well")
     page.locator(".fit").get_by_role("button", name=re.compile("first")).click()
     expect(page.locator(".tools .picker-button").first).to_contain_text("first.onnx")
     expect(page.locator(".fit")).to_have_count(0)
@@ -282,7 +282,7 @@ def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboar
     panel = page.locator("aside")
     expect(panel).to_contain_text("Documentation of Loop")
     expect(panel.locator("dl").last).to_contain_text(str(found["groups"]["operators"][group]))
-    panel.get_by_role("link", name="In the operator table").click()
+    panel.get_by_role("link", name="Show in the operator table").click()
     name = measured["operator"][loop]
     expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
 
@@ -303,5 +303,5 @@ def test_beside_a_base_the_picture_shows_what_changed(samples: Dashboard, visit:
     assert address(page)["heat"] == "time_ns"
     other = visit(samples, "graph", model=model, run=new, base="onnxruntime-cpu/if_loop", language="zh", theme="dark")
     picture(other)
-    expect(other.locator("[role=status]", has_text="基准没有测到这个模型")).to_be_visible()
+    expect(other.locator("[role=status]", has_text="基准中没有该模型的实测数据")).to_be_visible()
     assert not raw_keys(other)

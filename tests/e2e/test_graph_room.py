@@ -120,7 +120,7 @@ def test_two_models_are_fitted_level_and_summed_up(models: Dashboard, visit: Vis
     visit.tolerate("willReadFrequently")
     page = visit(models, "graph", model="named.onnx", dir=direction, size=(1280, 800))
     drawn(page)
-    page.get_by_role("button", name=re.compile("^Beside")).click()
+    page.get_by_role("button", name=re.compile("^Second model")).click()
     page.get_by_role("option", name=re.compile(f"{LONG}1")).click()
     rows = page.locator("aside .kind")
     expect(rows).to_have_count(1)

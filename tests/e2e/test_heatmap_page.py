@@ -92,7 +92,7 @@ def test_what_is_in_sight_is_in_the_address(cluster: Dashboard, visit: Visits) -
     assert 30 < count < 36
     page.get_by_role("button", name="Show all").click()
     assert "map" not in address(page)
-    page.get_by_role("radio", name="Over the step's median").click()
+    page.get_by_role("radio", name="Excess over step median").click()
     assert address(page)["beyond"] == "median"
     expect(page.locator("[data-place=heatmap] .legend")).to_contain_text("+")
 

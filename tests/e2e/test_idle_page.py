@@ -14,7 +14,7 @@ RUN = "pytorch-h200/cnn"
 
 
 @pytest.mark.parametrize(
-    ("language", "heading", "cause"), [("en", "Longest gaps", "Waiting for the host"), ("zh", "最长的空隙", "等待主机")]
+    ("language", "heading", "cause"), [("en", "Longest gaps", "Waiting for the host"), ("zh", "最长的间隙", "等待主机")]
 )
 def test_the_longest_gap_names_its_cause_and_leads_to_the_timeline(
     samples: Dashboard, visit: Visits, language: str, heading: str, cause: str
@@ -33,7 +33,7 @@ def test_the_longest_gap_names_its_cause_and_leads_to_the_timeline(
 def test_a_change_is_replayed_and_one_that_is_none_says_what_is(samples: Dashboard, visit: Visits) -> None:
     visit.tolerate("status of 400")
     page = visit(samples, "idle", run=RUN)
-    changes = table(page, "What would help most")
+    changes = table(page, "Largest savings")
     expect(cell(changes, 0, "Change")).to_have_text("dataloader=0")
     row(changes, 0).click()
     predicted = samples.get("view/whatif", run=RUN, worker="cnn", change="dataloader=0")["step"]

@@ -66,12 +66,12 @@ def with_agent(serve: Callable[..., Dashboard], visit: Visits, *backends: str) -
 
 def give(page: Page, *files: Path) -> None:
     page.locator("input[type=file]").set_input_files([str(file) for file in files])
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
 
 
 def quick(page: Page, sizes: str = "1, 2") -> None:
-    page.get_by_text("Measuring", exact=True).click()
-    page.get_by_label("At least").fill("0.1")
+    page.get_by_text("Measurement", exact=True).click()
+    page.get_by_label("Min. time").fill("0.1")
     page.get_by_label("Sizes of the swept dimension").fill(sizes)
     for threads in page.get_by_label("Threads").all():
         threads.fill("1")  # more wait for each other in every operator while other tests run: 0.2 ms become 200 ms

@@ -33,7 +33,7 @@ def pipelines(serve: Serve, tmp_path: Path) -> Dashboard:
 @pytest.mark.parametrize(
     ("language", "name", "pairs", "said", "everything"),
     [
-        ("en", "Matrix of links, 8 senders and receivers, 1 slow", "Links between ranks", "300.0", "Show all links"),
+        ("en", "Link matrix of 8 senders and receivers, 1 slow", "Links between ranks", "300.0", "Show all links"),
         ("zh", "链路矩阵：8 个发送方与接收方，其中 1 条较慢", "rank 之间的链路", "300.0", "显示全部链路"),
     ],
 )

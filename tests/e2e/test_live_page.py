@@ -65,11 +65,11 @@ def test_a_run_without_a_recording_is_recorded_by_a_click_and_opens(
     strip = page.locator(".strip")
     expect(strip).to_contain_text("2 ranks · step 1,2")
     expect(strip).to_contain_text("48.0 ms a step · on node7 · PyTorch")
-    expect(page.get_by_text("Nothing is recorded of this run yet")).to_be_visible()
+    expect(page.get_by_text("No recordings of this run yet")).to_be_visible()
     expect(page.locator(".command-line")).to_contain_text("visualprof record")
     page.get_by_role("button", name="Run", exact=False).first.focus()
     page.get_by_label("Steps to record").fill("3")
-    page.get_by_role("button", name="What to record").click()
+    page.get_by_role("button", name="Data to record").click()
     page.get_by_label("Python stacks").check()
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Record 3 steps").click()
@@ -86,7 +86,7 @@ def test_a_run_without_a_recording_is_recorded_by_a_click_and_opens(
     for rank, name in enumerate(names):
         shutil.copy(SAMPLES / "pytorch-ddp-cpu" / f"rank{rank}.pt.trace.json.gz", ranks.run / name)
         acknowledge(ranks.run, asked.id, rank, "done", file=name)
-    expect(strip).to_contain_text("3 steps were recorded")
+    expect(strip).to_contain_text("Recorded 3 steps")
     expect(page.locator(".headline")).to_be_visible()  # it opened by itself
     expect(page).to_have_url(re.compile("span=step1300"))
 
@@ -98,13 +98,13 @@ def test_what_is_wrong_is_said_by_rank(serve: Callable[..., Dashboard], visit: V
     time.sleep(0.3)
     heartbeat(ranks.run, 1, ago_s=40.0)
     strip = page.locator(".strip")
-    expect(strip.locator("li.trouble")).to_contain_text("rank 1nothing heard for 4")
+    expect(strip.locator("li.trouble")).to_contain_text("rank 1no heartbeat for 4")
     expect(strip.locator(".recording li.silent")).to_contain_text("rank 1")
     for rank in (0, 1):
         acknowledge(ranks.run, asked, rank, "late", why="rank1_node7_41 did not answer in time")
     expect(strip).to_contain_text("Nothing was recorded")
     expect(strip.locator("li.late")).to_contain_text("ranks 0, 1too late")
-    expect(strip.locator("li.late")).to_contain_text("Ask again.")
+    expect(strip.locator("li.late")).to_contain_text("Try again.")
 
 
 def test_whoever_looks_elsewhere_is_not_led_away(serve: Callable[..., Dashboard], visit: Visits, ranks: Ranks) -> None:
@@ -136,7 +136,7 @@ def test_times_of_steps_lead_to_their_recordings(
     page = visit(serve(), "overview", run="job")
     card = page.locator("[data-place=step_times]")
     expect(card).to_contain_text("42 steps, median 10.0 ms")
-    expect(page.get_by_text("Nothing is recorded of this run yet")).to_be_visible()
+    expect(page.get_by_text("No recordings of this run yet")).to_be_visible()
     expect(page.locator(".strip")).to_have_count(0)
     for step in (120, 300):
         name = f"rank0_node7_40.step{step}.pt.trace.json.gz"
@@ -189,10 +189,10 @@ def test_two_real_ranks_are_recorded_by_a_click(serve: Callable[..., Dashboard],
     try:
         page = visit(dashboard, "overview", run="job")
         expect(page.locator(".strip")).to_contain_text("2 ranks", timeout=6 * PATIENCE_S * 1000)
-        expect(page.locator(".strip")).to_contain_text("a step", timeout=3 * PATIENCE_S * 1000)
+        expect(page.locator(".strip")).to_contain_text("per step", timeout=3 * PATIENCE_S * 1000)
         page.get_by_role("button", name="Record 5 steps").click()
         expect(page.locator(".headline")).to_be_visible(timeout=6 * PATIENCE_S * 1000)
-        expect(page.locator(".strip")).to_contain_text("5 steps were recorded")
+        expect(page.locator(".strip")).to_contain_text("Recorded 5 steps")
         expect(page.locator(".strip li.done")).to_contain_text("ranks 0, 1")
         # The monitor's file is there, too.
         spans = [span for file, span in dashboard.spans().items() if ".pt.trace" in file]
@@ -242,16 +242,16 @@ def test_a_process_of_another_machine_is_recorded_by_a_click(
     try:
         page = visit(dashboard, "overview", run="gpu-box/job")
         strip = page.locator(".strip")
-        expect(strip).to_contain_text("a step", timeout=6 * PATIENCE_S * 1000)
+        expect(strip).to_contain_text("per step", timeout=6 * PATIENCE_S * 1000)
         page.get_by_role("button", name="Record 5 steps").click()
-        expect(strip).to_contain_text("5 steps were recorded", timeout=3 * PATIENCE_S * 1000)
+        expect(strip).to_contain_text("Recorded 5 steps", timeout=3 * PATIENCE_S * 1000)
         expect(page.locator(".headline")).to_be_visible(timeout=3 * PATIENCE_S * 1000)  # it opened by itself
         expect(page.locator("[data-place=step_times]")).to_contain_text("median")
         (here,) = (tmp_path / "runs" / "gpu-box" / "job").glob("*.step*.gz")
         assert here.read_bytes() == (there / "job" / here.name).read_bytes()
         processes[0].kill()
         processes[0].wait()
-        expect(strip).to_contain_text("nothing heard", timeout=3 * PATIENCE_S * 1000)
+        expect(strip).to_contain_text("no heartbeat", timeout=3 * PATIENCE_S * 1000)
         processes[0] = subprocess.Popen(agent, cwd=ROOT, env=environment)
         processes[1].kill()
         processes[1].wait()

@@ -46,7 +46,7 @@ def line(page: Page, name: str) -> Locator:
 
 def test_from_nothing_to_two_versions_and_back(dashboard: Dashboard, visit: Visits, folded: Path) -> None:
     page = visit(dashboard, "models")
-    expect(page.get_by_text("No model is registered yet")).to_be_visible()
+    expect(page.get_by_text("No registered models yet")).to_be_visible()
     page.locator("input[type=file]").set_input_files(RESNET)
     expect(line(page, "resnet10")).to_contain_text("version 1")
     versions = page.locator("tbody")
@@ -54,8 +54,8 @@ def test_from_nothing_to_two_versions_and_back(dashboard: Dashboard, visit: Visi
     page.locator(".detail input[type=file]").set_input_files(folded)
     expect(versions).to_have_count(2)
     expect(line(page, "resnet10")).to_contain_text("version 2")
-    page.get_by_placeholder("Alias, as production").fill("production")
-    page.get_by_role("button", name="Call it so").click()
+    page.get_by_placeholder("Alias, e.g. production").fill("production")
+    page.get_by_role("button", name="Set alias").click()
     expect(line(page, "resnet10")).to_contain_text("production: 2")
     page.get_by_label("Largest batch").fill("4")
     page.get_by_role("button", name="Save").click()
@@ -71,7 +71,7 @@ def test_from_nothing_to_two_versions_and_back(dashboard: Dashboard, visit: Visi
     page.get_by_role("button", name="Delete model").click()
     expect(page.get_by_text("Delete resnet10/2, resnet10/1?")).to_be_visible()
     page.get_by_role("button", name="Yes, delete").click()
-    expect(page.get_by_text("No model is registered yet")).to_be_visible()
+    expect(page.get_by_text("No registered models yet")).to_be_visible()
 
 
 def test_a_version_beside_its_parent(

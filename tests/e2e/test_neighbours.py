@@ -140,7 +140,7 @@ def test_the_printed_link_lets_act_and_leaves_no_token_in_the_address(
     dashboard = serve()
     page = visit(dashboard, at=f"{dashboard.url}?token={TOKEN}#/run", token="")
     give(page)
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
     assert TOKEN not in page.url
     assert "token" not in page.evaluate("JSON.stringify([location.href, history.state])")
     assert page.context.cookies() == []

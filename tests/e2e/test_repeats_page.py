@@ -37,8 +37,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
 @pytest.mark.parametrize(
     ("language", "table", "same", "unknown", "repeated"),
     [
-        ("en", "Best batch", "no significant difference", "measured once: cannot tell", "Repeats"),
-        ("zh", "最佳批大小", "差异不显著", "只测了一次，无法判断", "各次重复"),
+        ("en", "Best batch", "no significant difference", "measured only once: significance unknown", "Repeats"),
+        ("zh", "最佳批大小", "差异不显著", "只测量了一次，无法判断显著性", "各次重复"),
     ],
 )
 def test_the_best_says_how_sure_it_is(

@@ -14,7 +14,10 @@ RUN = "pytorch-h200/transformer"
 
 @pytest.mark.parametrize(
     ("language", "heading", "script", "measure"),
-    [("en", "Reproduce by input shape", "Script", "Measure on a machine"), ("zh", "按输入形状复现", "脚本", "在机器上测量")],
+    [
+        ("en", "Reproduce by input shape", "Script", "Measure on a machine"),
+        ("zh", "按输入形状复现", "脚本", "在机器上测量"),
+    ],
 )
 def test_a_call_of_an_operator_has_a_script_and_a_job(
     samples: Dashboard, visit: Visits, language: str, heading: str, script: str, measure: str

@@ -13,7 +13,7 @@ RUN = "pytorch-h200/transformer"
 
 @pytest.mark.parametrize(
     ("language", "heading", "bound", "said"),
-    [("en", "Operators by what bounds them", "Bound by", "Too small"), ("zh", "算子及其瓶颈", "瓶颈", "规模太小")],
+    [("en", "Operators by bottleneck", "Bound by", "Latency"), ("zh", "算子及其瓶颈", "瓶颈", "延迟")],
 )
 def test_the_roofline_says_what_bounds_an_operator(
     samples: Dashboard, visit: Visits, language: str, heading: str, bound: str, said: str

@@ -44,12 +44,12 @@ def choose(page: Page, *names: str) -> None:
 
 def with_model(page: Page, name: str = MODEL) -> Page:
     choose(page, name)
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
     return page
 
 
 def spec_row(page: Page, number: int) -> Locator:
-    return page.get_by_role("table", name="Specs").locator("tbody").nth(number)
+    return page.get_by_role("table", name="Configurations").locator("tbody").nth(number)
 
 
 def submit(page: Page) -> Locator:
@@ -95,10 +95,10 @@ def test_a_load_is_typed_and_what_is_wrong_with_it_is_told(open_page: Callable[.
     page = open_page()
     choose(page, BERT)
     page.locator(".measuring.load summary").click()
-    page.get_by_label("At once").fill("1:4")
-    page.get_by_label("Limit").fill("99<50ms")
+    page.get_by_label("Concurrency").fill("1:4")
+    page.get_by_label("Latency limit").fill("99<50ms")
     expect(page.get_by_text("'99<50ms' is no limit of the latency")).to_be_visible()
-    page.get_by_label("Limit").fill("p99<=50ms")
+    page.get_by_label("Latency limit").fill("p99<=50ms")
     page.get_by_label("MLPerf").select_option("Server")
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
@@ -155,20 +155,20 @@ def test_errors_stand_at_their_fields(open_page: Callable[..., Page], fake: Jobs
     expect(spec_row(page, 0)).to_contain_text("more than its cores")
     expect(page.get_by_role("table", name="Inputs")).to_contain_text("the file is too small")
     expect(page.locator(".homeless")).to_have_text("key is not one")
-    expect(page.get_by_text("3 fields to mend")).to_be_visible()
+    expect(page.get_by_text("3 fields need fixing")).to_be_visible()
     expect(submit(page)).to_be_disabled()
     fake.errors = []
     spec_row(page, 0).get_by_label("Threads").fill("2")
-    expect(page.get_by_text("fields to mend")).to_have_count(0)
+    expect(page.get_by_text("fields need fixing")).to_have_count(0)
     expect(submit(page)).to_be_enabled()
 
 
 def test_what_cannot_be_a_number_is_told_at_once(open_page: Callable[..., Page]) -> None:
     page = with_model(open_page(), BERT)
     page.get_by_label("Sizes of the swept dimension").fill("1:0")
-    expect(page.get_by_text("write 1:64, 8:64:8 or 1, 2, 4")).to_be_visible()
+    expect(page.get_by_text("Enter 1:64, 8:64:8 or 1, 2, 4")).to_be_visible()
     page.get_by_label("Size of seq").fill("many")
-    expect(page.get_by_text("needs a whole size from 1")).to_be_visible()
+    expect(page.get_by_text("Enter a whole number from 1 for this dimension")).to_be_visible()
     expect(submit(page)).to_be_disabled()
 
 
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_model_is_refused_and_the_rest_stays(
     choose(page, "notes.bin")
     refusal = page.get_by_role("alert").filter(has_text="notes.bin")
     expect(refusal).to_contain_text("no model format recognises its content")
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
     refusal.get_by_role("button", name="Dismiss").click()
     expect(refusal).to_have_count(0)
 
@@ -202,14 +202,14 @@ def test_files_can_be_dropped_anywhere_on_the_page(open_page: Callable[..., Page
         "name => { const data = new DataTransfer(); data.items.add(new File(['content'], name)); return data; }", MODEL
     )
     page.dispatch_event(".list", "drop", {"dataTransfer": given})
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
 
 
 def test_inputs_of_torchscript_are_written_by_hand(open_page: Callable[..., Page], fake: JobsFake) -> None:
     inputs = [{"name": "x", "dtype": "", "dims": None}]
     fake.uploads["m.pt"] = model_upload("m.pt", format="torchscript", inputs=inputs, backends=["torch"], dims={})
     page = with_model(open_page(), "m.pt")
-    expect(page.get_by_text("write its dimensions")).to_be_visible()
+    expect(page.get_by_text("Enter the dimensions")).to_be_visible()
     page.get_by_label("Dimensions of x").fill("batch, 3, 224×224")
     page.get_by_label("Type").select_option("int64")
     page.get_by_label("Sweep").select_option("batch")
@@ -238,7 +238,7 @@ def test_a_job_that_no_machine_can_run_says_so(open_page: Callable[..., Page], f
         machine["online"] = False
     submit(page).click()
     expect(page.get_by_role("list", name="Jobs").get_by_role("listitem").first).to_contain_text(
-        "No machine that is online can run it."
+        "No online machine can run it."
     )
 
 
@@ -284,7 +284,7 @@ def test_a_submitted_job_is_open_and_followed(open_page: Callable[..., Page], fa
     page = with_model(open_page())
     submit(page).click()
     first = page.get_by_role("list", name="Jobs").get_by_role("listitem").first
-    expect(first).to_contain_text("Waits until a machine is free: 1 of 1 in turn.")
+    expect(first).to_contain_text("Waiting for a free machine: position 1 of 1.")
     job = fake.jobs[0]
     assert f"job={job['id']}" in page.url
     job["tasks"][0].update(state="running", phase="measuring", progress=0.5, agent="a1", agent_name="lab-x86", points=2)
@@ -300,7 +300,7 @@ def test_every_state_is_told_and_names_of_strangers_are_text(open_page: Callable
         ("ResNet-50 nightly", "Running"),
         ("人脸检测模型", "Waiting"),
         ("detector", "Failed"),
-        ("old.mge", "Cancelled"),
+        ("old.mge", "Canceled"),
     ]:
         expect(line(page, title)).to_contain_text(state)
     expect(line(page, HOSTILE)).to_contain_text(HOSTILE)
@@ -313,7 +313,7 @@ def test_every_state_is_told_and_names_of_strangers_are_text(open_page: Callable
 def test_a_failure_tells_its_reason_with_the_last_lines_of_its_log(open_page: Callable[..., Page]) -> None:
     page = open_page(job="j-crash")
     why = page.get_by_role("alert").filter(has_text="SIGSEGV")
-    expect(why).to_contain_text("The process crashed: the process ended by SIGSEGV while it was measuring batch 16")
+    expect(why).to_contain_text("Process crashed: the process ended by SIGSEGV while it was measuring batch 16")
     expect(why).to_contain_text("does the model run with this runtime at all?")
     log = page.get_by_label("Log", exact=True)
     expect(log).to_contain_text("Segmentation fault")
@@ -351,7 +351,7 @@ def test_cancelling_asks_once_and_a_cancelled_job_can_be_retried(
     page.get_by_role("button", name="No", exact=True).click()
     page.get_by_role("button", name="Cancel job").click()
     page.get_by_role("button", name="Yes, cancel").click()
-    expect(line(page, "ResNet-50 nightly")).to_contain_text("Cancelled")
+    expect(line(page, "ResNet-50 nightly")).to_contain_text("Canceled")
     page.get_by_role("button", name="Retry").click()
     expect(line(page, "ResNet-50 nightly")).to_contain_text("Waiting")
     assert len(fake.sent("POST", "jobs/j-run/cancel")) == len(fake.sent("POST", "jobs/j-run/retry")) == 1
@@ -363,7 +363,7 @@ def test_an_old_job_fills_the_form(open_page: Callable[..., Page], fake: JobsFak
     expect(page.get_by_text("ONNX · 1.23 MiB")).to_be_visible()
     expect(page.get_by_label("Sizes of the swept dimension")).to_have_value("1:16")
     expect(spec_row(page, 0).get_by_label("Threads")).to_have_value("2")
-    expect(page.locator(".measuring:not(.load)")).to_contain_text("At least 1\u00a0s")
+    expect(page.locator(".measuring:not(.load)")).to_contain_text("Min. time 1\u00a0s")
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
@@ -378,7 +378,7 @@ def test_a_result_opens_on_its_page(open_page: Callable[..., Page], fake: JobsFa
     done = next(job for job in fake.jobs if job["id"] == "j-done")
     done["tasks"][0]["run"] = RUN
     page = open_page(job="j-done")
-    expect(page.get_by_role("link", name="Evaluation").last).to_have_attribute(
+    expect(page.get_by_role("link", name="Open evaluation").last).to_have_attribute(
         "href", "#/evaluation?reports=pytorch-h200/cnn,elsewhere"
     )
     page.get_by_role("link", name="Open result").click()
@@ -401,7 +401,7 @@ def test_the_list_is_filtered_by_state_and_words_which_the_address_keeps(open_pa
 def test_without_a_machine_the_page_says_what_to_type(open_page: Callable[..., Page], fake: JobsFake) -> None:
     fake.agents = []
     page = open_page()
-    lack = page.get_by_role("status").filter(has_text="No machine can measure yet.")
+    lack = page.get_by_role("status").filter(has_text="No machine is available for measuring yet.")
     expect(lack).to_contain_text(f"visualprof --logdir {fake.dashboard.folder} --with-agent")
     expect(lack).to_contain_text("visualprof agent --server http://192.168.7.2:8040 --token")
     expect(lack.get_by_role("button", name="Copy")).to_have_count(2)
@@ -433,7 +433,7 @@ def test_a_server_that_takes_no_jobs_says_why(open_page: Callable[..., Page], fa
 def test_machines_show_what_they_have_and_do(open_page: Callable[..., Page]) -> None:
     page = open_page("agents")
     card = page.get_by_role("region", name="gpu-box")
-    for text in ("NVIDIA H200, 141 GiB", "96 cores", "PyTorch 2.13.0", "an own user", "online", "measuring"):
+    for text in ("NVIDIA H200, 141 GiB", "96 cores", "PyTorch 2.13.0", "separate user", "online", "measuring"):
         expect(card).to_contain_text(text)
     expect(page.get_by_role("region", name="树莓派-5")).to_contain_text("probably lost")
     expect(page.locator("main")).to_contain_text("python3 agent.pyz --server http://192.168.7.2:8040 --token")
@@ -487,14 +487,14 @@ def test_a_machine_is_drained_shut_out_and_let_in_again(open_page: Callable[...,
     card = page.get_by_role("region", name="gpu-box")
     card.get_by_role("button", name="Drain").click()
     expect(card.get_by_text("drained", exact=True)).to_be_visible()
-    card.get_by_role("button", name="Give it tasks again").click()
+    card.get_by_role("button", name="Resume").click()
     expect(card.get_by_role("button", name="Drain")).to_be_visible()
-    card.get_by_role("button", name="Shut out").click()
-    expect(card).to_contain_text("What it is doing goes to others.")
-    card.get_by_role("button", name="Shut out").click()
-    expect(card.get_by_text("shut out", exact=True)).to_be_visible()
+    card.get_by_role("button", name="Block").click()
+    expect(card).to_contain_text("Its running tasks are reassigned.")
+    card.get_by_role("button", name="Block").click()
+    expect(card.get_by_text("blocked", exact=True)).to_be_visible()
     expect(card.get_by_role("button", name="Remove")).to_be_visible()
-    card.get_by_role("button", name="Let in again").click()
+    card.get_by_role("button", name="Unblock").click()
     expect(card.get_by_role("button", name="Drain")).to_be_visible()
     sent = [body["standing"] for body in fake.sent("PATCH", "agents/a2")]
     assert sent == ["drained", "works", "out", "works"]
@@ -502,9 +502,9 @@ def test_a_machine_is_drained_shut_out_and_let_in_again(open_page: Callable[...,
 
 def test_the_registration_token_is_changed(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page("agents")
-    page.get_by_role("button", name="New token").click()
+    page.get_by_role("button", name="Replace token").click()
     expect(page.get_by_role("group", name="The commands above stop working")).to_be_visible()
-    page.get_by_role("button", name="Make a new one").click()
+    page.get_by_role("button", name="Replace", exact=True).click()
     expect(page.locator("main")).to_contain_text("--token another")
     assert len(fake.sent("POST", "agents/token")) == 1
 
@@ -550,15 +550,15 @@ def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dash
     model = shared(f"models/onnx/{MODEL}")
     page = visit(serve(None, "--with-agent"), "run")
     page.locator("input[type=file]").set_input_files(model)
-    expect(page.get_by_role("table", name="Specs")).to_be_visible()
-    row = page.get_by_role("table", name="Specs").locator("tbody")
+    expect(page.get_by_role("table", name="Configurations")).to_be_visible()
+    row = page.get_by_role("table", name="Configurations").locator("tbody")
     expect(row.first.get_by_label("Runtime")).to_have_value("onnxruntime")
     while row.count() > 1:
         row.last.get_by_role("button", name="Remove").click()
     page.get_by_label("Sizes of the swept dimension").fill("1:2")
     page.locator(".measuring:not(.load) summary").click()
-    page.get_by_label("At least").fill("0.2")
-    page.get_by_label("Samples").fill("20")
+    page.get_by_label("Min. time").fill("0.2")
+    page.get_by_label("Min. samples").fill("20")
     expect(submit(page)).to_have_text("Submit 2 points × 1 spec")
     expect(submit(page)).to_be_enabled()
     submit(page).click()
@@ -569,4 +569,4 @@ def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dash
     expect(page.get_by_role("heading", name="Average step")).to_be_visible()
     expect(page.get_by_text("Measured by a job: 2 measurements")).to_be_visible()
     page.get_by_role("link", name="Open Evaluation").click()
-    expect(page.get_by_role("img", name="Throughput over batch").locator("canvas")).to_be_visible()
+    expect(page.get_by_role("img", name="Throughput by batch size").locator("canvas")).to_be_visible()

@@ -54,9 +54,11 @@ def test_all_that_was_tried_is_shown_and_the_best_is_said(
     (folder / "search.json").write_text(json.dumps(searched()))
     page = visit(serve(tmp_path / "runs"), "evaluation", reports="resnet10-j1/onnxruntime")
     panel = page.locator("[data-place=search]").first
-    expect(panel.locator(".result")).to_contain_text("Best: batch 4, threads 2. It costs 50.0 % of the default")
-    expect(panel.locator(".result")).to_contain_text("(45.0 % – 55.0 %), measured again at the end")
-    expect(panel.locator("tbody th")).to_have_text(["default", "3, again", "3", "1", "2", "4"])
+    expect(panel.locator(".result")).to_contain_text(
+        "Best: batch 4, threads 2. Measured again at the end, it costs 50.0 % of the default"
+    )
+    expect(panel.locator(".result")).to_contain_text("of the default setting (45.0 % – 55.0 %)")
+    expect(panel.locator("tbody th")).to_have_text(["default", "3, repeated", "3", "1", "2", "4"])
     expect(panel.locator("tr.best .setting")).to_have_text(["batch 4, threads 2"] * 2)
     expect(panel.locator("tbody")).to_contain_text(f"threads {HOSTILE}")
     expect(panel).to_contain_text("error on your data (8 rows)")
@@ -85,18 +87,18 @@ def _asks(page: Page, fake: JobsFake) -> None:
     page.locator("input[type=file]").set_input_files(
         {"name": "net.onnx", "mimeType": "application/octet-stream", "buffer": b"content"}
     )
-    page.get_by_label("Search the best settings").check()
-    page.get_by_label("keeping").fill("p99<5")
+    page.get_by_label("Search for the best settings").check()
+    page.get_by_label("constraints").fill("p99<5")
     page.get_by_label("threads", exact=True).fill("1:2")
     page.get_by_label("streams", exact=True).fill("1, 2")
     page.get_by_label("streams", exact=True).press("Tab")
     expect(page.get_by_text("p99 needs a unit")).to_be_visible()
-    page.get_by_label("keeping").fill("p99<5ms, memory<2GiB")
-    page.get_by_label("keeping").press("Tab")
+    page.get_by_label("constraints").fill("p99<5ms, memory<2GiB")
+    page.get_by_label("constraints").press("Tab")
     expect(page.get_by_text("p99 needs a unit")).not_to_be_visible()
     chosen = page.get_by_label("Choose an .npz file")
     chosen.set_input_files(npz(input=np.ones((9, 3, 64, 64), "float32")))
-    expect(page.get_by_role("alert").filter(has_text="have the shape [9, 3, 64, 64]")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="has the shape [9, 3, 64, 64]")).to_be_visible()
     assert not any("inputs.npz" in str(sent) for sent in fake.sent("POST", "uploads")), "it is not sent"
     chosen.set_input_files(npz(input=np.ones((9, 3, 96, 96), "float32")))
     expect(page.get_by_text("9 rows")).to_be_visible()

@@ -17,7 +17,7 @@ from tests.views.test_serving import planned
 
 SAID = {
     "en": ("Average decode step", "Phases", "Phase", "Mixed", "Steady state: steps 4 to 7 (4 of 8)"),
-    "zh": ("平均解码步", "阶段", "阶段", "混合", "稳态：第 4 步至第 7 步（共 8 步中的 4 步）"),
+    "zh": ("平均解码步", "阶段", "阶段", "混合", "稳态：第 4 步至第 7 步（8 步中的 4 步）"),
 }
 
 
@@ -70,7 +70,7 @@ def test_what_no_capture_explains_is_said_beside_the_figures(
     dashboard.wait_until_ready()
     page = visit(dashboard, name, run="server/server")
     note = page.get_by_role("note", name="Captured graphs")
-    expect(note).to_contain_text("No capture explains 1 of 1 launches of captured graphs: 6 kernels")
+    expect(note).to_contain_text("1 of 1 launches of captured graphs have no matching capture: 6 kernels")
     expect(note).to_contain_text("it was captured for a batch of 4, and the launch was for 9")
     assert raw_keys(page) == []
     assert not AXE.exists() or violations(page) == []

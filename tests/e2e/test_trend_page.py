@@ -31,7 +31,7 @@ def nightly(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[D
 
 
 @pytest.mark.parametrize(
-    ("language", "worse", "link"), [("en", "Worse", "See what changed"), ("zh", "变差", "查看变化原因")]
+    ("language", "worse", "link"), [("en", "Worse", "Show the changes"), ("zh", "变差", "查看变化原因")]
 )
 def test_what_became_worse_stands_first_with_what_it_is_compared_with(
     nightly: Dashboard, visit: Visits, language: str, worse: str, link: str
@@ -72,5 +72,5 @@ def test_without_two_of_a_name_the_page_says_how_to_name_them(tmp_path: Path, ca
     with Dashboard(folder, cache) as dashboard:
         dashboard.wait_until_ready()
         page = visit(dashboard, "trend")
-        expect(page.get_by_role("heading", name="Nothing was measured twice yet")).to_be_visible()
-        expect(page.get_by_text("1 run has a name of its own")).to_be_visible()
+        expect(page.get_by_role("heading", name="No run has been repeated yet")).to_be_visible()
+        expect(page.get_by_text("1 run has a unique name")).to_be_visible()

@@ -92,7 +92,7 @@ describe("a load", () => {
       scenario: "closed loop",
     });
     expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual([
-      "kept",
+      "met",
       "Server",
       "pass",
     ]);

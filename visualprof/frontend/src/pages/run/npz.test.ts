@@ -73,15 +73,15 @@ describe("rows of one's own", () => {
         INPUTS,
       ),
     ).toBe("");
-    expect(misfit([x], INPUTS)).toBe("The file has no array scale.");
-    expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain("no input <b>; its inputs are x, scale.");
+    expect(misfit([x], INPUTS)).toBe("The file has no array scale. Add one.");
+    expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain("no input <b>. Use the names of its inputs: x, scale.");
     expect(misfit([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe(
-      "The data of x are float64, the model wants float32.",
+      "x has the type float64, but the model needs float32. Convert the array.",
     );
     expect(misfit([{ ...x, shape: [9, 3, 5] }, scale], INPUTS)).toContain(
-      "have the shape [9, 3, 5], the model wants [n, 3, 4]",
+      "has the shape [9, 3, 5], but the model needs [n, 3, 4]",
     );
-    expect(misfit([x, { ...scale, shape: [8] }], INPUTS)).toContain("no common number of rows: 9, 8");
+    expect(misfit([x, { ...scale, shape: [8] }], INPUTS)).toContain("different numbers of rows: 9, 8");
   });
 
   it("are cast as numpy casts safely", () => {
