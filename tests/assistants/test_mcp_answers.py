@@ -31,6 +31,18 @@ class WordsAnswer(Answer):
     pairs: list[WordColumns]
 
 
+class ListedAnswer(Answer):
+    """Words of a text.
+
+    Attributes:
+        share: Share of rare words.
+        words: Table of words.
+    """
+
+    share: kinds.Ratio
+    words: Table[WordColumns]
+
+
 def test_the_package_of_the_protocol_is_installed() -> None:
     pytest.importorskip("mcp", reason="the other tests of assistants need the extra mcp")
 
@@ -46,6 +58,12 @@ def test_definitions_come_from_the_documentation_of_fields() -> None:
     assert said["words", "gap_ns"] == "between two."
     assert ("pairs", "gap_ns") in declared(WordsAnswer)
     assert ("", "long") not in declared(WordsAnswer)
+
+
+def test_definitions_come_from_a_list_of_attributes() -> None:
+    definitions = declared(ListedAnswer)
+    assert definitions["", "share"] == "Share of rare words."
+    assert definitions["", "words"] == "Table of words."
 
 
 def test_the_page_says_what_a_column_is_where_it_does() -> None:

@@ -126,7 +126,7 @@ def _columns(table: Any) -> Any:
 
 def _sentences(kind: type[Struct]) -> Iterator[tuple[str, str]]:
     """Field and text of the sentences of a documentation that begin with names of fields, such as `calls: of it`."""
-    text = " ".join((inspect.getdoc(kind) or "").split())
+    text = " ".join((inspect.getdoc(kind) or "").replace("Attributes:", "").split())
     known = set(kind.__struct_fields__)
     starts = [match for match in _OF_FIELDS.finditer(text) if known.issuperset(match[1].split(", "))]
     for match, following in zip_longest(starts, starts[1:]):
