@@ -7,7 +7,7 @@ SOURCES := $(shell find $(PAGE)/src $(PAGE)/public -type f 2>/dev/null) $(PAGE)/
 NATIVE := visualprof/reader/native
 BUILD := setup.py build_backend.py $(wildcard $(NATIVE)/*.[ch])
 MODULES := $(PAGE)/node_modules/.package-lock.json
-# npm in the page's folder, with the Node that comes as a Python package.
+# npm in the folder of the web UI, with the Node that comes as a Python package.
 NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 # Each check prints its output in one piece (GNU make from 4.0 on).
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -18,23 +18,23 @@ PORT ?= 8040
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: without opening)
+demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: do not open it)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)
 
 dev: export VISUALPROF_TOKEN ?= $(shell $(PYTHON) -c "import secrets; print(secrets.token_urlsafe(24))")
-dev: $(VENV)/dev $(MODULES) ## server over LOGDIR (default: the samples) and the page with hot reload on port 5173; Ctrl-C ends both
+dev: $(VENV)/dev $(MODULES) ## run the server over LOGDIR (default: the samples) and the web UI with hot reload on port 5173; Ctrl-C stops both
 	@$(BIN)/visualprof $(if $(LOGDIR),--logdir $(LOGDIR),demo) --port $(PORT) & server=$$!; \
 	trap 'kill $$server 2>/dev/null; wait $$server' EXIT; trap 'exit 0' INT TERM; \
-	echo "the page: http://localhost:5173/?token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
+	echo "web UI: http://localhost:5173/?token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
-test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## tests: Python, page, browser (skipped without Chromium)
+test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the tests of Python, the web UI and the browser (the browser's are skipped without Chromium)
 	$(BIN)/python -m pytest -n 2 -q -m "not long"
 	$(NPM) test
 
-long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## the tests that take long: kills, mutations, conversions
+long: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## run the slow tests: kills, mutations, conversions
 	$(BIN)/python -m pytest -n 2 -q -m long
 
-check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
+check: $(VENV)/dev $(MODULES) ## run the quick checks in parallel: style, types, layers, spelling, unit tests of Python and the web UI
 	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint prettier ruff layers spelling native
 
 unit:
@@ -70,18 +70,18 @@ native:
 	$(CC) -O2 -shared -fPIC -Wall -Wextra -Werror -o build/native.so $(NATIVE)/*.c && echo "no warnings in $(NATIVE)"; \
 	else echo "$(NATIVE) is not checked: there is no $(firstword $(CC))"; fi
 
-bench: $(VENV)/dev ## speed and memory with baselines, to build/benchmarks.md; PEERS=1: other tools and 10 M events too, to docs/benchmarks.md
+bench: $(VENV)/dev ## measure speed and memory with baselines into build/benchmarks.md; PEERS=1: also other tools and 10 M events, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
 
-page: $(PAGE)/dist/index.html ## build the page
+page: $(PAGE)/dist/index.html ## build the web UI
 
-types: $(VENV)/dev $(MODULES) ## make the page's types from the API's declarations
+types: $(VENV)/dev $(MODULES) ## generate the web UI's types from the API's declarations
 	mkdir -p build
 	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
 	$(NPM) run --silent types
 	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
-messages: $(VENV)/dev ## extract the server's messages into the English catalog, list what translations lack
+messages: $(VENV)/dev ## extract the server's messages into the English catalog, list missing and outdated translations
 	$(BIN)/python -m tests.translations
 
 $(VENV)/pip: $(VENV)/created
@@ -100,7 +100,7 @@ $(VENV)/dev: $(VENV)/pip pyproject.toml $(BUILD)
 	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]' $(EXTRA)
 	touch $@
 
-# MegEngine has wheels for Python up to 3.10: with no such Python, or no access to them, its tests say so and are skipped.
+# MegEngine has wheels for Python up to 3.10. Without such a Python or the wheels, its tests are skipped with that reason.
 $(VENV)/runtimes: | $(VENV)/dev
 	$(BIN)/visualprof agent install-runtime megengine==1.13.0 --folder .runtimes || echo "no MegEngine runtime: its tests are skipped"
 	touch $@
@@ -112,5 +112,5 @@ $(MODULES): $(VENV)/pip $(PAGE)/package-lock.json | $(VENV)/dev
 $(PAGE)/dist/index.html: $(MODULES) $(SOURCES)
 	$(NPM) run build
 
-clean: ## remove what the other targets made
+clean: ## remove the output of the other targets
 	rm -rf $(VENV) .runtimes $(PAGE)/dist $(PAGE)/node_modules build *.egg-info
