@@ -138,14 +138,14 @@ JOB: dict[str, Any] = {
 def prepared(logdir: Path) -> tuple[str, str]:
     """Keeps the model before the server starts; the token for agents, and the blob."""
     from visualprof.reader.logdir.scan import Root
-    from visualprof.remote.queue.service import Remote
+    from visualprof.remote.queue.service import JobService
 
     logdir.mkdir()
-    remote = Remote(Root(logdir, ""))
-    queue = remote.opened()
-    blob, _ = queue.keep("net.onnx", io.BytesIO(MODEL).read)
-    queue.blobs.remember(blob, "net.onnx", FOUND)
-    token = remote.token
+    remote = JobService(Root(logdir, ""))
+    queue = remote.open()
+    blob, _ = queue.save_upload("net.onnx", io.BytesIO(MODEL).read)
+    queue.blobs.save_inspection(blob, "net.onnx", FOUND)
+    token = remote.registration_token
     remote.close()
     return token, blob
 

@@ -195,20 +195,20 @@ def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[st
 
     Returns: the cookies of people, and the tokens of machines.
     """
-    from visualprof.accounts.principal import EVERYBODY, Actor
+    from visualprof.accounts.principal import SINGLE_USER, Actor
     from visualprof.accounts.service import Accounts
     from visualprof.reader.logdir.scan import Root
     from visualprof.remote.protocol import Capabilities
-    from visualprof.remote.queue.service import Remote
+    from visualprof.remote.queue.service import JobService
     from visualprof.remote.queue.store.tables import holders, members, projects, users
 
     logdir.mkdir(exist_ok=True)
-    remote = Remote(Root(logdir, ""), database=database)
-    queue = remote.opened()
-    blob, _ = queue.keep("net.onnx", io.BytesIO(MODEL).read)
-    queue.blobs.remember(blob, "net.onnx", FOUND)
+    remote = JobService(Root(logdir, ""), database=database)
+    queue = remote.open()
+    blob, _ = queue.save_upload("net.onnx", io.BytesIO(MODEL).read)
+    queue.blobs.save_inspection(blob, "net.onnx", FOUND)
     accounts = Accounts(queue.database)
-    root = accounts.users.create(Actor(EVERYBODY, "bench"), "root@example.org", "root", "admin", PASSWORD)
+    root = accounts.users.create(Actor(SINGLE_USER, "bench"), "root@example.org", "root", "admin", PASSWORD)
     people = [root.id, *(f"user{i:04}" for i in range(1, USERS))]
     with queue.database.write() as connection:
         role = {"role": "member", "created_ns": 1, "disabled": False}
@@ -221,7 +221,7 @@ def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[st
     JOB["model"] = {"blob": blob, "name": "net.onnx"}
     ended(queue, people, jobs)
     shared(queue, people, rows)
-    cookies = [accounts.sessions.begin(person, "127.0.0.1", "bench") for person in people]
+    cookies = [accounts.sessions.create(person, "127.0.0.1", "bench") for person in people]
     known = msgspec.convert(CAPABILITIES, Capabilities)
     tokens = [queue.agents.register(f"machine-{i}", True, False, "", known)[1] for i in range(MACHINES)]
     remote.close()

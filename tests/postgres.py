@@ -131,17 +131,17 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
     if getattr(request, "param", "sqlite") == "sqlite":
         yield
         return
-    from visualprof.remote.queue.service import Remote
+    from visualprof.remote.queue.service import JobService
 
     server: Postgres = request.getfixturevalue("postgres")
-    made, open_ones, before = Remote.__init__, list[Remote](), {"", *server.databases}
+    made, open_ones, before = JobService.__init__, list[JobService](), {"", *server.databases}
 
-    def make(self: Remote, root: Any, data: Path | None = None, **settings: Any) -> None:
+    def make(self: JobService, root: Any, data: Path | None = None, **settings: Any) -> None:
         settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
         made(self, root, data, **settings)
         open_ones.append(self)
 
-    request.getfixturevalue("monkeypatch").setattr(Remote, "__init__", make)
+    request.getfixturevalue("monkeypatch").setattr(JobService, "__init__", make)
     yield
     [remote.close() for remote in open_ones]
     server.drop(set(server.databases) - before)

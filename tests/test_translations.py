@@ -81,7 +81,7 @@ def test_audit_rows_with_a_longer_subject_have_a_sentence() -> None:
     missing: list[str] = []
     for path in sorted((PACKAGE / "accounts").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "note" and len(node.args) == 4:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "record_event" and len(node.args) == 4:
                 action, subject = (translations.template(_text_of(argument)) for argument in node.args[2:])
                 sentence = translations.numbered(re.sub(r"\{\d+\}", "{}", f"{action}: {subject}"))
                 if action and len(re.findall(r"[A-Za-z]{2,}", subject)) == 1 and "{" in subject:

@@ -13,16 +13,16 @@ from queue_sites import capabilities
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
-from visualprof.accounts.principal import EVERYBODY, Actor
+from visualprof.accounts.principal import SINGLE_USER, Actor
 from visualprof.accounts.service import Accounts
 from visualprof.remote.protocol import PROTOCOL
 from visualprof.remote.queue import uploads
 from visualprof.remote.queue.check.inspect import Inspected, inspect_file
-from visualprof.server.remote_service import Remote, open_remote
+from visualprof.server.remote_service import JobService, open_remote
 from visualprof.server.session_token import HEADER
 
 PASSWORD = "four words are enough"
-SHELL = Actor(EVERYBODY, "shell")
+SHELL = Actor(SINGLE_USER, "shell")
 _KNOWN: dict[tuple[bytes, str], Inspected] = {}
 
 
@@ -57,7 +57,7 @@ class Browser:
 @dataclass
 class Team:
     site: Site
-    remote: Remote
+    remote: JobService
     accounts: Accounts
     ids: dict[str, str]
     job: str
@@ -102,7 +102,7 @@ def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]
     monkeypatch.setattr(uploads, "inspect_file", _inspected)
     site = make_site(accounts=True, registration="invitation")
     remote = open_remote(site.logdir.roots[0])
-    accounts = Accounts(remote.opened().database)
+    accounts = Accounts(remote.open().database)
     ids = {
         name: accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]
         for name, role in ROLES.items()
@@ -117,7 +117,7 @@ def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]
     assert answer.status_code == 201, answer.get_json()
     job = answer.get_json()["job"]
     built.job, built.task = job["id"], job["tasks"][0]["id"]
-    folder = remote.opened().jobs.one(built.job).folder
+    folder = remote.open().jobs.get(built.job).folder
     built.run = f"{folder}/cpu"
     site.write(f"{built.run}/trace.json", kineto())
     yield built

@@ -13,7 +13,7 @@ from teams import MODEL_FILE, PASSWORD, SHELL, Browser, Team
 from test_who_may_what import BODIES, QUERIES, TABLE, Asked, asked
 
 from tests.conftest import ROOT
-from visualprof.accounts import attempts
+from visualprof.accounts import login_attempts
 
 __all__ = ["asked"]
 
@@ -110,7 +110,7 @@ def test_an_unknown_address_takes_as_much_work_as_a_known_one(team: Team, monkey
         return verify(self, password, kept)
 
     monkeypatch.setattr(PasswordHash, "verify", noted)
-    team.accounts.users.change(SHELL, team.ids["bob"], disabled=True)
+    team.accounts.users.update(SHELL, team.ids["bob"], disabled=True)
     for email in ("ann@example.org", "bob@example.org", "x@example.org"):
         assert team.browser().log_in(email, "not this one at all").status_code == 401
     assert len(checked) == 3
@@ -124,9 +124,9 @@ def test_guessing_is_stopped_whatever_address_is_claimed(team: Team) -> None:
             "POST", "session", json={"email": "ann@example.org", "password": "not this one"},
             headers={"X-Forwarded-For": f"198.51.100.{i}", "X-Real-IP": f"198.51.100.{i}"},
         ).status_code
-        for i in range(attempts.FOR_ACCOUNT + 1)
+        for i in range(login_attempts.MAX_PER_ACCOUNT + 1)
     ]  # fmt: skip
-    assert statuses == [*[401] * attempts.FOR_ACCOUNT, 429]
+    assert statuses == [*[401] * login_attempts.MAX_PER_ACCOUNT, 429]
 
 
 def test_the_first_to_register_is_no_administrator(make_site: Any) -> None:

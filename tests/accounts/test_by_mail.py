@@ -13,7 +13,7 @@ from receivers import Mailbox, mail_server
 from sites import MakeSite, Site
 from teams import PASSWORD, SHELL, Browser
 
-from visualprof.accounts import attempts
+from visualprof.accounts import login_attempts
 from visualprof.accounts.service import Accounts
 from visualprof.server.remote_service import open_remote
 
@@ -30,7 +30,7 @@ def box() -> Generator[Mailbox]:
 class Server:
     def __init__(self, site: Site, box: Mailbox) -> None:
         self.site, self.box = site, box
-        self.accounts = Accounts(open_remote(site.logdir.roots[0]).opened().database, "open")
+        self.accounts = Accounts(open_remote(site.logdir.roots[0]).open().database, "open")
 
     def ask(self, path: str, peer: str = "127.0.0.1", **said: Any) -> Any:
         browser = Browser(self.site.app.test_client())
@@ -79,7 +79,7 @@ def test_an_address_is_confirmed_before_there_is_an_account(start: Start) -> Non
     code = server.code(1)
     other = server.ask("session/register", email="lee@example.org", password=PASSWORD, code=code)
     assert other.get_json()["error"] == "email: the invitation is for another address"
-    assert server.accounts.users.all() == []
+    assert server.accounts.users.list_all() == []
     made = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
     assert (made.status_code, made.get_json()["person"]["role"]) == (200, "member")
     again = server.ask("session/register", email=KIM, password=PASSWORD, code=code)
@@ -98,12 +98,12 @@ def test_who_has_an_account_is_told_so_by_mail_alone(start: Start) -> None:
 def test_a_forgotten_password_is_replaced(start: Start) -> None:
     server = start(registration="invitation")
     user = server.accounts.users.create(SHELL, KIM, "", "member", PASSWORD)
-    server.accounts.sessions.begin(user.id, "", "")
+    server.accounts.sessions.create(user.id, "", "")
     server.wish(KIM, "reset")
     code = server.code(1)
     assert server.ask("session/register", email="x@example.org", password=PASSWORD, code=code).status_code == 400
     assert server.ask("session/password", code=code, password="another four words").status_code == 200
-    assert server.accounts.sessions.of_user(user.id) == []
+    assert server.accounts.sessions.for_user(user.id) == []
     assert server.ask("session", email=KIM, password="another four words").status_code == 200
 
 
@@ -111,7 +111,7 @@ def test_nobody_else_gets_a_link(start: Start) -> None:
     """Without an account, disabled, or logged in by others: there is nothing to reset. One in two minutes is enough."""
     server = start()
     gone = server.accounts.users.create(SHELL, "gone@example.org", "", "member", PASSWORD)
-    server.accounts.users.change(SHELL, gone.id, disabled=True)
+    server.accounts.users.update(SHELL, gone.id, disabled=True)
     server.accounts.users.create(SHELL, "issued@example.org", "", "member", None)
     for email in ("nobody@example.org", "gone@example.org", "issued@example.org"):
         server.wish(email, "reset")
@@ -146,7 +146,7 @@ def test_a_mail_server_that_refuses_is_in_the_log(start: Start) -> None:
     server.wish(KIM, "confirm")
     deeds: list[tuple[str, str]] = []
     for _ in range(1000):
-        deeds = [(deed.action, deed.subject) for deed in server.accounts.deeds(None, 9)]
+        deeds = [(deed.action, deed.subject) for deed in server.accounts.audit_events(None, 9)]
         if len(deeds) == 2:
             break
         time.sleep(0.02)
@@ -167,7 +167,7 @@ def test_a_mail_server_that_refuses_is_in_the_log(start: Start) -> None:
 def test_one_address_has_so_many_attempts_whatever_it_names(
     start: Start, path: str, said: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "OF_ADDRESS", 4)
+    monkeypatch.setattr(login_attempts, "MAX_PER_ADDRESS", 4)
     server = start(smtp="") if path == "session/register" else start()
 
     def tries(peer: str, number: int) -> int:
@@ -182,7 +182,7 @@ def test_one_address_has_so_many_attempts_whatever_it_names(
 
 def test_who_is_right_uses_up_no_attempt(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """An office has one address."""
-    monkeypatch.setattr(attempts, "OF_ADDRESS", 2)
+    monkeypatch.setattr(login_attempts, "MAX_PER_ADDRESS", 2)
     server = start()
     server.accounts.users.create(SHELL, KIM, "", "member", PASSWORD)
     assert [server.ask("session", email=KIM, password=PASSWORD).status_code for _ in range(4)] == [200] * 4

@@ -73,7 +73,7 @@ def test_the_first_look_at_a_new_jobs_run_does_not_show_it(team: Team) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     before = runs_of(bob)  # what is kept of who may see what is older than the job
     job = submitted(team, ann, "more")
-    run = f"{team.remote.opened().jobs.one(job).folder}/cpu"
+    run = f"{team.remote.open().jobs.get(job).folder}/cpu"
     team.site.write(f"{run}/trace.json", kineto())
     assert run in [shown["id"] for shown in runs_of(ann)["runs"]]
     for answer in (runs_of(bob), runs_of(bob, before["revision"])):
@@ -82,25 +82,25 @@ def test_the_first_look_at_a_new_jobs_run_does_not_show_it(team: Team) -> None:
 
 def test_a_server_knows_what_another_one_shared(team: Team) -> None:
     here, there = (Sharing(team.accounts.database) for _ in range(2))
-    assert not here.rule(team.ids["bob"])(team.run)
+    assert not here.visibility_filter(team.ids["bob"])(team.run)
     actor = Actor(Principal(team.ids["ann"], "ann@example.org", role="member"), "")
     there.share(actor, team.run, "public", None)
-    assert here.rule(team.ids["bob"])(team.run)
+    assert here.visibility_filter(team.ids["bob"])(team.run)
     project = team.accounts.projects.create(actor, "vision")
     there.share(actor, team.run, "project", project)
-    assert not here.rule(team.ids["bob"])(team.run)
-    team.accounts.projects.add(SHELL, project, "bob@example.org")
-    assert here.rule(team.ids["bob"])(team.run)
-    team.accounts.projects.remove(SHELL, project)
-    assert not here.rule(team.ids["bob"])(team.run)
+    assert not here.visibility_filter(team.ids["bob"])(team.run)
+    team.accounts.projects.add_member(SHELL, project, "bob@example.org")
+    assert here.visibility_filter(team.ids["bob"])(team.run)
+    team.accounts.projects.delete(SHELL, project)
+    assert not here.visibility_filter(team.ids["bob"])(team.run)
 
 
 def test_a_storm_of_log_ins_is_refused_before_the_database_is_asked(team: Team) -> None:
     hashes = team.accounts.users._passwords
-    places = [hashes._place() for _ in range(passwords.AT_ONCE + passwords.WAITING)]
+    places = [hashes._place() for _ in range(passwords.MAX_CONCURRENT + passwords.MAX_WAITING)]
     [place.__enter__() for place in places]
     for _ in range(6):  # none of them counts as an attempt
-        with pytest.raises(passwords.Crowded):
+        with pytest.raises(passwords.ServerBusy):
             team.accounts.users.log_in("ann@example.org", "wrong", "1.2.3.4")
     [place.__exit__(None, None, None) for place in places]
     assert team.accounts.users.log_in("ann@example.org", "four words are enough", "1.2.3.4")

@@ -81,7 +81,7 @@ def test_nor_is_it_told_by_ones_own_that_names_it(asked: Asked, nothing: Asked) 
     machine_of_bob, _ = machine(bob)
     request = bob.ask("POST", "jobs/draft", json={"model": model, "specs": [CPU]}).get_json()["request"]
     own = bob.ask("POST", "jobs", json={**request, "key": "k"}).get_json()["job"]["id"]
-    run = f"{asked.team.remote.opened().jobs.one(own).folder}/cpu"
+    run = f"{asked.team.remote.open().jobs.get(own).folder}/cpu"
     site.write(f"{run}/trace.json", kineto())
     weights = {"model": {**request["model"], "parts": [{"path": "w", "blob": "BLOB"}]}}
     fed = {"inputs": [{**request["inputs"][0], "fill": "file", "blob": "BLOB"}]}
@@ -138,7 +138,7 @@ def test_keys_of_jobs_are_each_ones_own(team: Team) -> None:
     bob = team.browser("bob")
     model = upload(bob, "net.onnx", MODEL_FILE.read_bytes())["blob"]
     request = bob.ask("POST", "jobs/draft", json={"model": model}).get_json()["request"]
-    anns = team.remote.opened().jobs.one(team.job).request.key
+    anns = team.remote.open().jobs.get(team.job).request.key
     assert bob.ask("POST", "jobs", json={**request, "specs": [CPU], "key": anns}).status_code == 201
 
 
@@ -234,7 +234,7 @@ def test_removing_a_job_takes_and_tells_nothing_of_others(team: Team) -> None:
     for value, others in enumerate(("nobody", "who uploaded it", "who has a job of it")):
         blob = upload(ann, "anns.npy", array(value))["blob"]
         job = submit(ann, team.blob, blob)
-        folder = team.site.folder / team.remote.opened().jobs.one(job["id"]).folder / "cpu"
+        folder = team.site.folder / team.remote.open().jobs.get(job["id"]).folder / "cpu"
         folder.mkdir(parents=True)
         (folder / "job.json").write_text(json.dumps({"job": job["id"]}))
         os.link(blobs / blob, folder / "anns.npy")
@@ -256,7 +256,7 @@ def test_removing_a_job_takes_and_tells_nothing_of_others(team: Team) -> None:
 
 def test_a_file_that_was_tidied_up_is_its_former_owners_no_more(team: Team) -> None:
     """When somebody else uploads it, it does not come back among their models."""
-    bob, data, queue = team.browser("bob"), other_model(), team.remote.opened()
+    bob, data, queue = team.browser("bob"), other_model(), team.remote.open()
     blob = upload(bob, "bobs.onnx", data)["blob"]
     with queue.database.write() as connection:
         connection.execute(update(blobs_table).where(blobs_table.c.sha256 == blob).values(kept_ns=0))
@@ -285,7 +285,7 @@ def test_the_work_of_others_shows_in_no_number(team: Team) -> None:
     job = ann.ask("POST", "jobs", json={**draft, "key": "more", "specs": [CPU]}).get_json()["job"]["id"]
     ann.ask("POST", f"jobs/{job}/cancel")
     machine(ann, "hers")
-    folder = team.remote.opened().jobs.one(job).folder
+    folder = team.remote.open().jobs.get(job).folder
     team.site.write(f"{folder}/cpu/trace.json", kineto())
     assert f"{folder}/cpu" in {run["id"] for run in ann.ask("GET", "runs").get_json()["runs"]}
     assert asked_for(first) == before

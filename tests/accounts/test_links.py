@@ -98,7 +98,7 @@ def test_a_link_ends(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("change", [{"disabled": True}, {"role": "viewer"}])
 def test_a_link_shows_what_its_maker_may_share(team: Team, change: dict[str, object]) -> None:
     by_link = holder(team, team.browser("ann"), team.run)
-    team.accounts.users.change(SHELL, team.ids["ann"], **change)  # type: ignore[arg-type]
+    team.accounts.users.update(SHELL, team.ids["ann"], **change)  # type: ignore[arg-type]
     assert by_link.ask("GET", "runs").status_code == 401
 
 
@@ -113,7 +113,7 @@ def test_impossible_times(team: Team) -> None:
 def test_the_code_is_not_kept_and_everything_is_in_the_log(team: Team) -> None:
     root = team.browser("root")
     by_link = holder(team, root, "shared", 3)
-    with team.remote.opened().database.read() as connection:
+    with team.remote.open().database.read() as connection:
         (kept,) = connection.execute(select(links)).all()
     assert kept.sha256 == hashlib.sha256(by_link.token.encode()).hexdigest()
     assert by_link.token not in str(kept)

@@ -12,7 +12,7 @@ from teams import MODEL_FILE, SHELL, Browser, Team, machine, register
 from werkzeug.test import TestResponse
 
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, bookings
 from visualprof.server.app import create_app
@@ -25,9 +25,9 @@ HOUR_NS = 3600 * 10**9
 
 
 @pytest.fixture
-def queue(team: Team) -> Queue:
+def queue(team: Team) -> JobServices:
     """Without the job that the team comes with."""
-    queue = team.remote.opened()
+    queue = team.remote.open()
     queue.jobs.cancel(team.job)
     upload(team.remote)
     return queue
@@ -37,21 +37,21 @@ def shown(browser: Browser) -> dict[str, dict[str, Any]]:
     return {agent["name"]: agent for agent in browser.ask("GET", "agents").get_json()["agents"]}
 
 
-def added(team: Team, queue: Queue, name: str = "ann") -> Agent:
-    return queue.agents.trusted(machine(team.browser(name), f"{name}'s")[1])
+def added(team: Team, queue: JobServices, name: str = "ann") -> Agent:
+    return queue.agents.authenticate(machine(team.browser(name), f"{name}'s")[1])
 
 
-def submit(team: Team, queue: Queue, name: str, agent: str = "") -> str:
+def submit(team: Team, queue: JobServices, name: str, agent: str = "") -> str:
     return queue.jobs.submit(request(f"{time.time_ns()}", Spec("s", "onnxruntime", agent=agent)), team.ids[name])[0]
 
 
-def leased(queue: Queue, agent: Agent) -> str | None:
+def leased(queue: JobServices, agent: Agent) -> str | None:
     lease: Lease | None = queue.leases.lease(agent, ["cpu"], 0)
     return lease and lease.job
 
 
 def deeds(team: Team) -> list[tuple[str, str]]:
-    return [(deed.email, deed.action) for deed in team.accounts.deeds(None, 10) if deed.action != "log in"]
+    return [(deed.email, deed.action) for deed in team.accounts.audit_events(None, 10) if deed.action != "log in"]
 
 
 def test_a_machine_joins_by_a_code_and_is_its_users_alone(team: Team) -> None:
@@ -74,7 +74,7 @@ def test_a_machine_joins_by_a_code_and_is_its_users_alone(team: Team) -> None:
 def test_a_code_lasts_ten_minutes_and_as_long_as_its_users_rights(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
     codes = [browser.ask("POST", "agents/codes").get_json()["code"] for browser in (ann, ann, bob)]
-    team.accounts.users.change(SHELL, team.ids["bob"], role="viewer")
+    team.accounts.users.update(SHELL, team.ids["bob"], role="viewer")
     assert register(ann, codes[2]).status_code == 400
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 599 * 10**9)
@@ -84,13 +84,13 @@ def test_a_code_lasts_ten_minutes_and_as_long_as_its_users_rights(team: Team, mo
     assert list(shown(team.browser("root"))) == ["box"]
 
 
-def test_the_servers_token_opens_nothing_but_for_its_own_agent(team: Team, queue: Queue) -> None:
+def test_the_servers_token_opens_nothing_but_for_its_own_agent(team: Team, queue: JobServices) -> None:
     root = team.browser("root")
     remote = open_remote(team.site.logdir.roots[0])  # the token is written down
-    assert register(root, remote.token).status_code == 401
+    assert register(root, remote.registration_token).status_code == 401
     answer = root.ask("GET", "agents").get_json()
     assert (answer["command"], answer["by_code"]) == ("visualprof agent --server http://localhost", True)
-    assert remote.token not in root.ask("GET", "agents").get_data(as_text=True)
+    assert remote.registration_token not in root.ask("GET", "agents").get_data(as_text=True)
     assert root.ask("POST", "agents/token").status_code == 409
 
 
@@ -126,7 +126,7 @@ def grants(browser: Browser, agent: Agent, **whom: str) -> TestResponse:
     return browser.ask("POST", f"agents/{agent.id}/grants", json=whom)
 
 
-def test_a_private_machine_works_for_its_owner_and_those_granted(team: Team, queue: Queue) -> None:
+def test_a_private_machine_works_for_its_owner_and_those_granted(team: Team, queue: JobServices) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     of_bob, of_root = submit(team, queue, "bob"), submit(team, queue, "root")
     assert leased(queue, agent) is None
@@ -142,7 +142,7 @@ def test_a_private_machine_works_for_its_owner_and_those_granted(team: Team, que
     assert leased(queue, agent) is None, f"{of_root} is an administrator's, whom nothing is granted"
 
 
-def test_a_grant_that_is_revoked_while_a_task_waits_is_none(team: Team, queue: Queue) -> None:
+def test_a_grant_that_is_revoked_while_a_task_waits_is_none(team: Team, queue: JobServices) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     grants(ann, agent, email="bob@example.org")
     submit(team, queue, "bob", agent.id)
@@ -152,7 +152,7 @@ def test_a_grant_that_is_revoked_while_a_task_waits_is_none(team: Team, queue: Q
 
 
 def test_it_is_asked_for_again_when_the_task_is_taken(
-    team: Team, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    team: Team, queue: JobServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     grants(ann, agent, email="bob@example.org")
@@ -168,7 +168,7 @@ def test_it_is_asked_for_again_when_the_task_is_taken(
     assert leased(queue, agent) is None
 
 
-def test_a_job_that_a_machine_began_goes_on_elsewhere_when_it_may_not_end_it(team: Team, queue: Queue) -> None:
+def test_a_job_that_a_machine_began_goes_on_elsewhere_when_it_may_not_end_it(team: Team, queue: JobServices) -> None:
     ann, first, second = team.browser("ann"), added(team, queue), added(team, queue, "bob")
     grants(ann, first, email="bob@example.org")
     specs = [Spec(name, "onnxruntime") for name in ("s0", "s1", "s2")]
@@ -179,7 +179,7 @@ def test_a_job_that_a_machine_began_goes_on_elsewhere_when_it_may_not_end_it(tea
     assert leased(queue, second) == job
 
 
-def test_members_of_a_project_have_its_machines(team: Team, queue: Queue) -> None:
+def test_members_of_a_project_have_its_machines(team: Team, queue: JobServices) -> None:
     ann, agent = team.browser("ann"), added(team, queue)
     project = ann.ask("POST", "projects", json={"name": "vision"}).get_json()["projects"][0]["id"]
     theirs = team.browser("bob").ask("POST", "projects", json={"name": "bob's"}).get_json()["projects"][0]["id"]
@@ -197,7 +197,7 @@ def test_members_of_a_project_have_its_machines(team: Team, queue: Queue) -> Non
     assert leased(queue, agent) is None
 
 
-def test_anothers_machine_is_unknown_to_a_job(team: Team, queue: Queue) -> None:
+def test_anothers_machine_is_unknown_to_a_job(team: Team, queue: JobServices) -> None:
     agent = added(team, queue)
     for name in ("bob", "root"):
         browser = team.browser(name)
@@ -231,13 +231,13 @@ def book(browser: Browser, agent: Agent, begin_h: float, end_h: float, email: st
     return browser.ask("POST", f"agents/{agent.id}/bookings", json=body)
 
 
-def public(team: Team, queue: Queue) -> tuple[Browser, Agent]:
+def public(team: Team, queue: JobServices) -> tuple[Browser, Agent]:
     root, agent = team.browser("root"), added(team, queue, "root")
     root.ask("PATCH", f"agents/{agent.id}", json={"public": True})
     return root, agent
 
 
-def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, queue: Queue) -> None:
+def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     assert book(root, agent, -1, 1, "bob@example.org").status_code == 200
     of_ann, of_bob = submit(team, queue, "ann"), submit(team, queue, "bob")
@@ -255,7 +255,7 @@ def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, qu
     assert shown(root)["root's"]["bookings"] == []
 
 
-def test_no_task_is_given_out_during_maintenance(team: Team, queue: Queue) -> None:
+def test_no_task_is_given_out_during_maintenance(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     waits = submit(team, queue, "root")
     booked = book(root, agent, -1, 1).get_json()["agents"][0]["bookings"]
@@ -266,7 +266,7 @@ def test_no_task_is_given_out_during_maintenance(team: Team, queue: Queue) -> No
     assert leased(queue, agent) == waits
 
 
-def test_bookings_do_not_overlap(team: Team, queue: Queue) -> None:
+def test_bookings_do_not_overlap(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     assert book(root, agent, 1, 2).status_code == 200
     assert book(root, added(team, queue), 1, 2).status_code == 200, "of another machine"
@@ -280,7 +280,7 @@ def test_bookings_do_not_overlap(team: Team, queue: Queue) -> None:
     assert answer.status_code == 200, "one ends as the other begins"
 
 
-def test_a_private_machine_is_reserved_for_whom_it_works(team: Team, queue: Queue) -> None:
+def test_a_private_machine_is_reserved_for_whom_it_works(team: Team, queue: JobServices) -> None:
     root, agent = team.browser("root"), added(team, queue)
     assert book(root, agent, 1, 2, "bob@example.org").status_code == 409
     assert book(root, agent, 1, 2, "nobody@example.org").status_code == 404
@@ -288,14 +288,14 @@ def test_a_private_machine_is_reserved_for_whom_it_works(team: Team, queue: Queu
     assert book(root, agent, 1, 2, "bob@example.org").status_code == 200
 
 
-def test_a_machine_that_is_drained_while_it_waits_gets_nothing(team: Team, queue: Queue) -> None:
+def test_a_machine_that_is_drained_while_it_waits_gets_nothing(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     submit(team, queue, "ann")
     root.ask("PATCH", f"agents/{agent.id}", json={"standing": "drained"})
     assert leased(queue, agent) is None, "as it was told before"
 
 
-def test_what_is_forgotten_leaves_nothing(team: Team, queue: Queue) -> None:
+def test_what_is_forgotten_leaves_nothing(team: Team, queue: JobServices) -> None:
     root, agent = public(team, queue)
     grants(root, agent, email="bob@example.org")
     book(root, agent, 1, 2)

@@ -22,12 +22,12 @@ Typed = Callable[..., str]
 def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Typed]:
     """What a command of a user prints: standard output, or with an error what is wrong."""
     with served(tmp_path / "runs", accounts=True) as server:
-        accounts = Accounts(server.remote.opened().database)
+        accounts = Accounts(server.remote.open().database)
         tokens: dict[str, str] = {}
         for name, role in (("root", "admin"), ("ann", "member"), ("bob", "member")):
             user = accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]
             by = Actor(Principal(user, role=role), "shell")  # type: ignore[arg-type]
-            tokens[name] = accounts.sessions.make_token(by, "shell", role, 1)  # type: ignore[arg-type]
+            tokens[name] = accounts.sessions.create_token(by, "shell", role, 1)  # type: ignore[arg-type]
 
         def run(name: str, *words: str) -> str:
             status = main(["machines", *words, "--server", server.url, "--token", tokens[name]])

@@ -96,7 +96,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Server, Client]]:
         port = free.getsockname()[1]
         free.close()
         server.start()
-        Accounts(server.remote.opened().database, "off").users.create(SHELL, ANN, "Ann", "admin", PASSWORD)
+        Accounts(server.remote.open().database, "off").users.create(SHELL, ANN, "Ann", "admin", PASSWORD)
         with subprocess.Popen([str(NGINX), "-c", str(configured(tmp_path, server.port, port))]) as nginx:
             try:
                 until(lambda: _listens(port))
@@ -119,7 +119,7 @@ def test_people_and_agents_get_through_nginx(site: tuple[Server, Client], monkey
     status, answer = ask("POST", "/api/v1/session", {"email": ANN, "password": PASSWORD}, **forged)
     assert status == 200, answer
     ask.headers[HEADER] = answer["token"]
-    deeds = Accounts(server.remote.opened().database, "off").deeds(None, 1)
+    deeds = Accounts(server.remote.open().database, "off").audit_events(None, 1)
     assert [(deed.action, deed.address) for deed in deeds] == [("log in", CLIENT)], "whom nginx saw, not who they say"
 
     accepted, accept = list[object](), connections.Channel.__init__

@@ -13,36 +13,36 @@ from sqlalchemy import func, insert, select, update
 from teams import SHELL, Browser, Team
 
 from tests.conftest import until
-from visualprof.accounts.notices import post as module
-from visualprof.accounts.notices import rows
-from visualprof.accounts.notices.events import LOST_LEASES
-from visualprof.accounts.notices.mail import Mail
-from visualprof.accounts.notices.post import TRIES, Post
-from visualprof.accounts.notices.rows import remove_old, tell
+from visualprof.accounts.notifications import sender as module
+from visualprof.accounts.notifications import store
+from visualprof.accounts.notifications.events import LOST_LEASES
+from visualprof.accounts.notifications.mail import Mailer
+from visualprof.accounts.notifications.sender import MAX_ATTEMPTS, NotificationSender
+from visualprof.accounts.notifications.store import notify, remove_old
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.records import Rule
+from visualprof.remote.queue.store.records import RetentionRule
 from visualprof.remote.queue.store.tables import agents, contacts, deliveries, jobs, notices, tasks
-from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.jobs import bump_revision
 
 LEASE_S = 30.0
 WISH = {"kinds": ["job_finished", "job_failed", "machine_lost"], "language": "en", "mail": False, "webhook": ""}
 
 
 @pytest.fixture
-def post(team: Team) -> Post:
+def post(team: Team) -> NotificationSender:
     return made(team)
 
 
-def made(team: Team, **options: Any) -> Post:
+def made(team: Team, **options: Any) -> NotificationSender:
     options = {"networks": ["127.0.0.1"], "base_url": "https://dash.example.org", **options}
-    return Post(team.accounts.database, LEASE_S, **options)
+    return NotificationSender(team.accounts.database, LEASE_S, **options)
 
 
 def end(team: Team, state: str = "succeeded", at_ns: int | None = None) -> int:
     at_ns = at_ns or time.time_ns()
     with team.accounts.database.write() as connection:
         connection.execute(update(tasks).where(tasks.c.job == team.job).values(state=state, updated_ns=at_ns))
-        touch(connection, team.job)
+        bump_revision(connection, team.job)
     return at_ns
 
 
@@ -68,12 +68,12 @@ def at_once(team: Team) -> None:
 
 
 @pytest.mark.parametrize(("state", "kind"), [("succeeded", "job_finished"), ("failed", "job_failed")])
-def test_the_owner_is_told_when_a_job_ends(team: Team, post: Post, state: str, kind: str) -> None:
+def test_the_owner_is_told_when_a_job_ends(team: Team, post: NotificationSender, state: str, kind: str) -> None:
     ann, bob = team.browser("ann"), team.browser("bob")
-    post.look()
+    post.run_once()
     assert told(ann) == []
     at_ns = end(team, state)
-    post.look()
+    post.run_once()
     answer = ann.ask("GET", "notices").get_json()
     assert answer["unread"] == 1
     assert answer["notices"] == [
@@ -83,25 +83,25 @@ def test_the_owner_is_told_when_a_job_ends(team: Team, post: Post, state: str, k
 
 
 @pytest.mark.both_databases
-def test_what_is_touched_after_its_end_is_no_news_and_a_further_end_is(team: Team, post: Post) -> None:
+def test_what_is_touched_after_its_end_is_no_news_and_a_further_end_is(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     at_ns = end(team, "failed")
-    post.look()
+    post.run_once()
     end(team, "failed", at_ns)  # as when its log still comes
-    post.look()
+    post.run_once()
     assert told(ann) == [("job_failed", team.job)]
     end(team, "running")
-    post.look()
+    post.run_once()
     end(team)
-    post.look()
+    post.run_once()
     assert told(ann) == [("job_finished", team.job), ("job_failed", team.job)]
 
 
-def test_who_cancels_knows_it_and_old_ends_are_no_news(team: Team, post: Post) -> None:
+def test_who_cancels_knows_it_and_old_ends_are_no_news(team: Team, post: NotificationSender) -> None:
     end(team, "cancelled")
-    post.look()
+    post.run_once()
     end(team, "succeeded", time.time_ns() - 25 * 3600 * 10**9)
-    post.look()
+    post.run_once()
     assert told(team.browser("ann")) == []
 
 
@@ -113,10 +113,10 @@ def test_each_event_is_told_and_sent_once_by_many_servers(team: Team) -> None:
         end(team)
         gate = threading.Barrier(len(servers))
 
-        def look(server: Post) -> None:
+        def look(server: NotificationSender) -> None:
             for _ in range(5):
                 gate.wait()
-                server.look()
+                server.run_once()
 
         threads = [threading.Thread(target=look, args=(server,)) for server in servers]
         for thread in threads:
@@ -133,12 +133,12 @@ def test_a_server_that_dies_while_it_sends_leaves_it_to_the_next(team: Team, mon
         end(team)
         dying = made(team)
         monkeypatch.setattr(dying, "_deliver", lambda _: None)
-        dying.look()
+        dying.run_once()
         until(lambda: not dying._busy)
-        made(team).look()
+        made(team).run_once()
         assert hook.got == [], "it is held for the first"
         at_once(team)
-        made(team).look()
+        made(team).run_once()
         until(lambda: count(team, deliveries) == 0)
         assert len(hook.got) == 1
 
@@ -147,7 +147,7 @@ def test_reading(team: Team) -> None:
     ann, eve = team.browser("ann"), team.browser("eve")
     with team.accounts.database.write() as connection:
         for number in range(3):
-            tell(connection, [team.ids["ann"], team.ids["eve"]], "job_finished", f"j{number}", "x", number)
+            notify(connection, [team.ids["ann"], team.ids["eve"]], "job_finished", f"j{number}", "x", number)
     newest = ann.ask("GET", "notices?limit=2").get_json()
     assert (newest["unread"], [one["subject"] for one in newest["notices"]]) == (3, ["j2", "j1"])
     older = ann.ask("GET", f"notices?before={newest['notices'][-1]['seq']}").get_json()
@@ -157,14 +157,14 @@ def test_reading(team: Team) -> None:
     assert eve.ask("GET", "notices").get_json()["unread"] == 3, "everybody reads their own"
 
 
-def test_a_webhook_says_what_happened(team: Team, post: Post) -> None:
+def test_a_webhook_says_what_happened(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     with webhook() as hook:
         secret = choose(ann, webhook=hook.url, language="zh")["new_secret"]
         assert secret.startswith("vp_h_")
         assert choose(ann, webhook=hook.url)["new_secret"] is None, "it stays"
         at_ns = end(team)
-        post.look()
+        post.run_once()
         until(lambda: hook.got)
     document = json.loads(hook.got[0][1])
     text = document.pop("text")
@@ -176,47 +176,47 @@ def test_a_webhook_says_what_happened(team: Team, post: Post) -> None:
     assert secret not in ann.ask("GET", "account/contact").get_data(as_text=True)
 
 
-def test_only_what_was_chosen_is_sent(team: Team, post: Post) -> None:
+def test_only_what_was_chosen_is_sent(team: Team, post: NotificationSender) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url, kinds=["job_failed"])
         end(team)
-        post.look()
+        post.run_once()
         assert (count(team, notices), count(team, deliveries)) == (1, 0)
 
 
-def test_what_is_refused_is_tried_again_later_and_then_no_more(team: Team, post: Post) -> None:
+def test_what_is_refused_is_tried_again_later_and_then_no_more(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     with webhook(500) as hook:
         choose(ann, webhook=hook.url)
         end(team)
-        for attempt in range(TRIES):
-            post.look()
+        for attempt in range(MAX_ATTEMPTS):
+            post.run_once()
             until(lambda attempt=attempt: len(hook.got) == attempt + 1 and not post._busy)
-            if attempt < TRIES - 1:
+            if attempt < MAX_ATTEMPTS - 1:
                 with team.accounts.database.read() as connection:
                     row = connection.execute(select(deliveries)).one()
                 wait_s = (row.due_ns - time.time_ns()) / 1e9
                 assert (row.tries, round(wait_s / 30 / 4**attempt, 1)) == (attempt + 1, 1.0)
-                post.look()
+                post.run_once()
                 assert len(hook.got) == attempt + 1, "not before its time"
                 at_once(team)
     assert count(team, deliveries) == 0
     answer = ann.ask("GET", "account/contact").get_json()
     assert "answered with 500" in answer["trouble"]
-    deed = team.accounts.deeds(None, 1)[0]
+    deed = team.accounts.audit_events(None, 1)[0]
     assert (deed.action, deed.email) == ("notice not sent", "ann@example.org")
 
 
-def test_trouble_is_over_when_something_arrives(team: Team, post: Post) -> None:
+def test_trouble_is_over_when_something_arrives(team: Team, post: NotificationSender) -> None:
     ann = team.browser("ann")
     with webhook(500, 204) as hook:
         choose(ann, webhook=hook.url)
         end(team)
-        post.look()
+        post.run_once()
         until(lambda: ann.ask("GET", "account/contact").get_json()["trouble"])
         until(lambda: not post._busy)
         at_once(team)
-        post.look()
+        post.run_once()
         until(lambda: not ann.ask("GET", "account/contact").get_json()["trouble"])
         assert count(team, deliveries) == 0
 
@@ -226,17 +226,17 @@ def test_no_private_address_without_the_administrators_leave(team: Team) -> None
     with webhook() as hook:
         choose(ann, webhook=hook.url)
         end(team)
-        post.look()
+        post.run_once()
         until(lambda: "no public address" in ann.ask("GET", "account/contact").get_json()["trouble"])
         assert hook.got == []
 
 
 def test_the_queue_of_one_person_is_bounded(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "WAITING", 3)
+    monkeypatch.setattr(store, "MAX_QUEUED", 3)
     choose(team.browser("ann"), webhook="http://example.org/")
     with team.accounts.database.write() as connection:
         for number in range(5):
-            tell(connection, [team.ids["ann"]], "job_finished", f"j{number}", "x", 1)
+            notify(connection, [team.ids["ann"]], "job_finished", f"j{number}", "x", 1)
     assert (count(team, notices), count(team, deliveries)) == (5, 3)
 
 
@@ -244,7 +244,7 @@ def test_who_wants_no_more_gets_no_more(team: Team) -> None:
     ann = team.browser("ann")
     choose(ann, webhook="http://example.org/")
     with team.accounts.database.write() as connection:
-        tell(connection, [team.ids["ann"]], "job_finished", "j", "x", 1)
+        notify(connection, [team.ids["ann"]], "job_finished", "j", "x", 1)
     choose(ann)
     assert count(team, deliveries) == 0
 
@@ -259,20 +259,20 @@ def test_who_chose_before_a_kind_was_there_is_sent_it(team: Team) -> None:
 
 
 def test_mail_in_the_language_of_its_reader(team: Team) -> None:
-    team.remote.opened().retention.change(Rule("notices", "", None))
+    team.remote.open().retention.change(RetentionRule("notices", "", None))
     ann, at_ns = team.browser("ann"), 1_700_000_000 * 10**9
     with mail_server() as box:
-        post = made(team, mail=Mail(f"smtp://robot@127.0.0.1:{box.port}", "pass", "visualprof@example.org"))
+        post = made(team, mail=Mailer(f"smtp://robot@127.0.0.1:{box.port}", "pass", "visualprof@example.org"))
         with team.accounts.database.write() as connection:
             row = {"user": team.ids["ann"], "kinds": json.dumps(WISH["kinds"]), "mail": True, "webhook": ""}
             connection.execute(insert(contacts).values(**row, language="zh", secret="", trouble=""))
-            tell(connection, [team.ids["ann"]], "job_failed", "j1", "a\r\nBcc: x@example.org", at_ns)
-        post.look()
+            notify(connection, [team.ids["ann"]], "job_failed", "j1", "a\r\nBcc: x@example.org", at_ns)
+        post.run_once()
         until(lambda: count(team, deliveries) == 0)
         choose_language(team, "en")
         with team.accounts.database.write() as connection:
-            tell(connection, [team.ids["ann"]], "machine_lost", "m1", "box 1", at_ns)
-        post.look()
+            notify(connection, [team.ids["ann"]], "machine_lost", "m1", "box 1", at_ns)
+        post.run_once()
         until(lambda: count(team, deliveries) == 0)
     chinese, english = box.got
     assert (chinese["To"], chinese["From"]) == ("ann@example.org", "visualprof@example.org")
@@ -296,20 +296,20 @@ def choose_language(team: Team, language: str) -> None:
 def test_mail_that_is_refused_is_trouble(team: Team) -> None:
     with mail_server() as box:
         box.refuses = True
-        post = made(team, mail=Mail(f"smtp://127.0.0.1:{box.port}", "", "visualprof@example.org"))
+        post = made(team, mail=Mailer(f"smtp://127.0.0.1:{box.port}", "", "visualprof@example.org"))
         with team.accounts.database.write() as connection:
             row = {"user": team.ids["ann"], "kinds": "[]", "mail": True, "webhook": "", "language": "en"}
             connection.execute(insert(contacts).values(**row, secret="", trouble=""))
         assert team.browser("ann").ask("POST", "account/contact/trial").status_code == 200
-        post.look()
+        post.run_once()
         until(lambda: "nobody is called so" in team.browser("ann").ask("GET", "account/contact").get_json()["trouble"])
 
 
 def test_mail_without_a_sender_or_a_server(team: Team) -> None:
     with pytest.raises(BadParameter, match="email"):
-        Mail("smtps://localhost", "")
-    assert Mail("smtps://robot%40example.org@mail.example.org", "").sender == "robot@example.org"
-    assert Mail("smtp://robot@mail.example.org", "").sender == "robot@mail.example.org"
+        Mailer("smtps://localhost", "")
+    assert Mailer("smtps://robot%40example.org@mail.example.org", "").sender == "robot@example.org"
+    assert Mailer("smtp://robot@mail.example.org", "").sender == "robot@mail.example.org"
     refused = team.browser("ann").ask("PUT", "account/contact", json={**WISH, "mail": True})
     assert (refused.status_code, refused.get_json()["error"]) == (400, "mail: this server sends no e-mail")
 
@@ -332,7 +332,7 @@ def test_a_trial_comes_once_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_chosen_is_in_the_log(team: Team) -> None:
     choose(team.browser("eve"), webhook="https://chat.example.org/", kinds=["job_failed"])
-    deed = team.accounts.deeds(None, 1)[0]
+    deed = team.accounts.audit_events(None, 1)[0]
     assert (deed.action, deed.email) == ("change notices", "eve@example.org")
     assert deed.subject == "mail False, webhook https://chat.example.org/, of job_failed"
 
@@ -346,7 +346,7 @@ def machine(team: Team, name: str, silent_s: float, **values: object) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_lost_machine(team: Team, post: Post) -> None:
+def test_a_lost_machine(team: Team, post: NotificationSender) -> None:
     root, ann = team.browser("root"), team.browser("ann")
     long = LOST_LEASES * LEASE_S + 1
     machine(team, "well", LEASE_S)
@@ -354,29 +354,29 @@ def test_a_lost_machine(team: Team, post: Post) -> None:
     machine(team, "anns", long, owner=team.ids["ann"], public=False)
     machine(team, "out", long, standing="out")
     machine(team, "long-gone", 25 * 3600)
-    post.look()
+    post.run_once()
     assert told(root) == [], "a server that has just begun has heard of nobody"
     post._begun -= long
-    post.look()
-    post.look()
+    post.run_once()
+    post.run_once()
     assert told(root) == [("machine_lost", "lost")]
     assert told(ann) == [("machine_lost", "anns")]
     with team.accounts.database.write() as connection:
         connection.execute(update(agents).values(seen_ns=time.time_ns() - int((long + 5) * 1e9)))
-    post.look()
+    post.run_once()
     assert told(root).count(("machine_lost", "lost")) == 2, "it was there again meanwhile"
 
 
 @pytest.mark.both_databases
 def test_old_notices_go(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "KEPT", 2)
+    monkeypatch.setattr(store, "MAX_PER_USER", 2)
     choose(team.browser("ann"), webhook="http://example.org/")
     now = time.time_ns()
     with team.accounts.database.write() as connection:
-        tell(connection, [team.ids["eve"]], "job_finished", "old", "x", now - 91 * 86400 * 10**9)
-        tell(connection, [team.ids["eve"]], "job_finished", "new", "x", now)
+        notify(connection, [team.ids["eve"]], "job_finished", "old", "x", now - 91 * 86400 * 10**9)
+        notify(connection, [team.ids["eve"]], "job_finished", "new", "x", now)
         for number in range(4):
-            tell(connection, [team.ids["ann"]], "job_finished", f"j{number}", "x", now)
+            notify(connection, [team.ids["ann"]], "job_finished", f"j{number}", "x", now)
     remove_old(team.accounts.database)
     assert told(team.browser("ann")) == [("job_finished", "j3"), ("job_finished", "j2")]
     assert told(team.browser("eve")) == [("job_finished", "new")]
@@ -384,14 +384,14 @@ def test_old_notices_go(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_thread_goes_on_after_trouble(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(module, "INTERVAL_S", 0.01)
     rounds: list[int] = []
 
-    def look(_: Post) -> None:
+    def look(_: NotificationSender) -> None:
         rounds.append(1)
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(Post, "look", look)
+    monkeypatch.setattr(NotificationSender, "run_once", look)
     post = made(team)
     post.start()
     until(lambda: len(rounds) > 2)
@@ -399,20 +399,20 @@ def test_the_thread_goes_on_after_trouble(team: Team, monkeypatch: pytest.Monkey
     assert not post._thread.is_alive()
 
 
-def test_who_may_no_more_log_in_is_sent_nothing(team: Team, post: Post) -> None:
+def test_who_may_no_more_log_in_is_sent_nothing(team: Team, post: NotificationSender) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url)
         end(team)
-        team.accounts.users.change(SHELL, team.ids["ann"], disabled=True)
-        post.look()
+        team.accounts.users.update(SHELL, team.ids["ann"], disabled=True)
+        post.run_once()
         until(lambda: count(team, deliveries) == 0)
         assert hook.got == []
 
 
-def test_jobs_of_before_are_no_news(team: Team, post: Post) -> None:
+def test_jobs_of_before_are_no_news(team: Team, post: NotificationSender) -> None:
     end(team)
     with team.accounts.database.read() as connection:
         assert connection.execute(select(jobs.c.owner)).scalar_one() == team.ids["ann"]
-    post.look()
-    made(team).look()
+    post.run_once()
+    made(team).run_once()
     assert count(team, notices) == 1

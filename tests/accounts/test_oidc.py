@@ -16,7 +16,7 @@ from sites import MakeSite
 from teams import PASSWORD, SHELL, Browser
 from werkzeug.test import TestResponse
 
-from visualprof.accounts import attempts
+from visualprof.accounts import login_attempts
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
@@ -33,7 +33,7 @@ class Site:
         self.there = there
         settings = {"oidc": there.url, "oidc_client": CLIENT, "oidc_secret": SECRET, "base_url": BASE, **more}
         self.site = make_site(accounts=True, registration=registration, **settings)
-        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).opened().database, registration)
+        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).open().database, registration)
 
     def browser(self) -> Browser:
         return Browser(self.site.app.test_client())
@@ -58,7 +58,7 @@ class Site:
         return answer.get_json()["error"]
 
     def roles(self) -> dict[str, str]:
-        return {user.email: user.role for user in self.accounts.users.all()}
+        return {user.email: user.role for user in self.accounts.users.list_all()}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_somebody_logs_in_and_out(open_site: Site, there: Provider) -> None:
     assert browser.ask("GET", "runs", base_url=BASE).status_code == 200
     assert browser.ask("DELETE", "session", base_url=BASE).status_code == 200
     assert browser.ask("GET", "runs", base_url=BASE).status_code == 401
-    actions = [(deed.action, deed.subject) for deed in open_site.accounts.deeds(None, 10)][1:]
+    actions = [(deed.action, deed.subject) for deed in open_site.accounts.audit_events(None, 10)][1:]
     assert actions == [
         ("log in", f"{KIM} by {there.url}"),
         ("first log-in by an issuer", f"{KIM} by {there.url}"),
@@ -150,7 +150,7 @@ def test_the_issuer_ends_the_session_that_it_names(open_site: Site, there: Provi
     assert told(open_site, there.log_out(sid="lee's", sub=None)) == (204, ""), "the session alone says whose it is"
     assert [inside(browser) for browser in (phone, other)] == [True, False]
     assert told(open_site, there.log_out(sid="unknown")) == (204, ""), "it is over already"
-    deeds = [deed for deed in open_site.accounts.deeds(None, 20) if deed.action == "log out"]
+    deeds = [deed for deed in open_site.accounts.audit_events(None, 20) if deed.action == "log out"]
     assert [(deed.email, deed.subject.partition(" by ")[2]) for deed in deeds] == [
         ("lee@example.org", there.url), (KIM, there.url),
     ]  # fmt: skip
@@ -161,7 +161,7 @@ def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: P
     open_site.log_in(first)
     there.lies = {"sid": "x"}
     open_site.log_in(second)
-    kim = next(user.id for user in open_site.accounts.users.all() if user.email == KIM)
+    kim = next(user.id for user in open_site.accounts.users.list_all() if user.email == KIM)
     open_site.accounts.users.set_password(SHELL, kim, PASSWORD)  # which ends the sessions
     open_site.log_in(first)
     again = open_site.log_in(second)
@@ -210,7 +210,7 @@ def test_what_another_has_signed_ends_no_session(open_site: Site, there: Provide
     there.signs_with, there.alg = OctKey.import_key(SECRET * 2), "HS256"
     assert told(open_site, there.log_out())[0] == 400, "a secret is no key of the issuer's alone"
     assert told(open_site, {"logout_token": "x"})[0] == told(open_site, {})[0] == 400
-    for _ in range(attempts.OF_ADDRESS):
+    for _ in range(login_attempts.MAX_PER_ADDRESS):
         told(open_site, {"logout_token": "x"})
     asked = len(there.asked)
     assert told(open_site, {"logout_token": "x"})[0] == 429
@@ -219,7 +219,7 @@ def test_what_another_has_signed_ends_no_session(open_site: Site, there: Provide
 
 
 def test_many_orders_of_the_issuer_are_no_attempts(open_site: Site, there: Provider) -> None:
-    assert {told(open_site, there.log_out())[0] for _ in range(attempts.OF_ADDRESS + 2)} == {204}
+    assert {told(open_site, there.log_out())[0] for _ in range(login_attempts.MAX_PER_ADDRESS + 2)} == {204}
 
 
 def test_the_browser_is_sent_with_what_one_log_in_needs(open_site: Site) -> None:
@@ -357,7 +357,7 @@ def test_who_is_let_in_for_the_first_time(
         assert site.log_in().get_json()["person"]["role"] == "viewer"
     else:
         assert site.refusal() == f"nobody has invited {KIM}"
-        assert site.accounts.deeds(None, 1)[0].action == "log-in refused"
+        assert site.accounts.audit_events(None, 1)[0].action == "log-in refused"
         assert site.roles() == {}
 
 
@@ -391,11 +391,11 @@ def test_an_address_that_goes_to_somebody_else_opens_nothing(open_site: Site, th
     assert open_site.log_in().get_json()["person"]["id"] == ann, "the account follows the person"
     there.person |= {"sub": "43", "email": KIM}
     assert open_site.refusal() == f"the address {KIM} was somebody else's at the issuer"
-    open_site.accounts.users.change(SHELL, ann, role="viewer", disabled=False)  # as `visualprof admin grant` does
+    open_site.accounts.users.update(SHELL, ann, role="viewer", disabled=False)  # as `visualprof admin grant` does
     assert open_site.refusal() == f"the address {KIM} was somebody else's at the issuer"
-    open_site.accounts.users.change(SHELL, ann, disabled=True)
+    open_site.accounts.users.update(SHELL, ann, disabled=True)
     assert open_site.refusal() == "this account is closed"
-    open_site.accounts.users.change(SHELL, ann, disabled=False)
+    open_site.accounts.users.update(SHELL, ann, disabled=False)
     assert open_site.log_in().get_json()["person"]["id"] == ann, "an administrator has let them in again"
 
 

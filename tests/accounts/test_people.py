@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from teams import PASSWORD, SHELL, Browser, Team
 
-from visualprof.accounts import attempts, passwords, sessions
+from visualprof.accounts import login_attempts, passwords, sessions
 from visualprof.server.session_token import HEADER
 
 pytestmark = pytest.mark.both_databases
@@ -46,13 +46,13 @@ def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(team: Team)
     answers = [team.browser().log_in(email, "not this one at all") for email in ("ann@example.org", "x@example.org")]
     assert [answer.status_code for answer in answers] == [401, 401]
     assert answers[0].get_json() == answers[1].get_json()
-    team.accounts.users.change(SHELL, team.ids["bob"], disabled=True)
+    team.accounts.users.update(SHELL, team.ids["bob"], disabled=True)
     assert team.browser().log_in("bob@example.org").get_json() == answers[0].get_json()
 
 
 def test_guessing_is_stopped_for_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = team.browser()
-    for _ in range(attempts.FOR_ACCOUNT):
+    for _ in range(login_attempts.MAX_PER_ACCOUNT):
         assert browser.log_in("ann@example.org", "not this one at all").status_code == 401
     with monkeypatch.context() as reading:
         reading.setattr(team.accounts.database, "write", lambda: pytest.fail("they keep nobody from writing"))
@@ -66,19 +66,19 @@ def test_guessing_is_stopped_for_a_minute(team: Team, monkeypatch: pytest.Monkey
 def test_many_log_ins_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_PATIENCE_S", 0.01)
     hashes = passwords.Passwords()
-    turns = [hashes._turn() for _ in range(passwords.AT_ONCE)]
+    turns = [hashes._turn() for _ in range(passwords.MAX_CONCURRENT)]
     for turn in turns:
         turn.__enter__()
-    with pytest.raises(passwords.Crowded):
-        hashes.hashed(PASSWORD)
+    with pytest.raises(passwords.ServerBusy):
+        hashes.hash(PASSWORD)
     turns[0].__exit__(None, None, None)
-    assert hashes.matches(PASSWORD, hashes.hashed(PASSWORD))
+    assert hashes.verify(PASSWORD, hashes.hash(PASSWORD))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a thread is bound to cores on Linux alone")
 def test_a_password_takes_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes, cores, whole = passwords.Passwords(), list[int](), os.sched_getaffinity(0)
-    kept = hashes.hashed(PASSWORD)
+    kept = hashes.hash(PASSWORD)
     verify = hashes._argon2.verify
 
     def noted(password: str, kept: str) -> bool:
@@ -86,7 +86,7 @@ def test_a_password_takes_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
         return verify(password, kept)
 
     monkeypatch.setattr(hashes, "_argon2", SimpleNamespace(verify=noted))
-    assert hashes.matches(PASSWORD, kept)
+    assert hashes.verify(PASSWORD, kept)
     assert cores == [1]
     assert os.sched_getaffinity(0) == whole, "the thread goes on wherever there is room"
 
@@ -114,12 +114,12 @@ def test_a_cookie_alone_changes_nothing(team: Team) -> None:
 def test_sessions_expire(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     idle, busy = team.browser("ann"), team.browser("ann")
     begun = time.time_ns()
-    step = int(sessions.IDLE_S * 0.9 * 1e9)
-    for passed in range(step, sessions.WHOLE_S * 10**9, step):
+    step = int(sessions.MAX_IDLE_S * 0.9 * 1e9)
+    for passed in range(step, sessions.MAX_AGE_S * 10**9, step):
         monkeypatch.setattr(time, "time_ns", lambda passed=passed: begun + passed)
         assert busy.ask("GET", "account").status_code == 200
     assert idle.ask("GET", "account").status_code == 401
-    monkeypatch.setattr(time, "time_ns", lambda: begun + (sessions.WHOLE_S + 5) * 10**9)
+    monkeypatch.setattr(time, "time_ns", lambda: begun + (sessions.MAX_AGE_S + 5) * 10**9)
     assert busy.ask("GET", "account").status_code == 401
 
 

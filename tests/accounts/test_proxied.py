@@ -31,7 +31,7 @@ class Proxied:
         self.site: Site = make_site(
             accounts=True, registration=registration, user_header=header, proxies=("10.0.0.0/8",)
         )
-        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).opened().database, registration)
+        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).open().database, registration)
 
     def ask(
         self, method: str, path: str, user: str = "", peer: str = PROXY, token: str = "", **options: Any
@@ -47,7 +47,7 @@ class Proxied:
         return self.ask("GET", "session", user, **options).get_json()["person"]
 
     def deeds(self) -> list[tuple[str, str, str]]:
-        return [(deed.action, deed.subject, deed.address) for deed in self.accounts.deeds(None, 10)]
+        return [(deed.action, deed.subject, deed.address) for deed in self.accounts.audit_events(None, 10)]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_there_are_no_passwords(ann: Proxied) -> None:
 
 def test_a_cookie_of_before_means_nothing(ann: Proxied) -> None:
     user = ann.accounts.users.create(SHELL, "old@example.org", "", "admin", PASSWORD)
-    cookie = ann.accounts.sessions.begin(user.id, PROXY, "")
+    cookie = ann.accounts.sessions.create(user.id, PROXY, "")
     assert ann.person("", headers={"Cookie": f"visualprof={cookie}"}) is None
     assert ann.person("ann@example.org", headers={"Cookie": f"visualprof={cookie}"})["email"] == "ann@example.org"
 
@@ -140,7 +140,7 @@ def test_somebody_is_seen_for_the_first_time(make_site: MakeSite, registration: 
     person = site.person("kim@example.org")
     assert (person and person["role"]) == role
     assert ("make account", "kim@example.org by the proxy", PROXY) in site.deeds() or role is None
-    assert [user.email for user in site.accounts.users.all()] == (["kim@example.org"] if role else [])
+    assert [user.email for user in site.accounts.users.list_all()] == (["kim@example.org"] if role else [])
     again = site.ask("GET", "session", "kim@example.org").get_json()
     assert (again["by_proxy"], again["person"] and again["person"]["role"]) == (True, role)
     if role is None:
@@ -153,7 +153,7 @@ def test_an_invited_address_gets_what_the_invitation_says_once(make_site: MakeSi
     site.accounts.users.invite(SHELL, "", "admin")
     assert site.person("lee@example.org") is None
     assert site.person("kim@example.org")["role"] == "viewer"
-    site.accounts.users.change(SHELL, site.accounts.users.all()[0].id, disabled=True)
+    site.accounts.users.update(SHELL, site.accounts.users.list_all()[0].id, disabled=True)
     assert site.person("kim@example.org") is None
 
 
@@ -181,7 +181,7 @@ def test_impossible_names_are_nobody(make_site: MakeSite) -> None:
     site = Proxied(make_site, "open")
     for name in ("a b", "a,b", "ann@", "@x.y", "a@b", "a;b", "<x>", "(x)", 'a"b', "a\\b", "x" * 65, "é"):
         assert site.ask("GET", "runs", name).status_code == 400, name
-        assert site.accounts.users.all() == []
+        assert site.accounts.users.list_all() == []
 
 
 def test_two_headers_are_nobody(ann: Proxied) -> None:
@@ -198,8 +198,8 @@ def test_a_real_server_hears_of_the_proxy_who_asks_and_from_where(tmp_path: Path
         for name, said in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
             headers = {name: said, "X-Forwarded-For": STRANGER}
             urllib.request.urlopen(urllib.request.Request(f"{server.url}api/v1/session", headers=headers)).close()
-        accounts = Accounts(server.remote.opened().database)
-        told = [(deed.email, deed.action, deed.address) for deed in accounts.deeds(None, 9)]
+        accounts = Accounts(server.remote.open().database)
+        told = [(deed.email, deed.action, deed.address) for deed in accounts.audit_events(None, 9)]
     assert told == [("ann", "log in", STRANGER), ("ann", "make account", STRANGER)]
 
 

@@ -13,10 +13,10 @@ from sqlalchemy import insert, select, update
 from teams import MODEL_FILE, Team
 from test_notices import LEASE_S, choose, until
 
-from visualprof.accounts.notices.post import Post
+from visualprof.accounts.notifications.sender import NotificationSender
 from visualprof.reader.results.points import Point, read_points
 from visualprof.remote.queue.store.tables import jobs, points, runs, tasks
-from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.views.measure.regression import slower
 
 DAY_NS = 86400 * 10**9
@@ -87,10 +87,10 @@ class History:
 
     def __init__(self, team: Team) -> None:
         self.team = team
-        self.post = Post(
+        self.post = NotificationSender(
             team.accounts.database, LEASE_S, networks=["127.0.0.1"], base_url="https://dash.example.org", compare=slower
         )
-        self.post.look()
+        self.post.run_once()
 
     def job(self, who: str, at_ns: int, *measured: dict[str, Any], agent: str = "box", **changed: Any) -> str:
         """A job that ended, by the API and then by the database. changed: of its request; backend, of its spec."""
@@ -112,8 +112,8 @@ class History:
             connection.execute(update(tasks).where(tasks.c.id == task).values(**ended, run=f"{folder}/{spec['id']}"))
             rows = [{"task": task, "attempt": 1, "batch": p["batch"], "point": json.dumps(p)} for p in measured]
             connection.execute(insert(points), rows)
-            touch(connection, job["id"])
-        self.post.look()
+            bump_revision(connection, job["id"])
+        self.post.run_once()
         return f"{folder}/{spec['id']}"
 
     def told(self, who: str = "ann") -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def test_the_owner_is_told_once_of_the_worst(history: History) -> None:
         run = history.job("ann", now, point(1, FAST), point(8, SLOW), point(16, (93.0, 94.0, 95.0)))
         until(lambda: hook.got)
         sent = json.loads(hook.got[0][1])
-    history.post.look()
+    history.post.run_once()
     (notice,) = history.told()
     assert notice["name"] == "ann onnxruntime batch 8"
     assert notice["slower"] == {

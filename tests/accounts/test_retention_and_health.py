@@ -20,8 +20,8 @@ pytestmark = pytest.mark.both_databases
 
 def end(team: Team, days: float) -> None:
     """Ann's job was cancelled so many days ago."""
-    team.remote.opened().jobs.cancel(team.job)
-    with team.remote.opened().database.write() as connection:
+    team.remote.open().jobs.cancel(team.job)
+    with team.remote.open().database.write() as connection:
         connection.execute(update(tasks).values(updated_ns=time.time_ns() - int(days * DAY_NS)))
 
 
@@ -116,7 +116,7 @@ def test_health_tells_what_is_there_and_warns(team: Team, monkeypatch: pytest.Mo
 def test_what_is_wrong_is_a_warning_with_what_to_do(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     root = team.browser("root")
     ids = [machine(root, name)[0] for name in ("fast", "gone")]
-    queue = team.remote.opened()
+    queue = team.remote.open()
     with queue.database.write() as connection:
         connection.execute(update(agents).where(agents.c.id == ids[1]).values(seen_ns=0))
         row = {"email": "x", "action": "backup", "subject": "", "address": ""}

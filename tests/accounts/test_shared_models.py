@@ -6,7 +6,7 @@ import pytest
 from teams import MODEL_FILE, Browser, Team
 from test_links import holder
 
-from visualprof.remote.queue.uploads import graph_of
+from visualprof.remote.queue.uploads import graph_id
 
 pytestmark = pytest.mark.both_databases
 
@@ -37,7 +37,7 @@ def test_a_shared_model_is_measured_without_a_new_upload(team: Team) -> None:
     assert names(bob) == ["net"]
     composed = bob.ask("POST", "jobs/draft", json=bob.ask("GET", draft).get_json()).get_json()
     assert [e for e in composed["errors"] if e["field"].startswith("model")] == []
-    assert bob.ask("GET", f"graph?model={graph_of(team.blob, 'onnx')}").status_code == 200
+    assert bob.ask("GET", f"graph?model={graph_id(team.blob, 'onnx')}").status_code == 200
     with bob.ask("GET", f"registry/{model}/1/file") as file:
         assert file.get_data() == MODEL_FILE.read_bytes()
     job = bob.ask("POST", "jobs", json={**composed["request"], "specs": request["specs"]})
@@ -46,12 +46,12 @@ def test_a_shared_model_is_measured_without_a_new_upload(team: Team) -> None:
     for method, path, body in (("PATCH", "", {"notes": "x"}), ("DELETE", "", None), ("DELETE", "/1", None)):
         assert bob.ask(method, f"registry/{model}{path}", **({"json": body} if body else {})).status_code == 403
     assert bob.ask("POST", "registry", json={"name": "net", "blob": team.blob}).status_code == 403
-    assert team.remote.opened().quotas.of(team.ids["bob"])[1].upload_bytes == 0
+    assert team.remote.open().quotas.get(team.ids["bob"])[1].upload_bytes == 0
     # Without the project he sees it no more; his job goes on, and the file is not gone with the version.
     ann.ask("DELETE", f"projects/{project}")
     assert (names(bob), names(ann)) == ([], ["net"])
     assert ann.ask("DELETE", f"registry/{model}?force=true").status_code == 200
-    assert team.remote.opened().blobs.path(team.blob).is_file()
+    assert team.remote.open().blobs.path(team.blob).is_file()
 
 
 def test_a_job_that_is_seen_gives_nobody_its_model(team: Team) -> None:
@@ -68,7 +68,7 @@ def test_a_public_model_is_everybodys_but_no_links(team: Team) -> None:
     assert names(team.browser("eve")) == ["net"]
     linked = holder(team, ann, team.run)
     assert linked.ask("GET", "registry").status_code == 404
-    assert linked.ask("GET", f"graph?model={graph_of(team.blob, 'onnx')}").status_code == 404
+    assert linked.ask("GET", f"graph?model={graph_id(team.blob, 'onnx')}").status_code == 404
 
 
 def test_two_people_may_have_a_model_of_one_name(team: Team) -> None:

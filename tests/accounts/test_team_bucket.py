@@ -27,10 +27,10 @@ from visualprof.remote.agent.link.client import Client
 from visualprof.remote.agent.link.transfer import ResultFile, fetch, send
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.store import s3 as s3_module
-from visualprof.remote.queue.store.bucket_url import place_of
-from visualprof.remote.queue.store.quotas import Quota, change_quota
+from visualprof.remote.queue.store.bucket_url import parse_bucket_url
+from visualprof.remote.queue.store.quotas import Quota, set_quota
 from visualprof.server.app import create_app
-from visualprof.server.remote_service import Remote, open_remote
+from visualprof.server.remote_service import JobService, open_remote
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 
@@ -42,12 +42,12 @@ SHA256 = hashlib.sha256(MODEL).hexdigest()
 
 
 @pytest.fixture
-def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, Remote]]:
+def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, JobService]]:
     """People with accounts, and a bucket."""
     made = make_site()
-    remote = open_remote(made.logdir.roots[0], store=place_of(swift.new()))
+    remote = open_remote(made.logdir.roots[0], store=parse_bucket_url(swift.new()))
     made.app = create_app(made.logdir, Settings(accounts=True, store=remote._place), remote, made.reader)
-    accounts = Accounts(remote.opened().database)
+    accounts = Accounts(remote.open().database)
     for name, role in (("ann", "member"), ("bob", "member"), ("root", "admin")):
         accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD)  # type: ignore[arg-type]
     yield made, remote
@@ -73,7 +73,7 @@ def put(way: Any, data: bytes) -> None:
         urllib.request.urlopen(urllib.request.Request(part["url"], piece, method="PUT")).close()
 
 
-def test_a_model_goes_past_the_server_into_a_job(site: tuple[Site, Remote]) -> None:
+def test_a_model_goes_past_the_server_into_a_job(site: tuple[Site, JobService]) -> None:
     ann = browser(site[0], "ann")
     assert ann.ask("GET", "session").get_json()["direct"] is True
     way = announced(ann, blob=SHA256)
@@ -90,16 +90,16 @@ def test_a_model_goes_past_the_server_into_a_job(site: tuple[Site, Remote]) -> N
     job = ann.ask("POST", "jobs", json={**draft, "specs": [{"id": "cpu", "backend": "onnxruntime"}]})
     assert job.status_code == 201
     model = ann.ask("GET", "models").get_json()["models"][0]["id"]
-    site[1].opened().store.local(SHA256).unlink()
+    site[1].open().store.local_path(SHA256).unlink()
     assert ann.ask("GET", f"graph?model={model}").status_code == 200, "the copy is fetched again"
 
 
-def test_no_file_comes_through_the_server(site: tuple[Site, Remote]) -> None:
+def test_no_file_comes_through_the_server(site: tuple[Site, JobService]) -> None:
     refused = browser(site[0], "ann").ask("POST", "uploads?name=net.onnx", data=MODEL)
     assert (refused.status_code, refused.get_json()["hint"]) == (409, "announce them: POST /api/v1/uploads/direct")
 
 
-def test_anothers_upload_is_not_there(site: tuple[Site, Remote]) -> None:
+def test_anothers_upload_is_not_there(site: tuple[Site, JobService]) -> None:
     ann, bob, root = (browser(site[0], name) for name in ("ann", "bob", "root"))
     way = announced(ann, blob=SHA256)
     put(way, MODEL)
@@ -112,33 +112,33 @@ def test_anothers_upload_is_not_there(site: tuple[Site, Remote]) -> None:
     assert bob.ask("POST", "uploads/known", json={"blob": SHA256, "name": "n.onnx"}).get_json() == {"files": []}
 
 
-def test_what_is_no_model_is_not_kept(site: tuple[Site, Remote]) -> None:
+def test_what_is_no_model_is_not_kept(site: tuple[Site, JobService]) -> None:
     ann = browser(site[0], "ann")
     way = announced(ann, b"nothing")
     put(way, b"nothing")
     assert ann.ask("POST", f"uploads/direct/{way['upload']}").status_code == 422
-    store = site[1].opened().store
-    assert (store.listed("incoming"), list(store.local("x").parent.iterdir())) == ([], [])
+    store = site[1].open().store
+    assert (store.list_names("incoming"), list(store.local_path("x").parent.iterdir())) == ([], [])
 
 
-def test_announced_bytes_are_bounded_before_an_address_is_given(site: tuple[Site, Remote]) -> None:
-    ann, queue = browser(site[0], "ann"), site[1].opened()
+def test_announced_bytes_are_bounded_before_an_address_is_given(site: tuple[Site, JobService]) -> None:
+    ann, queue = browser(site[0], "ann"), site[1].open()
     user = ann.ask("GET", "session").get_json()["person"]["id"]
     with queue.database.write() as connection:
-        change_quota(connection, user, Quota(upload_bytes=2 * len(MODEL)))
+        set_quota(connection, user, Quota(upload_bytes=2 * len(MODEL)))
     first = announced(ann, blob=SHA256)
     assert announced(ann, blob=SHA256)["upload"] == first["upload"], "the same goes on"
     announced(ann)
     refused = ann.ask("POST", "uploads/direct", json={"name": "a.onnx", "size_bytes": 1})
     assert (refused.status_code, "uploads:" in refused.get_json()["error"]) == (429, True)
-    assert queue.quotas.of(user)[1].upload_bytes == 2 * len(MODEL)
+    assert queue.quotas.get(user)[1].upload_bytes == 2 * len(MODEL)
     assert ann.ask("DELETE", f"uploads/direct/{first['upload']}").status_code == 204
-    assert queue.quotas.of(user)[1].upload_bytes == len(MODEL)
+    assert queue.quotas.get(user)[1].upload_bytes == len(MODEL)
     huge = ann.ask("POST", "uploads/direct", json={"name": "a.onnx", "size_bytes": (8 << 30) + 1})
     assert huge.status_code == 413
 
 
-def test_an_archive_becomes_its_files_in_the_bucket(site: tuple[Site, Remote], tmp_path: Path) -> None:
+def test_an_archive_becomes_its_files_in_the_bucket(site: tuple[Site, JobService], tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "net.zip", "w") as archive:
         archive.writestr("net.onnx", MODEL)
     data = (tmp_path / "net.zip").read_bytes()
@@ -146,12 +146,12 @@ def test_an_archive_becomes_its_files_in_the_bucket(site: tuple[Site, Remote], t
     way = announced(ann, data)
     put(way, data)
     assert ann.ask("POST", f"uploads/direct/{way['upload']}").get_json()["blob"] == SHA256
-    store = site[1].opened().store
-    store.local(SHA256).unlink()
+    store = site[1].open().store
+    store.local_path(SHA256).unlink()
     assert store.path(f"blobs/{SHA256}").read_bytes() == MODEL
 
 
-def test_while_the_store_is_down_it_is_named(swift: Swift, site: tuple[Site, Remote]) -> None:
+def test_while_the_store_is_down_it_is_named(swift: Swift, site: tuple[Site, JobService]) -> None:
     ann = browser(site[0], "ann")
     way = announced(ann)
     put(way, MODEL)
@@ -164,7 +164,7 @@ def test_while_the_store_is_down_it_is_named(swift: Swift, site: tuple[Site, Rem
     assert ann.ask("POST", f"uploads/direct/{way['upload']}").status_code == 201
 
 
-def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, Remote]) -> None:
+def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, JobService]) -> None:
     place = site[1]._place
     assert place
     policy = site[0].app.test_client().get("/api/v1/session").headers["Content-Security-Policy"]
@@ -177,7 +177,7 @@ def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, Remote]) -> Non
 @contextmanager
 def served(folder: Path, url: str) -> Iterator[Server]:
     folder.mkdir()
-    with Server([folder], 0, Settings(store=place_of(url))) as server:
+    with Server([folder], 0, Settings(store=parse_bucket_url(url))) as server:
         server.start()
         yield server
 
@@ -191,7 +191,7 @@ def server(swift: Swift, tmp_path: Path) -> Iterator[Server]:
 def test_a_command_goes_on_where_it_broke_off(
     swift: Swift, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "PART", 5 << 20)
+    monkeypatch.setattr(s3_module, "PART_BYTES", 5 << 20)
     monkeypatch.setattr("visualprof.cli._server.TRIES", 0)
     weights = tmp_path / "weights.bin"
     weights.write_bytes(os.urandom(11 << 20))
@@ -212,11 +212,11 @@ def test_a_command_goes_on_where_it_broke_off(
 
 def leased(server: Server) -> tuple[Client, Lease]:
     """An agent with a task of an uploaded model."""
-    queue = server.remote.opened()
+    queue = server.remote.open()
     Commands(server.url).upload(MODEL_FILE, lambda *_: None)
     asked = request("k")
     queue.jobs.submit(replace(asked, model=replace(asked.model, blob=SHA256)))
-    agent = FakeAgent(server.url.rstrip("/"), server.remote.token).register()
+    agent = FakeAgent(server.url.rstrip("/"), server.remote.registration_token).register()
     lease = agent.lease()
     assert lease
     return Client(server.url, agent.own), build(Lease, lease)
@@ -247,8 +247,8 @@ def test_an_agent_asks_for_an_address_that_is_still_good(
 def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
     swift: Swift, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "PART", 5 << 20)
-    monkeypatch.setattr(s3_module, "AHEAD", 1)
+    monkeypatch.setattr(s3_module, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(s3_module, "MAX_PART_URLS", 1)
     client, lease = leased(server)
     trace = os.urandom(11 << 20)
     files = result(lease.job, lease.task, **{"trace.bin": trace})
@@ -265,5 +265,5 @@ def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
     run = server.logdir.roots[0].path / lease.run
     assert (run / "trace.bin").read_bytes() == trace
     assert (run / "net.onnx").read_bytes() == MODEL
-    store = server.remote.opened().store
-    assert (store.listed("incoming"), store.listed("blobs")) == ([], [SHA256])
+    store = server.remote.open().store
+    assert (store.list_names("incoming"), store.list_names("blobs")) == ([], [SHA256])

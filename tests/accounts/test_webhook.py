@@ -11,8 +11,8 @@ import time
 import pytest
 from receivers import webhook
 
-from visualprof.accounts.notices import webhook as module
-from visualprof.accounts.notices.webhook import Unsent, post, target_of
+from visualprof.accounts.notifications import webhook as module
+from visualprof.accounts.notifications.webhook import DeliveryError, send_webhook, target_of
 from visualprof.errors import BadParameter
 
 HERE = ("127.0.0.1",)
@@ -33,7 +33,7 @@ def names(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
 
 def test_what_is_sent_is_signed() -> None:
     with webhook() as hook:
-        post(hook.url, "vp_h_secret", b'{"a": 1}', 7, HERE)
+        send_webhook(hook.url, "vp_h_secret", b'{"a": 1}', 7, HERE)
     ((headers, body),) = hook.got
     assert (headers["path"], body, headers["Content-Type"]) == ("/hook?x=1", b'{"a": 1}', "application/json")
     assert (headers["X-Visualprof-Delivery"], headers["Host"]) == ("7", f"127.0.0.1:{hook.port}")
@@ -54,8 +54,8 @@ def test_what_is_sent_is_signed() -> None:
 )  # fmt: skip
 def test_what_is_not_public_is_not_reached(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_connected", lambda *_: pytest.fail("it connects"))
-    with pytest.raises(Unsent, match="no public address"):
-        post(f"http://{host}:8000/", "s", b"{}", 1)
+    with pytest.raises(DeliveryError, match="no public address"):
+        send_webhook(f"http://{host}:8000/", "s", b"{}", 1)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"])
@@ -70,38 +70,38 @@ def test_what_is_public_is_reached_at_the_address_that_was_checked(
 
     asked = names(monkeypatch, address, "127.0.0.1")  # the name changes its mind after the first question
     monkeypatch.setattr(socket, "create_connection", connect)
-    with pytest.raises(Unsent, match="far away"):
-        post("http://rebound.example.org/", "s", b"{}", 1)
+    with pytest.raises(DeliveryError, match="far away"):
+        send_webhook("http://rebound.example.org/", "s", b"{}", 1)
     assert (asked, connected) == (["rebound.example.org"], [(address, 80)])
 
 
 def test_a_name_with_one_private_address_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "93.184.216.34 10.0.0.1")
     monkeypatch.setattr(module, "_connected", lambda *_: pytest.fail("it connects"))
-    with pytest.raises(Unsent, match="no public address"):
-        post("http://both.example.org/", "s", b"{}", 1)
+    with pytest.raises(DeliveryError, match="no public address"):
+        send_webhook("http://both.example.org/", "s", b"{}", 1)
 
 
 def test_an_allowed_network_holds_for_mapped_addresses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "::ffff:10.1.2.3")
     monkeypatch.setattr(module, "_post", lambda *_: 200)
-    post("http://chat.example.org/", "s", b"{}", 1, ["10.1.0.0/16"])
-    with pytest.raises(Unsent, match="no public address"):
-        post("http://chat.example.org/", "s", b"{}", 1, ["10.2.0.0/16"])
+    send_webhook("http://chat.example.org/", "s", b"{}", 1, ["10.1.0.0/16"])
+    with pytest.raises(DeliveryError, match="no public address"):
+        send_webhook("http://chat.example.org/", "s", b"{}", 1, ["10.2.0.0/16"])
 
 
 def test_redirects_are_not_followed() -> None:
     with webhook() as inner, webhook(302, Location=inner.url) as hook:
-        with pytest.raises(Unsent, match="sends it elsewhere"):
-            post(hook.url, "s", b"{}", 1, HERE)
+        with pytest.raises(DeliveryError, match="sends it elsewhere"):
+            send_webhook(hook.url, "s", b"{}", 1, HERE)
         assert (len(hook.got), inner.got) == (1, [])
 
 
 def test_refusals_are_told() -> None:
-    with webhook(500) as hook, pytest.raises(Unsent, match="answered with 500"):
-        post(hook.url, "s", b"{}", 1, HERE)
-    with pytest.raises(Unsent, match="refused"):
-        post(hook.url, "s", b"{}", 1, HERE)
+    with webhook(500) as hook, pytest.raises(DeliveryError, match="answered with 500"):
+        send_webhook(hook.url, "s", b"{}", 1, HERE)
+    with pytest.raises(DeliveryError, match="refused"):
+        send_webhook(hook.url, "s", b"{}", 1, HERE)
 
 
 @pytest.mark.parametrize("drips", [b"", b"H"])
@@ -120,8 +120,8 @@ def test_a_slow_receiver_is_left(drips: bytes, monkeypatch: pytest.MonkeyPatch) 
 
         threading.Thread(target=serve, daemon=True).start()
         begun = time.monotonic()
-        with pytest.raises(Unsent):
-            post(f"http://127.0.0.1:{server.getsockname()[1]}/", "s", b"{}", 1, HERE)
+        with pytest.raises(DeliveryError):
+            send_webhook(f"http://127.0.0.1:{server.getsockname()[1]}/", "s", b"{}", 1, HERE)
         assert time.monotonic() - begun < 3
 
 
@@ -134,8 +134,8 @@ def test_something_else_than_http_is_no_success() -> None:
                 connection.sendall(b"SSH-2.0-200 OK yes")
 
         threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(Unsent, match="by HTTP"):
-            post(f"http://127.0.0.1:{server.getsockname()[1]}/", "s", b"{}", 1, HERE)
+        with pytest.raises(DeliveryError, match="by HTTP"):
+            send_webhook(f"http://127.0.0.1:{server.getsockname()[1]}/", "s", b"{}", 1, HERE)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from teams import MODEL_FILE, Browser, Team, machine
 from werkzeug.test import TestResponse
 
 from tests.live_files import heartbeat
-from visualprof.accounts.notices.rows import tell
-from visualprof.remote.queue.uploads import graph_of
+from visualprof.accounts.notifications.store import notify
+from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.session_token import HEADER
 
 pytestmark = pytest.mark.both_databases
@@ -286,7 +286,7 @@ def asked(team: Team) -> Asked:
     ann.ask("PUT", f"registry/{model}/aliases/best", json={"number": 1})
     return Asked(team, {
         "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
-        "MODEL": graph_of(team.blob, "onnx") or "",
+        "MODEL": graph_id(team.blob, "onnx") or "",
         "<model>": model, "<version>": "1", "<alias>": "best", "ADDRESS": "ann's model@best",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
         "<project>": project, "<user>": team.ids["ann"], "<agent>": machine(ann, "ann's box")[0],
@@ -329,8 +329,8 @@ def test_what_is_anothers_is_not_there(asked: Asked, name: str) -> None:
 @pytest.mark.parametrize("name", ["bob", "eve"])
 def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     browser, team = asked.team.browser(name), asked.team
-    with team.remote.opened().database.write() as connection:
-        tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
+    with team.remote.open().database.write() as connection:
+        notify(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
     paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
     paths += ("registry", "cases")
     for path in paths:
@@ -448,5 +448,5 @@ def test_a_known_file_opens_nothing(asked: Asked) -> None:
     assert bob.ask("POST", "cases/jobs", json={"sent": sent, "agents": ["any"]}).status_code == 404
     again = bob.ask("POST", "uploads?name=bob.onnx", data=MODEL_FILE.read_bytes())
     assert (again.status_code, again.get_json()["name"]) == (201, "bob.onnx")
-    assert bob.ask("GET", f"graph?model={graph_of(blob, 'onnx')}").status_code == 200
+    assert bob.ask("GET", f"graph?model={graph_id(blob, 'onnx')}").status_code == 200
     assert "ann" not in bob.ask("GET", "models").get_data(as_text=True)

@@ -14,7 +14,7 @@ from tests.conftest import SAMPLES, trace_of
 from visualprof.cli.demo import lay_out
 from visualprof.reader.logdir.scan import roots
 from visualprof.reader.models import read_model
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Job
 from visualprof.views.graph import measured
 
@@ -28,20 +28,20 @@ def laid_out(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def queue(laid_out: tuple[Path, Path]) -> Iterator[Queue]:
+def queue(laid_out: tuple[Path, Path]) -> Iterator[JobServices]:
     runs, jobs = laid_out
-    remote = Remote(roots([runs])[0], jobs)
-    yield remote.opened()
+    remote = JobService(roots([runs])[0], jobs)
+    yield remote.open()
     remote.close()
 
 
 @pytest.fixture
-def job(queue: Queue) -> Job:
-    return queue.jobs.one("sample")
+def job(queue: JobServices) -> Job:
+    return queue.jobs.get("sample")
 
 
 def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
-    laid_out: tuple[Path, Path], queue: Queue, job: Job
+    laid_out: tuple[Path, Path], queue: JobServices, job: Job
 ) -> None:
     assert (job.state, job.request.sample) == ("succeeded", True)
     points = queue.jobs.points(job)
@@ -54,14 +54,14 @@ def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
         assert json.loads((folder / "job.json").read_text())["request"]["sample"] is True
 
 
-def test_the_job_of_the_sample_can_be_measured_again_here(queue: Queue, job: Job) -> None:
+def test_the_job_of_the_sample_can_be_measured_again_here(queue: JobServices, job: Job) -> None:
     kept = queue.blobs.path(job.request.model.blob).read_bytes()
     assert hashlib.sha256(kept).hexdigest() == job.request.model.blob
     assert kept == (SAMPLES / "models" / job.request.model.name).read_bytes()
 
 
-def test_the_machine_of_the_sample_says_so_and_nobody_can_be_it(queue: Queue) -> None:
-    (machine,) = queue.agents.all()
+def test_the_machine_of_the_sample_says_so_and_nobody_can_be_it(queue: JobServices) -> None:
+    (machine,) = queue.agents.list_visible()
     assert (machine.name, machine.capabilities.tags, machine.online(30)) == ("sample", ["sample"], False)
     assert "'" + "0" * 64 + "'" in (SAMPLES / "resnet10-sample" / "jobs.sql").read_text(), "the hash of no token"
 

@@ -19,9 +19,9 @@ import msgspec
 from tests.e2e.live import Dashboard
 from tests.remote.draft_sites import Known
 from visualprof.remote.protocol import DTYPES, Capabilities, Request
-from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.draft.compose import compose, draft_of
-from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.check.matching import eligible_agents
+from visualprof.remote.queue.draft.compose import compose, draft_from_request
+from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
@@ -389,7 +389,7 @@ class JobsFake:
 
     def _jobs(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         if parts == ["draft"]:
-            return 200, self._drafted(content), Drafted
+            return 200, self._drafted(content), CheckedDraft
         if not parts and method == "POST" and self.refusals:
             return *self.refusals.pop(0), None
         if not parts and method == "POST":
@@ -408,7 +408,7 @@ class JobsFake:
             return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, FilesAnswer
         if parts[1:] == ["draft"]:
             asked = msgspec.convert(self._answer_of(found)["request"], Request)
-            return 200, msgspec.to_builtins(draft_of(asked, self._known().machines)), Draft
+            return 200, msgspec.to_builtins(draft_from_request(asked, self._known().machines)), Draft
         if parts[1:] == ["space"] or method == "DELETE":
             self.jobs = [row for row in self.jobs if method != "DELETE" or row is not found]
             self.revision += method == "DELETE"
@@ -468,7 +468,7 @@ class JobsFake:
         asked = self._requests.get(row["id"], request(row["name"]))
         known = self._known()
         online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
-        unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not takers(spec, online)]
+        unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not eligible_agents(spec, online)]
         return {
             "job": row,
             "request": asked,

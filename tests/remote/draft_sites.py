@@ -19,7 +19,7 @@ class Known:
 
     urgent = True
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         return self.files.get(sha256)
 
     def agents(self) -> list[Agent]:

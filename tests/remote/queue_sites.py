@@ -23,9 +23,9 @@ import pytest
 
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Request, Runtime, Spec
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.leases import Report
+from visualprof.remote.queue.tasks.leases import TaskReport
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 
@@ -55,11 +55,11 @@ def runtime(backend: str = "onnxruntime", version: str = "1.2", *devices: str) -
 
 
 @contextmanager
-def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[Remote]:
+def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[JobService]:
     """A queue without a server, with one uploaded model."""
     folder.mkdir(exist_ok=True)
     intervals = Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=20)
-    remote = Remote(Root(folder, ""), intervals=intervals, **settings)
+    remote = JobService(Root(folder, ""), intervals=intervals, **settings)
     try:
         upload(remote)
         yield remote
@@ -67,10 +67,10 @@ def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[Rem
         remote.close()
 
 
-def upload(remote: Remote, content: bytes = MODEL, name: str = "net.onnx") -> str:
+def upload(remote: JobService, content: bytes = MODEL, name: str = "net.onnx") -> str:
     """Keeps a model without looking at it; its blob."""
-    blob, _ = remote.opened().keep(name, io.BytesIO(content).read)
-    remote.opened().blobs.remember(blob, name, {**FOUND, "name": name})
+    blob, _ = remote.open().save_upload(name, io.BytesIO(content).read)
+    remote.open().blobs.save_inspection(blob, name, {**FOUND, "name": name})
     return blob
 
 
@@ -80,13 +80,13 @@ def request(key: str = "key", *specs: Spec, **changes: Any) -> Request:
     return Request(key=key, model=model, specs=list(specs) or [Spec("ort", "onnxruntime")], **changes)
 
 
-def member(queue: Queue, name: str = "a", public: bool = True, known: Capabilities | None = None) -> Agent:
+def member(queue: JobServices, name: str = "a", public: bool = True, known: Capabilities | None = None) -> Agent:
     """A registered agent."""
     _, token = queue.agents.register(name, public, False, "", known or capabilities())
-    return queue.agents.trusted(token)
+    return queue.agents.authenticate(token)
 
 
-FAILED = Report("failed", "crashed", "it crashed", "see the log")
+FAILED = TaskReport("failed", "crashed", "it crashed", "see the log")
 
 
 def result(job: str, task: str, **more: bytes) -> dict[str, bytes]:

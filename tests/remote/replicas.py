@@ -31,9 +31,9 @@ from tests.postgres import Postgres, programs, running
 from tests.remote.chaos import Network
 from tests.swift import PASSWORD as KEY
 from tests.swift import USER, Swift, swift_running
-from visualprof.accounts.principal import EVERYBODY, Actor
+from visualprof.accounts.principal import SINGLE_USER, Actor
 from visualprof.accounts.service import Accounts
-from visualprof.remote.queue.store.bucket_url import place_of
+from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.tables import holders
 
 GONE = (OSError, http.client.HTTPException)
@@ -97,13 +97,13 @@ class Replicas:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        place = place_of(self.bucket) if self.bucket else None
+        place = parse_bucket_url(self.bucket) if self.bucket else None
         with opened(self.folder / "runs", database=self.url, store=place) as remote:
             model = submitted("")["model"]["blob"]
-            accounts = Accounts(remote.opened().database)
+            accounts = Accounts(remote.open().database)
             for email in (ANN, BOB):
-                user = accounts.users.create(Actor(EVERYBODY, "test"), email, email, "member", PASSWORD)
-                with remote.opened().database.write() as connection:
+                user = accounts.users.create(Actor(SINGLE_USER, "test"), email, email, "member", PASSWORD)
+                with remote.open().database.write() as connection:
                     if email == ANN:
                         connection.execute(holders.insert().values(sha256=model, owner=user.id, name="net.onnx"))
         count = 2 if self.url else 1

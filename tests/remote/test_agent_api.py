@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, build
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.service import JobService
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
 
@@ -28,7 +28,7 @@ API = "/api/v1/agent/"
 class Agent:
     """An agent over the test client."""
 
-    def __init__(self, client: FlaskClient, remote: Remote) -> None:
+    def __init__(self, client: FlaskClient, remote: JobService) -> None:
         self.client = client
         self.remote = remote
         self.token = ""
@@ -41,7 +41,7 @@ class Agent:
 
     def register(self, **changes: Any) -> TestResponse:
         body = {"protocol": 1, "name": "a", "public": True, "capabilities": asdict(capabilities()), **changes}
-        answer = self.post("register", body, self.remote.token)
+        answer = self.post("register", body, self.remote.registration_token)
         if answer.status_code == 200:
             self.id, self.token = answer.json["agent"], answer.json["token"]  # type: ignore[index]
         return answer
@@ -69,40 +69,40 @@ class Agent:
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     with opened(tmp_path / "runs") as remote:
         yield remote
 
 
 @pytest.fixture
-def client(tmp_path: Path, remote: Remote) -> Iterator[FlaskClient]:
+def client(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
     yield from clients(tmp_path, remote)
 
 
-def clients(tmp_path: Path, remote: Remote) -> Iterator[FlaskClient]:
+def clients(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
     logdir = LogDirectory([tmp_path / "runs"], NoParser(), Cache(tmp_path / "cache"), events=False)
     yield create_app(logdir, Settings(dist=tmp_path / "dist"), remote).test_client()
     logdir.close()
 
 
 @pytest.fixture
-def agent(client: FlaskClient, remote: Remote) -> Agent:
+def agent(client: FlaskClient, remote: JobService) -> Agent:
     agent = Agent(client, remote)
     assert agent.register().status_code == 200
     return agent
 
 
 @pytest.fixture
-def lease(agent: Agent, remote: Remote) -> Lease:
-    remote.opened().jobs.submit(request("k"))
+def lease(agent: Agent, remote: JobService) -> Lease:
+    remote.open().jobs.submit(request("k"))
     return agent.lease()
 
 
-def state(remote: Remote, lease: Lease) -> str:
-    return remote.opened().jobs.one(lease.job).state
+def state(remote: JobService, lease: Lease) -> str:
+    return remote.open().jobs.get(lease.job).state
 
 
-def test_a_whole_task(agent: Agent, lease: Lease, remote: Remote) -> None:
+def test_a_whole_task(agent: Agent, lease: Lease, remote: JobService) -> None:
     assert agent.client.get(lease.files[0].url, buffered=True).data == MODEL
     beat = {"task": lease.task, "lease": lease.lease, "phase": "measuring", "progress": 0.5}
     assert agent.post("heartbeat", {"tasks": [beat]}).json == {
@@ -121,7 +121,7 @@ def test_a_whole_task(agent: Agent, lease: Lease, remote: Remote) -> None:
     assert (remote.root.path / lease.run / "status.json").is_file()
 
 
-def test_a_wrong_token_registers_nobody(client: FlaskClient, remote: Remote) -> None:
+def test_a_wrong_token_registers_nobody(client: FlaskClient, remote: JobService) -> None:
     for token in ("", "wrong", "vp_r_wrong", "vp_a_wrong", "é"):
         headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")} if token else {}
         assert client.post(API + "register", json={}, headers=headers).status_code == 401, token
@@ -133,8 +133,8 @@ def test_an_agents_token_registers_nobody(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("which", ["none", "registration", "unknown"])
-def test_only_a_registered_agent_may_ask(client: FlaskClient, remote: Remote, which: str) -> None:
-    token = {"none": "", "registration": remote.token, "unknown": "vp_a_unknown"}[which]
+def test_only_a_registered_agent_may_ask(client: FlaskClient, remote: JobService, which: str) -> None:
+    token = {"none": "", "registration": remote.registration_token, "unknown": "vp_a_unknown"}[which]
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for path in ("heartbeat", "lease", "tasks/x/log", "tasks/x/points", "tasks/x/uploads", "tasks/x/finish"):
         answer = client.post(API + path, data=b"{}", headers=headers)
@@ -143,7 +143,7 @@ def test_only_a_registered_agent_may_ask(client: FlaskClient, remote: Remote, wh
         assert answer.json["hint"]
 
 
-def test_an_agent_that_comes_back_keeps_its_id_and_token(agent: Agent, remote: Remote) -> None:
+def test_an_agent_that_comes_back_keeps_its_id_and_token(agent: Agent, remote: JobService) -> None:
     known = agent.id, agent.token
     agent.register(agent=agent.id, token=agent.token, name="renamed")
     assert (agent.id, agent.token) == known
@@ -157,7 +157,7 @@ def test_an_agent_with_a_wrong_token_of_its_own_is_a_new_one(agent: Agent) -> No
     assert agent.token != known[1]
 
 
-def test_the_servers_own_agent_is_one_however_often_it_comes(client: FlaskClient, remote: Remote) -> None:
+def test_the_servers_own_agent_is_one_however_often_it_comes(client: FlaskClient, remote: JobService) -> None:
     agent, ids = Agent(client, remote), set[str]()
     for _ in range(2):
         body = {"protocol": 1, "name": "local", "public": True, "capabilities": asdict(capabilities())}
@@ -169,7 +169,7 @@ def test_the_servers_own_agent_is_one_however_often_it_comes(client: FlaskClient
     assert [(each.name, each.local) for each in remote.agents()] == [("local", True)]
 
 
-def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: Remote) -> None:
+def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: JobService) -> None:
     answer = Agent(client, remote).register(protocol=2)
     assert answer.status_code == 400
     assert answer.json
@@ -188,15 +188,15 @@ def test_a_browser_has_no_business_here(agent: Agent, header: str) -> None:
 
 def test_an_agents_token_opens_nothing_of_a_browser(agent: Agent) -> None:
     for path in ("/api/v1/jobs", "/api/v1/agents", "/api/v1/status", "/api/v1/runs", "/"):
-        for token in (agent.token, agent.remote.token):
+        for token in (agent.token, agent.remote.registration_token):
             assert agent.client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 403, path
         assert agent.client.get(path, headers={"Authorization": "Basic abc"}).status_code in (200, 503), path
 
 
 def test_a_read_only_server_has_no_agents(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        token = remote.token
-    reader = Remote(remote.root, read_only=True)
+        token = remote.registration_token
+    reader = JobService(remote.root, read_only=True)
     for client in clients(tmp_path, reader):
         answer = client.post(API + "register", json={}, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 403
@@ -240,7 +240,7 @@ WRONG: list[tuple[str, Any]] = [
 
 def test_a_wrong_body_is_refused(agent: Agent) -> None:
     for path, body in WRONG:
-        answer = agent.post(path, body, agent.remote.token if path == "register" else None)
+        answer = agent.post(path, body, agent.remote.registration_token if path == "register" else None)
         assert answer.status_code == 400, (path, body, answer.data)
         assert answer.json
         assert answer.json["error"]
@@ -293,14 +293,14 @@ def test_the_lease_of_another_agent_is_stale(agent: Agent, lease: Lease) -> None
     assert other.finish(lease).status_code == 409
 
 
-def test_the_same_finish_again_is_answered_alike(agent: Agent, lease: Lease, remote: Remote) -> None:
+def test_the_same_finish_again_is_answered_alike(agent: Agent, lease: Lease, remote: JobService) -> None:
     assert agent.finish(lease).status_code == 200
     assert agent.finish(lease).status_code == 200
     assert agent.finish(lease, state="cancelled").status_code == 409
     assert state(remote, lease) == "failed"
 
 
-def test_a_cancel_reaches_the_agent_by_its_heartbeat(agent: Agent, lease: Lease, remote: Remote) -> None:
+def test_a_cancel_reaches_the_agent_by_its_heartbeat(agent: Agent, lease: Lease, remote: JobService) -> None:
     agent.client.post(f"/api/v1/jobs/{lease.job}/cancel")
     answer = agent.post("heartbeat", {"tasks": [{"task": lease.task, "lease": lease.lease}]})
     assert answer.json
@@ -391,7 +391,7 @@ def test_a_hostile_name_is_refused(agent: Agent, lease: Lease, name: str) -> Non
     assert answer.status_code == 422
 
 
-def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lease: Lease, remote: Remote) -> None:
+def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lease: Lease, remote: JobService) -> None:
     files = result(lease.job, lease.task)
     urls = agent.announce(lease, files)
     for name, data in files.items():
@@ -403,7 +403,7 @@ def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lea
     assert state(remote, lease) == "running"
 
 
-def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
     from visualprof.remote.queue.tasks import results
@@ -416,8 +416,8 @@ def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: Remote, monkeyp
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(results, "place", full)
+    monkeypatch.setattr(results, "link_or_copy", full)
     answer = agent.finish(lease, state="succeeded", reason=None, files=list(files))
     assert answer.status_code == 507
     assert agent.finish(lease, reason="disk_full").status_code == 200
-    assert remote.opened().jobs.one(lease.job).tasks[0].reason == "disk_full"
+    assert remote.open().jobs.get(lease.job).tasks[0].reason == "disk_full"

@@ -17,10 +17,10 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, tasks
-from visualprof.remote.queue.tasks.leases import Beat
+from visualprof.remote.queue.tasks.leases import TaskHeartbeat
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
 from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobRefused
@@ -29,35 +29,35 @@ from visualprof.server.routes import MAX_BODY
 from visualprof.server.settings import Settings
 
 
-def clients(folder: Path, remote: Remote, **settings: Any) -> Iterator[FlaskClient]:
+def clients(folder: Path, remote: JobService, **settings: Any) -> Iterator[FlaskClient]:
     logdir = LogDirectory([folder], NoParser(), Cache(folder.parent / "cache"), events=False)
     yield create_app(logdir, Settings(dist=folder.parent / "dist", **settings), remote).test_client()
     logdir.close()
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     with opened(tmp_path / "runs") as remote:
         yield remote
 
 
 @pytest.fixture
-def queue(remote: Remote) -> Queue:
-    return remote.opened()
+def queue(remote: JobService) -> JobServices:
+    return remote.open()
 
 
 @pytest.fixture
-def client(tmp_path: Path, remote: Remote) -> Iterator[FlaskClient]:
+def client(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
     yield from clients(tmp_path / "runs", remote)
 
 
 @pytest.fixture
-def agent(queue: Queue) -> Agent:
+def agent(queue: JobServices) -> Agent:
     return member(queue, "box")
 
 
 @pytest.fixture
-def lease(queue: Queue, agent: Agent) -> Lease:
+def lease(queue: JobServices, agent: Agent) -> Lease:
     queue.jobs.submit(request("k"))
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
@@ -70,7 +70,7 @@ def listed(client: FlaskClient) -> JobsAnswer:
 
 def test_where_nothing_was_submitted_the_list_is_empty_and_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    remote = Remote(Root(tmp_path / "runs", ""))
+    remote = JobService(Root(tmp_path / "runs", ""))
     for client in clients(tmp_path / "runs", remote):
         answer = listed(client)
         assert (answer.revision, answer.jobs, answer.problem) == (0, [], None)
@@ -89,15 +89,17 @@ def test_a_submitted_job_is_answered_and_listed(client: FlaskClient, agent: Agen
     assert [job.id for job in listed(client).jobs] == [found.job.id]
 
 
-def test_the_same_submission_again_is_the_same_job(client: FlaskClient, agent: Agent, queue: Queue) -> None:
+def test_the_same_submission_again_is_the_same_job(client: FlaskClient, agent: Agent, queue: JobServices) -> None:
     first = client.post("/api/v1/jobs", json=submitted("k"))
-    queue.agents.change(agent.id, "renamed", None)
+    queue.agents.update(agent.id, "renamed", None)
     again = client.post("/api/v1/jobs", json=submitted("k"))
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.get_json()["job"]["id"] == first.get_json()["job"]["id"]
 
 
-def test_an_accepted_job_stays_accepted_when_its_agent_is_gone(client: FlaskClient, agent: Agent, queue: Queue) -> None:
+def test_an_accepted_job_stays_accepted_when_its_agent_is_gone(
+    client: FlaskClient, agent: Agent, queue: JobServices
+) -> None:
     spec = Spec("s", "onnxruntime", agent=agent.id)
     assert client.post("/api/v1/jobs", json=submitted("k", spec)).status_code == 201
     with queue.database.write() as connection:
@@ -147,7 +149,7 @@ def test_a_check_tells_everything_and_queues_nothing(client: FlaskClient, agent:
     assert good.get_json()["points"] == 1
 
 
-def test_an_unchanged_list_is_not_sent_again(client: FlaskClient, queue: Queue) -> None:
+def test_an_unchanged_list_is_not_sent_again(client: FlaskClient, queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     tag = client.get("/api/v1/jobs").headers["ETag"]
     assert client.get("/api/v1/jobs", headers={"If-None-Match": tag}).status_code == 304
@@ -155,14 +157,14 @@ def test_an_unchanged_list_is_not_sent_again(client: FlaskClient, queue: Queue) 
     assert client.get("/api/v1/jobs", headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_the_list_follows_every_change_newest_first(client: FlaskClient, queue: Queue, agent: Agent) -> None:
+def test_the_list_follows_every_change_newest_first(client: FlaskClient, queue: JobServices, agent: Agent) -> None:
     first, _ = queue.jobs.submit(request("1"))
     before = listed(client)
     second, _ = queue.jobs.submit(request("2"))
     assert [job.id for job in listed(client).jobs] == [second, first]
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
-    queue.leases.beat(agent, [Beat(lease.task, lease.lease, "measuring", 0.5, ["hot"])])
+    queue.leases.heartbeat(agent, [TaskHeartbeat(lease.task, lease.lease, "measuring", 0.5, ["hot"])])
     after = listed(client)
     task = after.jobs[1].tasks[0]
     assert (task.state, task.phase, task.progress, task.warnings) == ("running", "measuring", 0.5, ["hot"])
@@ -173,12 +175,14 @@ def test_the_list_follows_every_change_newest_first(client: FlaskClient, queue: 
 def test_the_list_follows_another_server_on_the_same_folder(tmp_path: Path, client: FlaskClient) -> None:
     assert listed(client).jobs == []
     with opened(tmp_path / "runs") as other:
-        job, _ = other.opened().jobs.submit(request("k"))
+        job, _ = other.open().jobs.submit(request("k"))
     assert [each.id for each in listed(client).jobs] == [job]
 
 
-def test_a_job_shows_its_points_while_it_runs(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    queue.leases.point(agent, lease.task, lease.lease, 4, point(4))
+def test_a_job_shows_its_points_while_it_runs(
+    client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
+) -> None:
+    queue.leases.save_point(agent, lease.task, lease.lease, 4, point(4))
     found = client.get(f"/api/v1/jobs/{lease.job}").get_json()
     known = {name: value for name, value in found["points"][0].items() if value is not None}
     assert known == {"task": lease.task, "spec": "ort", "batch": 4, "qps": 10.0, "p50_ns": 5, "stable": True}
@@ -186,7 +190,7 @@ def test_a_job_shows_its_points_while_it_runs(client: FlaskClient, queue: Queue,
     assert found["job"]["tasks"][0]["points"] == 1
 
 
-def test_cancel_and_retry(client: FlaskClient, queue: Queue) -> None:
+def test_cancel_and_retry(client: FlaskClient, queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     assert client.post(f"/api/v1/jobs/{job}/cancel").get_json()["job"]["state"] == "cancelled"
     assert client.post(f"/api/v1/jobs/{job}/retry").get_json()["job"]["state"] == "waiting"
@@ -194,15 +198,15 @@ def test_cancel_and_retry(client: FlaskClient, queue: Queue) -> None:
     assert client.post("/api/v1/jobs/nobody/cancel").status_code == 404
 
 
-def test_one_task_can_be_tried_again(client: FlaskClient, queue: Queue) -> None:
+def test_one_task_can_be_tried_again(client: FlaskClient, queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
     client.post(f"/api/v1/jobs/{job}/cancel")
     found = client.post(f"/api/v1/jobs/{job}/retry?task={job}-1").get_json()
     assert [task["state"] for task in found["job"]["tasks"]] == ["cancelled", "waiting"]
 
 
-def test_a_failure_says_why(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+def test_a_failure_says_why(client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease) -> None:
+    queue.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     task = listed(client).jobs[0].tasks[0]
     assert (task.state, task.reason, task.error, task.hint) == ("failed", "crashed", "it crashed", "see the log")
 
@@ -211,31 +215,31 @@ def log(client: FlaskClient, task: str, query: str = "") -> LogAnswer:
     return msgspec.json.decode(client.get(f"/api/v1/tasks/{task}/log{query}").data, type=LogAnswer)
 
 
-def test_a_log_is_read_piece_by_piece(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    task = queue.jobs.one(lease.job).tasks[0]
+def test_a_log_is_read_piece_by_piece(client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease) -> None:
+    task = queue.jobs.get(lease.job).tasks[0]
     queue.logs.append(task, 0, b"one\n")
     first = log(client, task.id)
     assert (first.text, first.next_offset, first.ended) == ("one\n", 4, False)
     queue.logs.append(task, 4, b"two\n")
     second = log(client, task.id, "?offset=4")
     assert (second.text, second.offset, second.size_bytes) == ("two\n", 4, 8)
-    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
+    queue.finalizer.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id, "?offset=8").ended
 
 
-def test_the_last_bytes_of_a_log_can_be_asked_for(client: FlaskClient, queue: Queue, lease: Lease) -> None:
-    queue.logs.append(queue.jobs.one(lease.job).tasks[0], 0, b"0123456789")
+def test_the_last_bytes_of_a_log_can_be_asked_for(client: FlaskClient, queue: JobServices, lease: Lease) -> None:
+    queue.logs.append(queue.jobs.get(lease.job).tasks[0], 0, b"0123456789")
     tail = log(client, lease.task, "?offset=-3")
     assert (tail.text, tail.offset) == ("789", 7)
 
 
 def test_a_long_log_comes_in_pieces_that_end_between_characters(
-    client: FlaskClient, queue: Queue, agent: Agent, lease: Lease
+    client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
 ) -> None:
-    task = queue.jobs.one(lease.job).tasks[0]
+    task = queue.jobs.get(lease.job).tasks[0]
     text = "x" + "汉" * 200_000
     queue.logs.append(task, 0, text.encode())
-    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
+    queue.finalizer.finish(agent, task.id, lease.lease, FAILED)
     pieces, offset, ended = list[str](), 0, False
     while not ended:
         answer = log(client, task.id, f"?offset={offset}")
@@ -246,8 +250,10 @@ def test_a_long_log_comes_in_pieces_that_end_between_characters(
     assert "".join(pieces) == text
 
 
-def test_a_character_that_is_still_arriving_is_not_shown_half(client: FlaskClient, queue: Queue, lease: Lease) -> None:
-    task = queue.jobs.one(lease.job).tasks[0]
+def test_a_character_that_is_still_arriving_is_not_shown_half(
+    client: FlaskClient, queue: JobServices, lease: Lease
+) -> None:
+    task = queue.jobs.get(lease.job).tasks[0]
     queue.logs.append(task, 0, "ab汉".encode()[:4])
     assert (log(client, task.id).text, log(client, task.id).next_offset) == ("ab", 2)
     queue.logs.append(task, 4, "汉".encode()[2:])
@@ -255,17 +261,19 @@ def test_a_character_that_is_still_arriving_is_not_shown_half(client: FlaskClien
 
 
 def test_bytes_that_are_no_text_are_shown_all_the_same(
-    client: FlaskClient, queue: Queue, agent: Agent, lease: Lease
+    client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
 ) -> None:
-    task = queue.jobs.one(lease.job).tasks[0]
+    task = queue.jobs.get(lease.job).tasks[0]
     queue.logs.append(task, 0, b"\xff\xfea\x00b\xf0")
-    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
+    queue.finalizer.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id).text == "\ufffd\ufffda\x00b\ufffd"
 
 
-def test_the_log_of_an_earlier_attempt_is_kept(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    queue.logs.append(queue.jobs.one(lease.job).tasks[0], 0, b"first")
-    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+def test_the_log_of_an_earlier_attempt_is_kept(
+    client: FlaskClient, queue: JobServices, agent: Agent, lease: Lease
+) -> None:
+    queue.logs.append(queue.jobs.get(lease.job).tasks[0], 0, b"first")
+    queue.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     queue.jobs.retry(lease.job)
     assert queue.leases.lease(agent, ["cpu"], 0)
     assert log(client, lease.task).text == ""
@@ -298,12 +306,12 @@ def test_agents_are_shown_with_what_they_do(client: FlaskClient, agent: Agent, l
     ]
 
 
-def test_the_command_for_another_machine_has_address_and_token(client: FlaskClient, remote: Remote) -> None:
+def test_the_command_for_another_machine_has_address_and_token(client: FlaskClient, remote: JobService) -> None:
     answer = client.get("/api/v1/agents", headers={"Host": "localhost:8040"}).get_json()
-    assert answer["command"] == f"visualprof agent --server http://localhost:8040 --token {remote.token}"
+    assert answer["command"] == f"visualprof agent --server http://localhost:8040 --token {remote.registration_token}"
 
 
-def test_a_silent_agent_is_offline_and_can_be_forgotten(client: FlaskClient, agent: Agent, queue: Queue) -> None:
+def test_a_silent_agent_is_offline_and_can_be_forgotten(client: FlaskClient, agent: Agent, queue: JobServices) -> None:
     assert client.delete(f"/api/v1/agents/{agent.id}").status_code == 409
     with queue.database.write() as connection:
         connection.execute(update(agents).values(seen_ns=1))
@@ -313,7 +321,9 @@ def test_a_silent_agent_is_offline_and_can_be_forgotten(client: FlaskClient, age
     assert client.delete(f"/api/v1/agents/{agent.id}").status_code == 404
 
 
-def test_an_agent_with_a_task_is_not_forgotten(client: FlaskClient, agent: Agent, lease: Lease, queue: Queue) -> None:
+def test_an_agent_with_a_task_is_not_forgotten(
+    client: FlaskClient, agent: Agent, lease: Lease, queue: JobServices
+) -> None:
     with queue.database.write() as connection:
         connection.execute(update(agents).values(seen_ns=1))
     assert client.delete(f"/api/v1/agents/{agent.id}").status_code == 409
@@ -351,8 +361,8 @@ def test_backends_are_listed(client: FlaskClient) -> None:
 )
 def test_a_read_only_server_refuses_every_change(tmp_path: Path, method: str, path: str) -> None:
     with opened(tmp_path / "runs") as writer:
-        job, _ = writer.opened().jobs.submit(request("k"))
-    remote = Remote(writer.root, read_only=True)
+        job, _ = writer.open().jobs.submit(request("k"))
+    remote = JobService(writer.root, read_only=True)
     for client in clients(tmp_path / "runs", remote, read_only=True):
         body = {"public": False} if method == "PATCH" else submitted("k")
         assert client.open(path, method=method, json=body).status_code == 403
@@ -368,7 +378,7 @@ def test_a_server_over_a_single_file_says_why_it_runs_no_jobs(tmp_path: Path) ->
     (tmp_path / "runs").mkdir()
     path = tmp_path / "runs" / "t.json"
     path.write_text("[]")
-    remote = Remote(Root(path, ""))
+    remote = JobService(Root(path, ""))
     for client in clients(path, remote):
         assert "single file" in str(listed(client).problem)
         answer = client.post("/api/v1/jobs", json=submitted("k"))
@@ -379,11 +389,11 @@ def test_a_server_over_a_single_file_says_why_it_runs_no_jobs(tmp_path: Path) ->
 
 def test_a_run_of_one_of_several_log_directories_is_named_as_there(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    remote = Remote(Root(tmp_path / "runs", "runs"))
+    remote = JobService(Root(tmp_path / "runs", "runs"))
     from queue_sites import upload
 
     upload(remote)
-    queue = remote.opened()
+    queue = remote.open()
     job, _ = queue.jobs.submit(request("k"))
     with queue.database.write() as connection:
         connection.execute(update(tasks).values(run=f"net-{job}/ort"))

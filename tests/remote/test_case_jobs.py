@@ -20,7 +20,7 @@ from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.cases.bundle import pack
 from visualprof.remote.cases.folder import read_case
 from visualprof.remote.protocol import CaseRef, Intervals, Request, Spec, build
-from visualprof.remote.queue.check.inspect import InspectedPart, as_json
+from visualprof.remote.queue.check.inspect import InspectedPart, inspection_to_json
 from visualprof.remote.queue.check.job import check_request, parse_request
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.store.records import Agent
@@ -134,8 +134,8 @@ class Known:
         self._bundle = bundle
         self.intervals = Intervals()
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
-        return {**as_json(InspectedPart(9)), "name": "net.case.zip"} if sha256 == self._bundle else None
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
+        return {**inspection_to_json(InspectedPart(9)), "name": "net.case.zip"} if sha256 == self._bundle else None
 
     def agents(self) -> list[Agent]:
         return []

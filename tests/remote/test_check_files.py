@@ -24,14 +24,14 @@ from visualprof.remote.queue.check.inspect import (
     InspectedArray,
     InspectedModel,
     InspectedPart,
-    as_json,
-    from_json,
     inspect_array,
     inspect_file,
     inspect_model,
+    inspection_from_json,
+    inspection_to_json,
     model_name,
     safe_name,
-    under,
+    with_weights_named,
 )
 
 pytestmark = pytest.mark.slow
@@ -223,7 +223,7 @@ def test_what_was_found_survives_being_kept() -> None:
         InspectedPart(7),
         replace(inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "m"), external=[External("w", 5)]),
     ):
-        assert from_json(as_json(found)) == found
+        assert inspection_from_json(inspection_to_json(found)) == found
 
 
 # what is no model
@@ -292,7 +292,7 @@ def test_the_weights_of_an_openvino_model_lie_beside_it() -> None:
     model = inspect_model(FIXTURES / "models" / "openvino_cnn.xml", "cnn.xml")
     assert (model.format, model.backends) == ("openvino", ["openvino"])
     assert [file.path for file in model.external] == ["cnn.bin"]
-    assert [file.path for file in under("other.xml", model).external] == ["other.bin"]
+    assert [file.path for file in with_weights_named("other.xml", model).external] == ["other.bin"]
 
 
 def test_cut_models_are_refused(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import FIXTURES, shared
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import Capabilities, Intervals, Precision, Runtime
-from visualprof.remote.queue.check.form import MAX_BYTES
-from visualprof.remote.queue.check.inspect import InspectedArray, as_json, inspect_model
-from visualprof.remote.queue.check.job import Invalid, check_request, parse_request, points_of
+from visualprof.remote.queue.check.inspect import InspectedArray, inspect_model, inspection_to_json
+from visualprof.remote.queue.check.job import InvalidRequest, check_request, parse_request, point_count
+from visualprof.remote.queue.check.request_json import MAX_BYTES
 from visualprof.remote.queue.store.records import Agent
 
 BERT, RESNET, STATIC, LENET, MGE_BERT, SCRIPT, UNKNOWN = (f"{i:064x}" for i in range(1, 8))
@@ -39,7 +39,7 @@ class Known:
 
     urgent = True
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         if sha256 in self.arrays:
             return self.arrays[sha256]
         if sha256 == SCRIPT:
@@ -51,7 +51,7 @@ class Known:
 
     def array(self, name: str, dtype: str, *shape: int) -> str:
         blob = f"{len(self.arrays) + 100:064x}"
-        self.arrays[blob] = {**as_json(InspectedArray(dtype, list(shape))), "name": name}
+        self.arrays[blob] = {**inspection_to_json(InspectedArray(dtype, list(shape))), "name": name}
         return blob
 
     def agent(self, identity: str = "aaaaaaaaaa", seen_s: float = 0.0, platform: str = "x86", **runtime: Any) -> None:
@@ -65,7 +65,7 @@ class Known:
 
 @cache
 def read(path: Path) -> dict[str, Any]:
-    return {**as_json(inspect_model(path, path.name)), "name": path.name}
+    return {**inspection_to_json(inspect_model(path, path.name)), "name": path.name}
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def warned(known: Known, given: dict[str, Any]) -> dict[str, str]:
 
 
 def invalid(body: bytes | dict[str, Any]) -> dict[str, str]:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         parse_request(body if isinstance(body, bytes) else json.dumps(body).encode())
     return {e.field: e.error for e in caught.value.errors}
 
@@ -129,7 +129,7 @@ def test_a_job_that_fits_its_model_has_no_errors(known: Known, given: dict[str, 
 def test_points_are_specs_times_sizes() -> None:
     specs = [{"id": f"s{i}", "backend": "onnxruntime"} for i in range(3)]
     given = job(specs=specs, sweep={"dim": "batch", "values": [1, 2]})
-    assert points_of(parse_request(json.dumps(given).encode())) == 6
+    assert point_count(parse_request(json.dumps(given).encode())) == 6
 
 
 # the form
@@ -152,7 +152,7 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
 def test_unknown_fields_are_named_with_their_path_and_the_nearest_known_one() -> None:
     given = job(measur={}, inputs=[{"name": "input", "dtype": "f", "dims": [], "shape": []}])
     given["specs"][0]["agents"] = "x"
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         parse_request(json.dumps(given).encode())
     told = {e.field: e.hint for e in caught.value.errors}
     assert told["measur"] == "did you mean 'measure'?"

@@ -15,12 +15,12 @@ from tests.conftest import FIXTURES
 from tests.remote.draft_sites import Known
 from tests.remote.queue_sites import member, opened, request
 from visualprof.remote.protocol import Capabilities, Runtime, Spec
-from visualprof.remote.queue.check.inspect import InspectedArray, as_json, inspect_model
-from visualprof.remote.queue.check.matching import lacks
-from visualprof.remote.queue.draft.compose import compose, draft_of
-from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftInput, DraftSpec
-from visualprof.remote.queue.draft.grammar import batch_of, dims_text, parse_dims, parse_sizes, sizes_text
-from visualprof.remote.queue.draft.specs import made_id, with_ids
+from visualprof.remote.queue.check.inspect import InspectedArray, inspect_model, inspection_to_json
+from visualprof.remote.queue.check.matching import missing_requirements
+from visualprof.remote.queue.draft.compose import compose, draft_from_request
+from visualprof.remote.queue.draft.forms import CheckedDraft, Draft, DraftInput, DraftSpec
+from visualprof.remote.queue.draft.grammar import dims_text, guess_batch_dim, parse_dims, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.specs import assign_ids, generate_spec_id
 from visualprof.remote.queue.store.records import Agent
 
 MODEL, SCRIPT = "b" * 64, "c" * 64
@@ -50,7 +50,7 @@ AWAY = agent("away", "arm", ("onnxruntime", "1.1.0", "cpu"), online=False)
 TORCH = [DraftSpec(backends=["torch"])]
 
 
-def drafted(*machines: Agent, arrays: dict[str, dict[str, Any]] | None = None, **typed: Any) -> Drafted:
+def drafted(*machines: Agent, arrays: dict[str, dict[str, Any]] | None = None, **typed: Any) -> CheckedDraft:
     known = Known({MODEL: BERT, SCRIPT: script(), **(arrays or {})}, list(machines))
     draft: Any = {"model": MODEL, "arrays": list(arrays or ()), "specs": [DraftSpec(backends=["onnxruntime"])]}
     return compose(Draft(**{**draft, **typed}), known)
@@ -58,14 +58,14 @@ def drafted(*machines: Agent, arrays: dict[str, dict[str, Any]] | None = None, *
 
 def script() -> dict[str, Any]:
     path = FIXTURES / "graphs" / "torch_cnn_script.pt"
-    return {**as_json(inspect_model(path, path.name)), "name": path.name}
+    return {**inspection_to_json(inspect_model(path, path.name)), "name": path.name}
 
 
 def array(name: str, dtype: str, *shape: int) -> dict[str, Any]:
-    return {**as_json(InspectedArray(dtype, list(shape))), "name": name}
+    return {**inspection_to_json(InspectedArray(dtype, list(shape))), "name": name}
 
 
-def codes(result: Drafted) -> dict[str, str]:
+def codes(result: CheckedDraft) -> dict[str, str]:
     return {error.field: error.code for error in result.errors}
 
 
@@ -135,7 +135,7 @@ def test_the_text_of_dimensions_reads_as_they_are(dims: list[int | str]) -> None
     [([["seq", "batch_size"]], "batch_size"), ([["d0", 3]], "d0"), ([[3, "seq"]], ""), ([[1, 3]], ""), ([], "")],
 )
 def test_the_batch_is_known_by_its_name_or_stands_first(dims: list[list[int | str]], batch: str) -> None:
-    assert batch_of(dims) == batch
+    assert guess_batch_dim(dims) == batch
 
 
 # inputs and sizes
@@ -281,19 +281,19 @@ def test_choices_are_what_the_machines_have() -> None:
 
 def test_ids_say_what_tells_the_specs_apart() -> None:
     spec = Spec("", "onnxruntime", agent="gpu", device="cuda:0", precision="f16", threads=4, options={"o": "basic"})
-    assert made_id(spec, [GPU]) == "ort-gpu-cuda0-f16-4t-basic"
-    assert made_id(Spec("", "openvino", version="2026.4.1"), []) == "ov-2026.4.1"
-    assert made_id(Spec("", "torch", platform="cuda", device="cuda"), []) == "torch-cuda"
+    assert generate_spec_id(spec, [GPU]) == "ort-gpu-cuda0-f16-4t-basic"
+    assert generate_spec_id(Spec("", "openvino", version="2026.4.1"), []) == "ov-2026.4.1"
+    assert generate_spec_id(Spec("", "torch", platform="cuda", device="cuda"), []) == "torch-cuda"
 
 
 def test_ids_are_each_there_once_and_typed_ones_stay() -> None:
     specs = [Spec("", "a"), Spec("a", "b"), Spec("", "a")]
-    assert [s.id for s in with_ids(specs, [])] == ["a-2", "a", "a-3"]
+    assert [s.id for s in assign_ids(specs, [])] == ["a-2", "a", "a-3"]
 
 
 def test_ids_are_names_of_folders_whatever_the_machine_is_called() -> None:
     for name in ("../树莓派 <5>", "x" * 200, "-", "a.", ""):
-        made = made_id(Spec("", "a", agent="gpu"), [replace(GPU, name=name)])
+        made = generate_spec_id(Spec("", "a", agent="gpu"), [replace(GPU, name=name)])
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}", made)
 
 
@@ -303,7 +303,7 @@ def test_the_database_and_the_reasons_agree_on_who_may_take_a_task(tmp_path: Pat
     asked = itertools.product(backends, versions, ("", "cuda"), ("cpu", "cuda", "cuda:0", "cuda:1"))
     specs = [Spec(f"s{i}", b, version=v, platform=p, device=d) for i, (b, v, p, d) in enumerate(asked)]
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         for one in can:
             machine = member(queue, one.name, known=one.capabilities)
             jobs = [queue.jobs.submit(request(f"{machine.id}-{n}", *specs[n::2]))[0] for n in range(2)]
@@ -313,7 +313,7 @@ def test_the_database_and_the_reasons_agree_on_who_may_take_a_task(tmp_path: Pat
                 taken.add(lease.spec.id)
             for job in jobs:  # the next machine has tasks of its own
                 queue.jobs.cancel(job)
-            assert taken == {s.id for s in specs if not any(lacks(s, machine))}
+            assert taken == {s.id for s in specs if not any(missing_requirements(s, machine))}
 
 
 # back again
@@ -326,7 +326,7 @@ def test_a_job_becomes_the_draft_that_makes_it_again() -> None:
     ]
     measure = {"min_s": "0.25", "timeout_s": "86400", "profile_at": "4"}
     made = drafted(LAB, GPU, sizes="1:8", dims={"seq": "16"}, specs=specs, measure=measure, name="nightly").request
-    draft = draft_of(made, [LAB, GPU])
+    draft = draft_from_request(made, [LAB, GPU])
     assert [spec.id for spec in draft.specs or ()] == ["", "mine"]
     assert (draft.sizes, draft.dims, draft.measure) == ("1:8", {"seq": "16"}, measure)
     again = compose(draft, Known({MODEL: BERT}, [LAB, GPU])).request

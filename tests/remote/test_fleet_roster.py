@@ -21,7 +21,7 @@ from visualprof.remote.fleets import Fleet, Placed, Progress, Wanted
 from visualprof.remote.fleets.placed import PlacedTask
 from visualprof.remote.fleets.roster import Roster
 from visualprof.remote.protocol import Capabilities, Gpu, Intervals, Lease, Node, Offer, Spec, build
-from visualprof.remote.queue.refusals import Oversize
+from visualprof.remote.queue.errors import PayloadTooLarge
 
 
 class Call(Placed):
@@ -309,7 +309,7 @@ def test_a_fleet_gets_what_a_free_node_can_run(tmp_path: Path, spec: Spec, fits:
     nodes = [replace(node("a"), platform="x86"), replace(node("g", "big"), platform="cuda")]
     runtimes = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0")]
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         agent = member(queue, known=replace(capabilities("x86", runtimes), fleet="ray", nodes=nodes))
         queue.jobs.submit(request("k", replace(spec, agent=agent.id)))
         taken = queue.leases.lease(agent, [], 0, fleet=[CPU, TORCH[0]])
@@ -319,27 +319,27 @@ def test_a_fleet_gets_what_a_free_node_can_run(tmp_path: Path, spec: Spec, fits:
 def test_a_fleet_says_more_of_itself_than_a_machine(tmp_path: Path) -> None:
     nodes = [node(f"node-{number}", tasks=["t"] * 8) for number in range(1000)]
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         known = replace(capabilities(), nodes=nodes)
-        with pytest.raises(Oversize):
+        with pytest.raises(PayloadTooLarge):
             member(queue, known=known)
         assert len(member(queue, known=replace(known, fleet="ray")).capabilities.nodes) == 1000
-        with pytest.raises(Oversize):
+        with pytest.raises(PayloadTooLarge):
             member(queue, known=replace(known, fleet="ray", nodes=nodes * 4))
 
 
 def test_a_heartbeat_without_a_phase_leaves_it(tmp_path: Path) -> None:
-    from visualprof.remote.queue.tasks.messages import Beat
+    from visualprof.remote.queue.tasks.messages import TaskHeartbeat
 
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         agent = member(queue)
         queue.jobs.submit(request("k"))
         taken = queue.leases.lease(agent, ["cpu"], 0)
         assert taken
-        queue.leases.beat(agent, [Beat(taken.task, taken.lease, "measuring", 0.5)])
-        queue.leases.beat(agent, [Beat(taken.task, taken.lease)])
-        (task,) = queue.jobs.one(taken.job).tasks
+        queue.leases.heartbeat(agent, [TaskHeartbeat(taken.task, taken.lease, "measuring", 0.5)])
+        queue.leases.heartbeat(agent, [TaskHeartbeat(taken.task, taken.lease)])
+        (task,) = queue.jobs.get(taken.job).tasks
         assert (task.phase, task.progress) == ("measuring", 0.5)
 
 

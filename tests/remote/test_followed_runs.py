@@ -24,7 +24,7 @@ from visualprof.capture import live
 from visualprof.remote.agent.link.client import Answered, Unreachable
 from visualprof.remote.agent.work import followed as agents
 from visualprof.remote.agent.work.followed import Followed
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.service import JobService
 from visualprof.server import followed as servers
 
 NAME = "rank0_node7_40.step1300.pt.trace.json.gz"
@@ -86,18 +86,18 @@ class Far:
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     with opened(tmp_path / "runs") as remote:
         yield remote
 
 
 @pytest.fixture
-def client(tmp_path: Path, remote: Remote) -> Iterator[FlaskClient]:
+def client(tmp_path: Path, remote: JobService) -> Iterator[FlaskClient]:
     yield from clients(tmp_path, remote)
 
 
 @pytest.fixture
-def make_far(client: FlaskClient, remote: Remote, tmp_path: Path) -> Callable[..., Far]:
+def make_far(client: FlaskClient, remote: JobService, tmp_path: Path) -> Callable[..., Far]:
     def make(name: str = "gpu box", runs: str = "there") -> Far:
         agent = Agent(client, remote)
         assert agent.register(name=name).status_code == 200
@@ -188,7 +188,7 @@ def test_a_run_that_somebody_removed_does_not_come_back(far: Far) -> None:
 
 
 def test_a_series_grows_and_begins_anew(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MOST_GROWN", 100)
+    monkeypatch.setattr(agents, "MAX_REQUEST_BYTES", 100)
     path = series(far.runs / "job", 0, [1, 2, 3])
     heartbeat(far.runs / "job", 0)
     here = far.logdir / "gpu-box" / "job" / path.name
@@ -358,8 +358,8 @@ def test_a_killed_process_of_this_machine_has_ended(far: Far) -> None:
 
 def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "MOST_RUNS", 3)
-    monkeypatch.setattr(agents, "MOST_FILES", 2)
-    monkeypatch.setattr(servers, "MOST_FILES", 2)
+    monkeypatch.setattr(agents, "MAX_FILES", 2)
+    monkeypatch.setattr(servers, "MAX_FILES", 2)
     for number in range(6):
         heartbeat(far.runs / f"group/job{number}", 0)
         os.utime(far.runs / f"group/job{number}" / ".live", (number, number))
@@ -378,7 +378,7 @@ def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatc
 
 
 def test_what_the_server_refuses_stays_and_says_so(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "MOST_FILE", 10)
+    monkeypatch.setattr(servers, "MAX_FILE_BYTES", 10)
     recording(far.runs / "job")
     heartbeat(far.runs / "job", 0)
     acknowledge(far.runs / "job", "x", 0, "done", file=NAME)

@@ -223,7 +223,7 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
     more = np.sort(queue(arrivals(rate * 1.1, how), 10 * MS, 1))
     assert more[int(0.99 * len(more))] > 50 * MS, "a tenth more would be too much"
     assert [row["offered_per_s"] for row in told["steps"][:3]] == [None, pytest.approx(50.0), pytest.approx(75.0)]
-    assert len(told["steps"]) <= how.load.steps
+    assert len(told["steps"]) <= how.load.step_count
 
 
 def test_a_limit_below_the_service_fails_at_every_rate() -> None:
@@ -250,8 +250,8 @@ def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     assert set(several.run({}).timed.samples.tolist()) == {20 * MS}, "a query of 8 samples is two runs of 4"
     assert several.told()["load"]["step"]["achieved_per_s"] == pytest.approx(50.0)
     assert several.told()["samples_per_s"] == pytest.approx(400.0)
-    assert measure(Load(mlperf="Server", limit_ms=5)).load.searches
-    assert not measure(Load([1], [5.0], mlperf="Server", limit_ms=5)).load.searches
+    assert measure(Load(mlperf="Server", limit_ms=5)).load.searches_rate
+    assert not measure(Load([1], [5.0], mlperf="Server", limit_ms=5)).load.searches_rate
 
 
 def test_offline_takes_as_many_lanes_as_the_runtime_finds_best() -> None:

@@ -61,8 +61,8 @@ def test_what_is_no_load_names_its_field(name: str, text: str, field: str) -> No
 def test_the_scenario_follows_from_what_is_asked_for() -> None:
     asked = [Load(), Load([4]), Load([], [5.0]), Load(limit_ms=5), Load([], [5.0], 99, 5), Load(mlperf="Offline")]
     assert [one.scenario for one in asked] == ["closed", "closed", "poisson", "search", "poisson", "Offline"]
-    assert [one.steps for one in (Load(), Load([1, 2], [1.0, 2.0, 3.0]), Load([1, 2], limit_ms=5))] == [1, 6, 18]
-    assert [Load(mlperf=name).tail for name in ("SingleStream", "MultiStream")] == [90.0, 99.0]
+    assert [one.step_count for one in (Load(), Load([1, 2], [1.0, 2.0, 3.0]), Load([1, 2], limit_ms=5))] == [1, 6, 18]
+    assert [Load(mlperf=name).tail_percentile for name in ("SingleStream", "MultiStream")] == [90.0, 99.0]
 
 
 def refused(load: Load) -> list[str]:

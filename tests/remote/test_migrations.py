@@ -53,7 +53,7 @@ def made(database: Database) -> set[str]:
 @pytest.mark.both_databases
 def test_back_to_every_earlier_schema_and_up_again_nothing_is_lost_that_both_hold(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        database = remote.opened().database
+        database = remote.open().database
         with database.write() as connection:
             for table in reversed(metadata.sorted_tables):
                 if table.name != "revisions":
@@ -86,7 +86,7 @@ def rows_of(
 @pytest.mark.both_databases
 def test_projects_of_one_name_have_two_in_an_earlier_schema(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        database, projects = remote.opened().database, metadata.tables["projects"]
+        database, projects = remote.open().database, metadata.tables["projects"]
         with database.write() as connection:
             of_two = [{"id": name, "name": "vision", "created_ns": 1} for name in ("aa", "bb")]
             connection.execute(insert(projects), of_two)
@@ -99,7 +99,7 @@ def test_projects_of_one_name_have_two_in_an_earlier_schema(tmp_path: Path) -> N
 
 def test_a_schema_that_never_was_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        database = remote.opened().database
+        database = remote.open().database
         before = columns(database)
         with pytest.raises(BadParameter, match="there is no schema '12'") as caught:
             migrate(database, "it", to="12")
@@ -117,4 +117,4 @@ def test_the_administrator_goes_back_by_a_command(tmp_path: Path) -> None:
     assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(EARLIER[0],)]
     connection.close()
     with opened(tmp_path / "runs") as remote:  # the next start of this version brings it up to date
-        assert "revision" in {name.strip('"') for name in columns(remote.opened().database)["runs"]}
+        assert "revision" in {name.strip('"') for name in columns(remote.open().database)["runs"]}

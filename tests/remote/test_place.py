@@ -8,17 +8,17 @@ import pytest
 
 from visualprof.cli import main
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.bucket_url import place_of
+from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 
 AT = "endpoint=https://s3.example.org"
 
 
 def test_a_bucket_is_told_by_its_url() -> None:
-    place = place_of(f"s3://team-files/vp/runs?{AT}:9000&region=garage")
+    place = parse_bucket_url(f"s3://team-files/vp/runs?{AT}:9000&region=garage")
     assert (place.bucket, place.prefix, place.endpoint) == ("team-files", "vp/runs/", "https://s3.example.org:9000")
     assert (place.region, place.public, place.virtual) == ("garage", place.endpoint, False)
     assert str(place) == "s3://team-files/vp/runs at https://s3.example.org:9000"
-    assert place_of(f"s3://team-files?{AT}").prefix == ""
+    assert parse_bucket_url(f"s3://team-files?{AT}").prefix == ""
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_bucket_is_told_by_its_url() -> None:
     ],
 )
 def test_pages_may_send_to_where_addresses_lead(more: str, origin: str) -> None:
-    assert place_of(f"s3://bucket/a?{AT}{more}").origin == origin
+    assert parse_bucket_url(f"s3://bucket/a?{AT}{more}").origin == origin
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_pages_may_send_to_where_addresses_lead(more: str, origin: str) -> None:
 )
 def test_another_url_is_refused_with_what_is_wrong(url: str, wrong: str) -> None:
     with pytest.raises(BadParameter, match=f"{wrong} is missing or wrong"):
-        place_of(url)
+        parse_bucket_url(url)
 
 
 def test_a_wrong_store_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

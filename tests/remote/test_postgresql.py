@@ -22,16 +22,16 @@ from visualprof.cli import main
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Spec
-from visualprof.remote.queue.refusals import Crowded, Damaged, Stale
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.errors import DatabaseUnavailable, LeaseExpired, ServerBusy
+from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.store import postgresql as module
 from visualprof.remote.queue.store.agents import Agents
-from visualprof.remote.queue.store.database import Database, changed, migrate, revision, unasked
+from visualprof.remote.queue.store.database import Database, current_revision, migrate, next_revision, without_result
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.tables import metadata, runs
-from visualprof.remote.queue.tasks import relay
-from visualprof.remote.queue.tasks.maintenance import Upkeep
-from visualprof.remote.queue.tasks.messages import Beat
+from visualprof.remote.queue.tasks import notify_bridge
+from visualprof.remote.queue.tasks.maintenance import MaintenanceThread
+from visualprof.remote.queue.tasks.messages import TaskHeartbeat
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ def database(url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def pair(url: str, tmp_path: Path) -> Iterator[tuple[Remote, Remote]]:
+def pair(url: str, tmp_path: Path) -> Iterator[tuple[JobService, JobService]]:
     """Two servers on one database and one folder."""
     with opened(tmp_path / "runs", database=url) as one, opened(tmp_path / "runs", database=url) as other:
         yield one, other
@@ -82,7 +82,7 @@ def test_two_servers_that_start_at_once_make_the_tables_once(postgres: Postgres)
     together(4, lambda _: open_database(url, NOWHERE).close())
     database = open_database(url, NOWHERE)
     with database.read() as connection:
-        assert revision(connection) == 0
+        assert current_revision(connection) == 0
     database.close()
 
 
@@ -94,7 +94,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     database.close()
     database = open_database(url, NOWHERE)
     assert columns(database) == EXPECTED
-    assert [(agent.name, agent.standing) for agent in Agents(database, 30).all()] == [("box", "works")]
+    assert [(agent.name, agent.standing) for agent in Agents(database, 30).list_visible()] == [("box", "works")]
     database.close()
 
 
@@ -132,7 +132,7 @@ def test_a_wrong_password_is_said_and_not_repeated(postgres: Postgres) -> None:
 def test_a_server_that_is_not_there_is_said(postgres: Postgres) -> None:
     error = refusal(f"postgresql+psycopg://visualprof:guess@/postgres?host={postgres.folder}/none")
     assert error.error.startswith("the database postgres cannot be used: connection")
-    assert isinstance(error, Damaged)
+    assert isinstance(error, DatabaseUnavailable)
 
 
 def test_a_database_that_is_not_there_is_said(postgres: Postgres) -> None:
@@ -143,7 +143,7 @@ def test_a_database_that_is_not_there_is_said(postgres: Postgres) -> None:
     "text", ["mysql://u:guess@h/d", "postgresql+psycopg://u:gu/guess@h:x/d", "guess", "sqlite:///guess", "postgresql://u:guess@h:99x/d"]
 )  # fmt: skip
 def test_what_is_no_address_is_not_repeated(text: str) -> None:
-    assert isinstance(refusal(text), (BadParameter, Damaged))
+    assert isinstance(refusal(text), (BadParameter, DatabaseUnavailable))
 
 
 def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,13 +166,13 @@ def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest
     monkeypatch.setattr(module, "_LIMITS", "SET lock_timeout = '100ms'")
     one, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
     with one.write() as connection:
-        assert revision(connection) == 0
-        with pytest.raises(Crowded, match="busy"), other.write() as late:
-            changed(late)
+        assert current_revision(connection) == 0
+        with pytest.raises(ServerBusy, match="busy"), other.write() as late:
+            next_revision(late)
         with other.read() as connection:
-            assert revision(connection) == 0, "who reads does not wait"
+            assert current_revision(connection) == 0, "who reads does not wait"
     with other.write() as connection:
-        assert changed(connection) == 1
+        assert next_revision(connection) == 1
     one.close()
     other.close()
 
@@ -183,26 +183,26 @@ def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest
 def test_texts_may_have_any_length_and_a_nul(database: Database) -> None:
     agents = Agents(database, 30)
     agents.register("a\0b", True, False, "x" * 200, capabilities())
-    assert [agent.name for agent in agents.all()] == ["a�b"]
+    assert [agent.name for agent in agents.list_visible()] == ["a�b"]
     with database.write() as connection:
         connection.execute(insert(runs).values(folder="f" * 1000, visibility="public"))
 
 
-def test_who_reads_sees_one_state(pair: tuple[Remote, Remote]) -> None:
-    one, other = (remote.opened() for remote in pair)
+def test_who_reads_sees_one_state(pair: tuple[JobService, JobService]) -> None:
+    one, other = (remote.open() for remote in pair)
     with one.database.read() as connection:
-        before = revision(connection)
+        before = current_revision(connection)
         other.jobs.submit(request())
-        assert revision(connection) == before
+        assert current_revision(connection) == before
     assert one.jobs.revision() > before
 
 
 def test_a_writer_waits_for_the_database_only_where_it_asks(
-    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from psycopg import Pipeline
 
-    queue, waits, sync = pair[0].opened(), list[int](), Pipeline.sync
+    queue, waits, sync = pair[0].open(), list[int](), Pipeline.sync
     monkeypatch.setattr(Pipeline, "sync", lambda self: (waits.append(1), sync(self)))
 
     def asked(act: Callable[[], object]) -> int:
@@ -215,26 +215,26 @@ def test_a_writer_waits_for_the_database_only_where_it_asks(
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
     task, token = lease.task, lease.lease
-    held = queue.leases.holder(agent, task, token)
+    held = queue.leases.leased_task(agent, task, token)
     assert asked(lambda: queue.logs.append(held, 0, b"a line\n")) == 0, "all of it goes at once, with the end"
-    assert asked(lambda: queue.leases.point(agent, task, token, 1, point())) == 1, "does the lease hold?"
-    assert asked(lambda: queue.leases.beat(agent, [Beat(task, token, "measuring", 0.5)])) == 1
-    assert asked(lambda: queue.agents.seen(agent, capabilities())) == 0
-    assert queue.jobs.points(queue.jobs.of_task(task)) == {task: [point()]}
+    assert asked(lambda: queue.leases.save_point(agent, task, token, 1, point())) == 1, "does the lease hold?"
+    assert asked(lambda: queue.leases.heartbeat(agent, [TaskHeartbeat(task, token, "measuring", 0.5)])) == 1
+    assert asked(lambda: queue.agents.mark_seen(agent, capabilities())) == 0
+    assert queue.jobs.points(queue.jobs.get_by_task(task)) == {task: [point()]}
 
 
 def test_what_nobody_asked_undoes_the_change_where_it_fails(database: Database) -> None:
-    wrong = unasked(update(metadata.tables["revisions"]).values(revision=literal_column("1 / 0")))
+    wrong = without_result(update(metadata.tables["revisions"]).values(revision=literal_column("1 / 0")))
 
     def change() -> None:
         with database.write() as connection:
-            changed(connection)
+            next_revision(connection)
             connection.execute(wrong)
 
-    with pytest.raises(Damaged):
+    with pytest.raises(DatabaseUnavailable):
         change()
     with database.read() as connection:
-        assert revision(connection) == 0
+        assert current_revision(connection) == 0
 
 
 def test_writers_of_two_servers_take_turns(url: str) -> None:
@@ -243,22 +243,22 @@ def test_writers_of_two_servers_take_turns(url: str) -> None:
     def write(number: int) -> None:
         for _ in range(20):
             with databases[number % 2].write() as connection:
-                known = revision(connection)
-                assert changed(connection) == known + 1
+                known = current_revision(connection)
+                assert next_revision(connection) == known + 1
 
     together(6, write)
     with databases[0].read() as connection:
-        assert revision(connection) == 120
+        assert current_revision(connection) == 120
     [database.close() for database in databases]
 
 
-def test_a_machine_that_is_drained_gets_nothing(pair: tuple[Remote, Remote]) -> None:
-    queue = pair[0].opened()
+def test_a_machine_that_is_drained_gets_nothing(pair: tuple[JobService, JobService]) -> None:
+    queue = pair[0].open()
     agent = member(queue)
     queue.jobs.submit(request())
-    queue.agents.change(agent.id, None, None, "drained")
+    queue.agents.update(agent.id, None, None, "drained")
     assert queue.leases.lease(agent, ["cpu"], 0) is None
-    queue.agents.change(agent.id, None, None, "works")
+    queue.agents.update(agent.id, None, None, "works")
     assert queue.leases.lease(agent, ["cpu"], 0)
 
 
@@ -267,37 +267,39 @@ def test_a_machine_that_is_drained_gets_nothing(pair: tuple[Remote, Remote]) -> 
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_server_with_a_wrong_clock_neither_ends_a_task_nor_an_agent(
-    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch, hours: int
+    pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
-    one, other = (remote.opened() for remote in pair)
+    one, other = (remote.open() for remote in pair)
     one.jobs.submit(request())
     agent = member(one)
     lease = one.leases.lease(agent, ["cpu"], 0)
     assert lease
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3600 * 10**9)
-    assert other.upkeep
-    other.upkeep.look()
-    assert one.jobs.one(lease.job).tasks[0].state == "running"
-    assert other.agents.all()[0].online(30)
+    assert other.maintenance
+    other.maintenance.run_once()
+    assert one.jobs.get(lease.job).tasks[0].state == "running"
+    assert other.agents.list_visible()[0].online(30)
     assert abs(other.database.now_ns() - real()) < 1e9
-    assert abs(other.agents.all()[0].seen_ns - time.time_ns()) < 2e9, "told by the clock of the server that is asked"
+    assert abs(other.agents.list_visible()[0].seen_ns - time.time_ns()) < 2e9, (
+        "told by the clock of the server that is asked"
+    )
 
 
-def test_one_server_at_a_time_takes_tasks_back(pair: tuple[Remote, Remote]) -> None:
-    one, other = (remote.opened() for remote in pair)
+def test_one_server_at_a_time_takes_tasks_back(pair: tuple[JobService, JobService]) -> None:
+    one, other = (remote.open() for remote in pair)
     one.jobs.submit(request(retries=0))
     lease = one.leases.lease(member(one), ["cpu"], 0)
     assert lease
     with one.database.write() as connection:
         connection.exec_driver_sql("UPDATE tasks SET lease_until_ns = 1")
-    upkeep = Upkeep(other.database, other.notifier, 30, lambda _: None)
-    with one.database.alone() as mine:
+    upkeep = MaintenanceThread(other.database, other.notifier, 30, lambda _: None)
+    with one.database.exclusive() as mine:
         assert mine
-        upkeep.look()
-        assert one.jobs.one(lease.job).tasks[0].state == "running"
-    upkeep.look()
-    assert one.jobs.one(lease.job).tasks[0].reason == "agent_lost"
+        upkeep.run_once()
+        assert one.jobs.get(lease.job).tasks[0].state == "running"
+    upkeep.run_once()
+    assert one.jobs.get(lease.job).tasks[0].reason == "agent_lost"
 
 
 # --- notices ---
@@ -306,19 +308,23 @@ def test_one_server_at_a_time_takes_tasks_back(pair: tuple[Remote, Remote]) -> N
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks again by himself."""
-    monkeypatch.setattr(relay, "LISTENING_S", 60.0)
-    monkeypatch.setattr(relay, "RECHECK_S", 61.0)
-    monkeypatch.setattr(relay, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(notify_bridge, "LISTEN_RECHECK_S", 60.0)
+    monkeypatch.setattr(notify_bridge, "RECHECK_S", 61.0)
+    monkeypatch.setattr(notify_bridge, "_AGAIN_S", 0.1)
 
 
-def listening(*remotes: Remote) -> None:
+def listening(*remotes: JobService) -> None:
     for remote in remotes:
-        until(lambda remote=remote: remote._notifier.recheck_s == relay.LISTENING_S and remote._notifier.notices)
+        until(
+            lambda remote=remote: (
+                remote._notifier.recheck_s == notify_bridge.LISTEN_RECHECK_S and remote._notifier.notification_count
+            )
+        )
 
 
-def told(waiting: Remote, submitting: Remote, key: str) -> float:
+def told(waiting: JobService, submitting: JobService, key: str) -> float:
     """Seconds from a submission to one server until an agent that waits at the other one has the task."""
-    queue, got = waiting.opened(), list[float]()
+    queue, got = waiting.open(), list[float]()
     agent = member(queue)
     thread = threading.Thread(
         target=lambda: got.append(time.monotonic() if queue.leases.lease(agent, ["cpu"], 20) else 0)
@@ -326,13 +332,13 @@ def told(waiting: Remote, submitting: Remote, key: str) -> float:
     thread.start()
     time.sleep(0.2)
     begun = time.monotonic()
-    submitting.opened().jobs.submit(request(key))
+    submitting.open().jobs.submit(request(key))
     thread.join(25)
     return got[0] - begun
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_job_wakes_an_agent_that_waits_at_another_server(pair: tuple[Remote, Remote]) -> None:
+def test_a_job_wakes_an_agent_that_waits_at_another_server(pair: tuple[JobService, JobService]) -> None:
     listening(*pair)
     assert 0 < told(*pair, "there") < 5
     assert 0 < told(pair[1], pair[0], "back") < 5
@@ -340,16 +346,16 @@ def test_a_job_wakes_an_agent_that_waits_at_another_server(pair: tuple[Remote, R
 
 @pytest.mark.usefixtures("patient")
 def test_after_the_database_was_away_everything_goes_on(
-    postgres: Postgres, pair: tuple[Remote, Remote], caplog: pytest.LogCaptureFixture
+    postgres: Postgres, pair: tuple[JobService, JobService], caplog: pytest.LogCaptureFixture
 ) -> None:
     listening(*pair)
-    before = [remote._notifier.notices for remote in pair]
+    before = [remote._notifier.notification_count for remote in pair]
     postgres.stop("immediate")
-    with pytest.raises(Damaged, match="see the server's log"):  # which address it has is not for all
-        pair[0].opened().jobs.revision()
+    with pytest.raises(DatabaseUnavailable, match="see the server's log"):  # which address it has is not for all
+        pair[0].open().jobs.revision()
     postgres.start()
     for remote, notices in zip(pair, before, strict=True):
-        until(lambda remote=remote, notices=notices: remote._notifier.notices > notices)
+        until(lambda remote=remote, notices=notices: remote._notifier.notification_count > notices)
     listening(*pair)
     assert 0 < told(*pair, "again") < 5
     assert "does not tell of new tasks" in caplog.text
@@ -358,58 +364,60 @@ def test_after_the_database_was_away_everything_goes_on(
 
 @pytest.mark.usefixtures("patient")
 def test_a_server_that_lost_its_connection_for_notices_makes_another(
-    postgres: Postgres, pair: tuple[Remote, Remote]
+    postgres: Postgres, pair: tuple[JobService, JobService]
 ) -> None:
     listening(*pair)
-    before = [remote._notifier.notices for remote in pair]
+    before = [remote._notifier.notification_count for remote in pair]
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     assert len(postgres.sql(ended)) >= 2
     for remote, notices in zip(pair, before, strict=True):
-        until(lambda remote=remote, notices=notices: remote._notifier.notices > notices)
+        until(lambda remote=remote, notices=notices: remote._notifier.notification_count > notices)
     listening(*pair)
     assert 0 < told(*pair, "again") < 5
 
 
-def test_without_notices_the_database_is_asked(pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_notices_the_database_is_asked(
+    pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch
+) -> None:
     listening(*pair)
-    monkeypatch.setattr(pair[1]._notifier, "relay", None)  # it ends before it tells
+    monkeypatch.setattr(pair[1]._notifier, "forward", None)  # it ends before it tells
     assert 0 < told(*pair, "unheard") < 5
 
 
-def test_a_failed_task_that_is_tried_again_is_told_to_the_others(pair: tuple[Remote, Remote]) -> None:
-    one, other = (remote.opened() for remote in pair)
+def test_a_failed_task_that_is_tried_again_is_told_to_the_others(pair: tuple[JobService, JobService]) -> None:
+    one, other = (remote.open() for remote in pair)
     listening(*pair)
     job, _ = one.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
     agent = member(one)
     for _ in range(2):
         lease = other.leases.lease(agent, ["cpu"], 0)
         assert lease
-        one.finisher.finish(agent, lease.task, lease.lease, FAILED)
-    before = other.notifier.notices
+        one.finalizer.finish(agent, lease.task, lease.lease, FAILED)
+    before = other.notifier.notification_count
     one.jobs.retry(job)
-    assert until(lambda: other.notifier.notices > before)
+    assert until(lambda: other.notifier.notification_count > before)
 
 
 def test_a_report_that_two_servers_get_at_once_ends_the_task_once(
-    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[JobService, JobService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (remote.opened() for remote in pair)
+    one, other = (remote.open() for remote in pair)
     agent = member(one)
     one.jobs.submit(request())
     lease = one.leases.lease(agent, ["cpu"], 0)
     assert lease
-    end, known = other.finisher._end, list[int]()
+    end, known = other.finalizer._end, list[int]()
 
     def late(*report: Any) -> None:
-        one.finisher.finish(agent, lease.task, lease.lease, FAILED)
+        one.finalizer.finish(agent, lease.task, lease.lease, FAILED)
         known.append(one.jobs.revision())
         end(*report)
 
-    monkeypatch.setattr(other.finisher, "_end", late)
-    other.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    monkeypatch.setattr(other.finalizer, "_end", late)
+    other.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     assert one.jobs.revision() == known[0]
-    with pytest.raises(Stale):
-        other.finisher.finish(agent, lease.task, lease.lease, replace(FAILED, state="cancelled"))
+    with pytest.raises(LeaseExpired):
+        other.finalizer.finish(agent, lease.task, lease.lease, replace(FAILED, state="cancelled"))
 
 
 # --- commands ---
@@ -433,6 +441,6 @@ def test_an_administrator_is_made_in_the_shell(
 def test_a_folder_of_a_named_database_has_no_file_of_sqlite(url: str, tmp_path: Path) -> None:
     with opened(tmp_path / "runs", database=url) as remote:
         assert not list(remote.folder.glob("jobs.sqlite*"))
-    later = Remote(Root(tmp_path / "runs", ""), database=url)
-    assert later.existing(), "it was kept before"
+    later = JobService(Root(tmp_path / "runs", ""), database=url)
+    assert later.open_existing(), "it was kept before"
     later.close()

@@ -31,12 +31,12 @@ from sqlalchemy import select, update
 
 from visualprof.remote.protocol import Lease
 from visualprof.remote.queue.check.limits import MAX_VALUES
-from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.errors import DatabaseUnavailable, InvalidResult, PayloadTooLarge
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import blobs, tasks
 from visualprof.remote.queue.tasks import maintenance as upkeep_module
-from visualprof.remote.queue.tasks.maintenance import Upkeep, remove_leftovers
+from visualprof.remote.queue.tasks.maintenance import MaintenanceThread, remove_leftovers
 from visualprof.server.serve import Server
 
 WEEK_S = 7 * 24 * 3600
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     with opened(tmp_path / "runs") as remote:
         yield remote
 
@@ -57,8 +57,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield server
 
 
-def leased(remote: Remote, key: str = "k") -> tuple[Queue, Agent, Lease]:
-    queue = remote.opened()
+def leased(remote: JobService, key: str = "k") -> tuple[JobServices, Agent, Lease]:
+    queue = remote.open()
     queue.jobs.submit(request(key))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
@@ -77,22 +77,22 @@ def status(http: Http, method: str, path: str, body: object = None, **headers: s
 # --- hostile agents ---
 
 
-def test_points_with_starts_that_are_no_numbers_do_not_hide_their_job(remote: Remote) -> None:
+def test_points_with_starts_that_are_no_numbers_do_not_hide_their_job(remote: JobService) -> None:
     queue, agent, lease = leased(remote)
     for batch, start in enumerate(("soon", {"a": 1}, 5, None)):
-        queue.leases.point(agent, lease.task, lease.lease, batch, {**point(batch), "start_ns": start})
-    [found] = queue.jobs.points(queue.jobs.one(lease.job)).values()
+        queue.leases.save_point(agent, lease.task, lease.lease, batch, {**point(batch), "start_ns": start})
+    [found] = queue.jobs.points(queue.jobs.get(lease.job)).values()
     assert len(found) == 4
     assert found[-1]["start_ns"] == 5
 
 
-def test_a_task_has_no_more_points_than_a_sweep_has_sizes(remote: Remote) -> None:
+def test_a_task_has_no_more_points_than_a_sweep_has_sizes(remote: JobService) -> None:
     queue, agent, lease = leased(remote)
     for batch in range(MAX_VALUES):
-        queue.leases.point(agent, lease.task, lease.lease, batch, point(batch))
-    with pytest.raises(Oversize):
-        queue.leases.point(agent, lease.task, lease.lease, MAX_VALUES, point(MAX_VALUES))
-    queue.leases.point(agent, lease.task, lease.lease, 0, point(0))  # replaces one
+        queue.leases.save_point(agent, lease.task, lease.lease, batch, point(batch))
+    with pytest.raises(PayloadTooLarge):
+        queue.leases.save_point(agent, lease.task, lease.lease, MAX_VALUES, point(MAX_VALUES))
+    queue.leases.save_point(agent, lease.task, lease.lease, 0, point(0))  # replaces one
 
 
 @pytest.mark.parametrize("name", ["points.jsonl/net.onnx", "deep", "POINTS.jsonl", "../net.onnx"])
@@ -108,7 +108,7 @@ def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, n
     agent.send(lease, files)
     with pytest.raises(Refused) as refusal:
         agent.finish(lease, files=list(files))
-    assert refusal.value.status == Unfit.status
+    assert refusal.value.status == InvalidResult.status
     assert not (site.remote.root.path / lease["run"]).exists()
 
 
@@ -136,7 +136,7 @@ def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, the
 def test_a_server_that_ends_between_a_rename_and_its_note_publishes_again(
     site: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, queue = site.remote.root.path, site.remote.opened()
+    root, queue = site.remote.root.path, site.remote.open()
     agent = FakeAgent(site.url, token_of(root)).register()
     agent.http("POST", "/api/v1/jobs", submitted("k"))
     lease = agent.lease()
@@ -202,14 +202,14 @@ def test_a_page_behind_a_proxy_that_is_allowed_may_submit(tmp_path: Path, monkey
 def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> None:
     http = Http(site.url)
     file = site.remote.folder / "jobs.sqlite"
-    site.remote.opened().database.engine.dispose()  # nothing of it is in memory
+    site.remote.open().database.engine.dispose()  # nothing of it is in memory
     for name in ("jobs.sqlite-wal", "jobs.sqlite-shm"):
         (site.remote.folder / name).unlink(missing_ok=True)
     with file.open("r+b") as out:
         out.write(os.urandom(file.stat().st_size))
     with pytest.raises(Refused) as refusal:
         http("POST", "/api/v1/jobs", submitted("k"))
-    assert refusal.value.status == Damaged.status
+    assert refusal.value.status == DatabaseUnavailable.status
     assert "file is not a database" in refusal.value.body["error"]
     assert "move jobs.sqlite away" in refusal.value.body["hint"]
     assert [status(http, "GET", f"/api/v1/{path}") for path in ("runs", "models", "evaluation")] == [200] * 3
@@ -252,72 +252,72 @@ def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     with opened(tmp_path / "runs", lease_s=0.4) as remote:
-        queue = remote.opened()
-        assert queue.upkeep
-        queue.upkeep.close()
-        upkeep = Upkeep(queue.database, queue.notifier, 0.4, lambda _: None)
+        queue = remote.open()
+        assert queue.maintenance
+        queue.maintenance.close()
+        upkeep = MaintenanceThread(queue.database, queue.notifier, 0.4, lambda _: None)
         _, _, lease = leased(remote)
         before = time.time_ns()
         jumped(monkeypatch, seconds)
-        upkeep.look()
-        [task] = queue.jobs.one(lease.job).tasks
+        upkeep.run_once()
+        [task] = queue.jobs.get(lease.job).tasks
         assert task.state == "running"
         with queue.database.read() as connection:
             deadline = connection.execute(select(tasks.c.deadline_ns)).scalar_one()
         assert abs(deadline - before - (900.4 + seconds) * 1e9) < 1e9
         time.sleep(0.5)
-        upkeep.look()
-        assert queue.jobs.one(lease.job).tasks[0].state == "waiting"
+        upkeep.run_once()
+        assert queue.jobs.get(lease.job).tasks[0].state == "waiting"
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_agents_that_speak_after_the_clock_was_set_are_online(
-    remote: Remote, monkeypatch: pytest.MonkeyPatch, seconds: float
+    remote: JobService, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    queue = remote.opened()
+    queue = remote.open()
     agent = member(queue)
     jumped(monkeypatch, seconds)
     assert not agent.online(remote.intervals.lease_s)
-    queue.agents.seen(agent)
-    assert queue.agents.all()[0].online(remote.intervals.lease_s)
+    queue.agents.mark_seen(agent)
+    assert queue.agents.list_visible()[0].online(remote.intervals.lease_s)
 
 
 # --- what is thrown away when ---
 
 
-def age(remote: Remote, sha256: str, seconds: float) -> Path:
+def age(remote: JobService, sha256: str, seconds: float) -> Path:
     """Makes an upload that old."""
-    path, then = remote.opened().blobs.path(sha256), time.time() - seconds
+    path, then = remote.open().blobs.path(sha256), time.time() - seconds
     os.utime(path, (then, then))
-    with remote.opened().database.write() as connection:
+    with remote.open().database.write() as connection:
         connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(kept_ns=int(then * 1e9)))
     return path
 
 
-def tidied(remote: Remote) -> None:
-    queue = remote.opened()
+def tidied(remote: JobService) -> None:
+    queue = remote.open()
     remove_leftovers(queue.database, queue.store, queue.results.partial)
 
 
-def test_an_upload_that_no_job_names_goes_after_a_week(remote: Remote) -> None:
+def test_an_upload_that_no_job_names_goes_after_a_week(remote: JobService) -> None:
     old, young = upload(remote, b"old"), upload(remote, b"young")
     path = age(remote, old, WEEK_S + 60)
     tidied(remote)
     assert not path.exists()
-    assert remote.inspected(old) is None
-    assert remote.inspected(young)
+    assert remote.inspection(old) is None
+    assert remote.inspection(young)
 
 
-def test_an_upload_that_a_job_names_stays(remote: Remote) -> None:
+def test_an_upload_that_a_job_names_stays(remote: JobService) -> None:
     model = request().model.blob
     path = age(remote, model, 99 * WEEK_S)
-    remote.opened().jobs.submit(request())
+    remote.open().jobs.submit(request())
     tidied(remote)
     assert path.exists()
-    assert remote.inspected(model)
+    assert remote.inspection(model)
 
 
-def test_an_old_upload_that_comes_again_stays(remote: Remote) -> None:
+def test_an_old_upload_that_comes_again_stays(remote: JobService) -> None:
     blob = upload(remote, b"old")
     path = age(remote, blob, WEEK_S + 60)
     assert upload(remote, b"old") == blob
@@ -325,7 +325,7 @@ def test_an_old_upload_that_comes_again_stays(remote: Remote) -> None:
     assert path.read_bytes() == b"old"
 
 
-def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: Remote) -> None:
+def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: JobService) -> None:
     lost = remote.folder / "blobs" / ("a" * 64)
     lost.write_bytes(b"x")
     tidied(remote)
@@ -352,7 +352,7 @@ def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monke
         assert list(incoming.iterdir()) == []
 
 
-def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tidying_spares_what_began_to_arrive_meanwhile(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = upkeep_module._live
     folder = remote.folder / "incoming" / "later-0-1"
 

@@ -14,22 +14,22 @@ from queue_sites import FAILED, capabilities, member, opened, point, request, ru
 from sqlalchemy import event
 
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.refusals import Stale
-from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.errors import LeaseExpired
+from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.jobs import _WITH_KEY
-from visualprof.remote.queue.tasks.leases import Beat
+from visualprof.remote.queue.tasks.leases import TaskHeartbeat
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
+def queue(tmp_path: Path) -> Iterator[JobServices]:
     with opened(tmp_path / "runs") as remote:
-        yield remote.opened()
+        yield remote.open()
 
 
 @contextmanager
-def statements(queue: Queue) -> Iterator[list[str]]:
+def statements(queue: JobServices) -> Iterator[list[str]]:
     """Every statement in the block as its verb and its first table."""
     seen: list[str] = []
 
@@ -49,7 +49,7 @@ def statements(queue: Queue) -> Iterator[list[str]]:
 TOUCHED = ["UPDATE revisions", "UPDATE jobs"]
 
 
-def test_statements_of_a_task_from_its_lease_to_its_end(queue: Queue) -> None:
+def test_statements_of_a_task_from_its_lease_to_its_end(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     with statements(queue) as seen:
@@ -58,71 +58,71 @@ def test_statements_of_a_task_from_its_lease_to_its_end(queue: Queue) -> None:
     whose_turn = "SELECT tasks"
     assert seen == [whose_turn, "SELECT tasks", "SELECT jobs", "SELECT blobs", "UPDATE tasks", *TOUCHED]
     with statements(queue) as seen:
-        queue.leases.beat(agent, [Beat(lease.task, lease.lease, "measuring", 0.5)])
+        queue.leases.heartbeat(agent, [TaskHeartbeat(lease.task, lease.lease, "measuring", 0.5)])
     assert seen == ["SELECT tasks", "UPDATE tasks", *TOUCHED]
     with statements(queue) as seen:
-        queue.leases.point(agent, lease.task, lease.lease, 1, point())
+        queue.leases.save_point(agent, lease.task, lease.lease, 1, point())
     assert seen == ["DELETE points", "INSERT points", *TOUCHED]
 
 
-def test_reports_that_wait_for_their_turn_are_kept_together(queue: Queue) -> None:
+def test_reports_that_wait_for_their_turn_are_kept_together(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
     task, token, answers = lease.task, lease.lease, dict[str, object]()
-    held = queue.leases.holder(agent, task, token)
+    held = queue.leases.leased_task(agent, task, token)
 
     def tell(name: str, report: Callable[[], object]) -> None:
         try:
             answers[name] = report()
-        except (Stale, OverflowError) as error:
+        except (LeaseExpired, OverflowError) as error:
             answers[name] = type(error)
 
     acts: dict[str, Callable[[], object]] = {
-        "point": lambda: queue.leases.point(agent, task, token, 1, point()),
+        "point": lambda: queue.leases.save_point(agent, task, token, 1, point()),
         "log": lambda: queue.logs.append(held, 0, b"a line\n"),
-        "beat": lambda: queue.leases.beat(agent, [Beat(task, token, "measuring", 0.5)]),
-        "another's": lambda: queue.leases.point(agent, task, "0" * 32, 2, point()),
+        "beat": lambda: queue.leases.heartbeat(agent, [TaskHeartbeat(task, token, "measuring", 0.5)]),
+        "another's": lambda: queue.leases.save_point(agent, task, "0" * 32, 2, point()),
     }
     with statements(queue) as seen:
         assert together(queue, tell, acts) == 1, "the others' changes are counted once"
         assert seen.count("UPDATE revisions") == 1
-    assert answers == {"point": None, "log": (7, False), "beat": ([], []), "another's": Stale}
-    acts = {"poison": lambda: queue.leases.point(agent, task, token, 2**70, point()), "point": acts["point"]}
+    assert answers == {"point": None, "log": (7, False), "beat": ([], []), "another's": LeaseExpired}
+    acts = {"poison": lambda: queue.leases.save_point(agent, task, token, 2**70, point()), "point": acts["point"]}
     together(queue, tell, acts)
     assert answers["poison"] is OverflowError
     assert answers["point"] is None, "what the database refuses is tried alone"
-    job = queue.jobs.one(lease.job)
+    job = queue.jobs.get(lease.job)
     assert (job.tasks[0].log_bytes, job.tasks[0].progress) == (7, 0.5)
     assert queue.jobs.points(job) == {task: [point()]}
 
 
-def together(queue: Queue, tell: Callable[[str, Any], None], acts: dict[str, Callable[[], object]]) -> int:
+def together(queue: JobServices, tell: Callable[[str, Any], None], acts: dict[str, Callable[[], object]]) -> int:
     """Has all wait for their turn at once; by how much the revision of the jobs grew."""
     before = queue.jobs.revision()
     with queue.database.write():
         threads = [threading.Thread(target=tell, args=act) for act in acts.items()]
         [thread.start() for thread in threads]
         end = time.monotonic() + 20
-        while len(queue.leases.reports.waiting) < len(acts) and time.monotonic() < end:
+        while len(queue.leases.reports.pending) < len(acts) and time.monotonic() < end:
             time.sleep(0.001)
     [thread.join(20) for thread in threads]
     return queue.jobs.revision() - before
 
 
-def test_statements_of_a_task_that_ends_with_nothing_to_show(queue: Queue) -> None:
+def test_statements_of_a_task_that_ends_with_nothing_to_show(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
     with statements(queue) as seen:
-        queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+        queue.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     ended = ["SELECT tasks", "UPDATE tasks", *TOUCHED, "DELETE artefacts"]
     assert seen == ["SELECT tasks", *ended, "SELECT tasks"]
 
 
-def waiting(queue: Queue, agents: list[Agent], found: list[tuple[str, Lease | None]]) -> list[threading.Thread]:
+def waiting(queue: JobServices, agents: list[Agent], found: list[tuple[str, Lease | None]]) -> list[threading.Thread]:
     """Agents that wait, in this order."""
 
     def wait(agent: Agent) -> None:
@@ -136,7 +136,7 @@ def waiting(queue: Queue, agents: list[Agent], found: list[tuple[str, Lease | No
     return threads
 
 
-def ended(queue: Queue, threads: list[threading.Thread]) -> None:
+def ended(queue: JobServices, threads: list[threading.Thread]) -> None:
     queue.notifier.close()
     [thread.join(5) for thread in threads]
 
@@ -148,7 +148,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_a_task_is_looked_for_by_one_of_those_who_wait(queue: Queue) -> None:
+def test_a_task_is_looked_for_by_one_of_those_who_wait(queue: JobServices) -> None:
     found: list[tuple[str, Lease | None]] = []
     threads = waiting(queue, [member(queue, f"a{i}") for i in range(6)], found)
     with statements(queue) as seen:
@@ -161,7 +161,7 @@ def test_a_task_is_looked_for_by_one_of_those_who_wait(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_as_many_are_woken_as_there_are_tasks(queue: Queue) -> None:
+def test_as_many_are_woken_as_there_are_tasks(queue: JobServices) -> None:
     found: list[tuple[str, Lease | None]] = []
     threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
     queue.jobs.submit(request("k", *(Spec(f"s{i}", "onnxruntime") for i in range(3)), spread=True))
@@ -172,7 +172,7 @@ def test_as_many_are_woken_as_there_are_tasks(queue: Queue) -> None:
 
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize("first", ["other", "gone"])
-def test_who_has_no_use_for_a_notice_passes_it_on(queue: Queue, first: str) -> None:
+def test_who_has_no_use_for_a_notice_passes_it_on(queue: JobServices, first: str) -> None:
     fits, lacks = capabilities(runtimes=[runtime("openvino")]), capabilities()
     agents = [member(queue, f"{first}", known=lacks if first == "other" else fits)]
     agents += [member(queue, f"lacks{i}", known=lacks) for i in range(2)] + [member(queue, "fits", known=fits)]
@@ -184,7 +184,7 @@ def test_who_has_no_use_for_a_notice_passes_it_on(queue: Queue, first: str) -> N
     ended(queue, threads)
 
 
-def test_a_jobs_key_is_found_by_its_index(queue: Queue) -> None:
+def test_a_jobs_key_is_found_by_its_index(queue: JobServices) -> None:
     statement = _WITH_KEY.compile(queue.database.engine, compile_kwargs={"literal_binds": False})
     with queue.database.read() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", ("", "k"))
@@ -192,7 +192,7 @@ def test_a_jobs_key_is_found_by_its_index(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_a_task_that_another_took_is_looked_for_by_nobody_who_waits(queue: Queue) -> None:
+def test_a_task_that_another_took_is_looked_for_by_nobody_who_waits(queue: JobServices) -> None:
     found: list[tuple[str, Lease | None]] = []
     threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
     quick = member(queue, "quick")

@@ -15,16 +15,16 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.dml import UpdateBase
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.queue.refusals import Crowded
+from visualprof.remote.queue.errors import ServerBusy
 from visualprof.remote.queue.store import agents, blobs
 from visualprof.remote.queue.store import database as module
 from visualprof.remote.queue.store.agents import Agents
-from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
+from visualprof.remote.queue.store.database import migrate, next_revision, open_sqlite
 from visualprof.remote.queue.store.tables import metadata
-from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results, scheduling
-from visualprof.remote.queue.tasks.jobs import revision
+from visualprof.remote.queue.tasks import jobs, leases, logs, points, results, scheduling, task_finalizer
+from visualprof.remote.queue.tasks.jobs import current_revision
 
-PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results, scheduling)
+PARTS = (agents, blobs, module, task_finalizer, jobs, leases, logs, points, results, scheduling)
 REAL = Path(module.__file__).parent / "migrations"
 HEAD = max(path.name[:4] for path in (REAL / "versions").glob("0*.py"))
 LATER = f"""
@@ -76,10 +76,10 @@ def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Pa
     path = tmp_path / "jobs.sqlite"
     database = open_sqlite(path)
     with database.write() as connection:
-        assert changed(connection) == 1
+        assert next_revision(connection) == 1
     migrate(database, "jobs", later(tmp_path))
     with database.read() as connection:
-        assert revision(connection) == 1
+        assert current_revision(connection) == 1
     database.close()
     assert schema_of(path) == "9999"
     assert "colour" in columns(path, "agents")
@@ -107,9 +107,9 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     older.commit()
     older.close()
     database = open_sqlite(path)
-    assert [(a.name, a.standing) for a in Agents(database, 30).all()] == [("box", "works")]
+    assert [(a.name, a.standing) for a in Agents(database, 30).list_visible()] == [("box", "works")]
     with database.read() as connection:
-        assert (revision(connection, "runs"), revision(connection, "told")) == (0, 0)
+        assert (current_revision(connection, "runs"), current_revision(connection, "told")) == (0, 0)
     database.close()
     for table in metadata.sorted_tables:
         assert columns(path, table.name) == {column.name for column in table.columns}, table.name
@@ -136,13 +136,13 @@ def test_an_undone_transaction_changes_nothing(tmp_path: Path) -> None:
 
     def fail() -> None:
         with database.write() as connection:
-            changed(connection)
+            next_revision(connection)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     with database.read() as connection:
-        assert revision(connection) == 0
+        assert current_revision(connection) == 0
     database.close()
 
 
@@ -152,12 +152,12 @@ def test_writers_of_two_servers_do_not_trip_over_each_other(tmp_path: Path) -> N
     def write(number: int) -> None:
         for _ in range(25):
             with databases[number % 2].write() as connection:
-                known = revision(connection)  # reads first, which is what deadlocks when the lock comes late
-                assert changed(connection) == known + 1
+                known = current_revision(connection)  # reads first, which is what deadlocks when the lock comes late
+                assert next_revision(connection) == known + 1
 
     together(6, write)
     with databases[0].read() as connection:
-        assert revision(connection) == 150
+        assert current_revision(connection) == 150
     [database.close() for database in databases]
 
 
@@ -181,12 +181,12 @@ def test_a_database_that_another_program_holds_is_busy(tmp_path: Path, monkeypat
     database = open_sqlite(tmp_path / "jobs.sqlite")
     other = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Crowded, match="busy"), database.write():
+    with pytest.raises(ServerBusy, match="busy"), database.write():
         pytest.fail("the other one writes")
     with database.read() as connection:
-        assert revision(connection) == 0, "who reads does not wait"
+        assert current_revision(connection) == 0, "who reads does not wait"
     other.execute("ROLLBACK")
     with database.write() as connection:
-        assert changed(connection) == 1
+        assert next_revision(connection) == 1
     other.close()
     database.close()

@@ -17,8 +17,8 @@ from queue_sites import MODEL, member, opened, request, tiny_disk, together, upl
 
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.queue.refusals import BadSignature, DiskFull, Elsewhere, Oversize
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.errors import DiskFull, InvalidSignature, PayloadTooLarge, UploadOffsetMismatch
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store import signing
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Task
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     with opened(tmp_path / "runs") as remote:
         yield remote
 
@@ -63,7 +63,7 @@ def test_a_kept_file_cannot_be_overwritten_by_accident(store: Store) -> None:
 
 
 def test_a_file_that_is_too_large_leaves_nothing(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(Oversize):
+    with pytest.raises(PayloadTooLarge):
         store.put(read(b"x" * 11).read, 10)
     assert list((tmp_path / "blobs").iterdir()) == []
 
@@ -81,7 +81,7 @@ def test_a_file_whose_sender_goes_away_leaves_nothing(store: Store, tmp_path: Pa
     "key", ["../secret", "blobs/../secret", "/etc/passwd", "blobs/abc", "incoming/../../x", "secret"]
 )
 def test_a_key_that_leads_elsewhere_is_no_key(store: Store, key: str) -> None:
-    for act in (store.path, store.want, partial(store.announce, size=1), partial(store.arrived, size=1)):
+    for act in (store.path, store.require, partial(store.begin_upload, size=1), partial(store.received_bytes, size=1)):
         with pytest.raises(NotFound):
             act(key)
     with pytest.raises(NotFound):
@@ -89,22 +89,22 @@ def test_a_key_that_leads_elsewhere_is_no_key(store: Store, key: str) -> None:
 
 
 def test_bytes_are_added_at_the_end_alone(store: Store) -> None:
-    store.announce(KEY, 10)
+    store.begin_upload(KEY, 10)
     assert store.append(KEY, 0, read(b"abc").read, 10) == 3
     assert store.append(KEY, 3, read(b"de").read, 10) == 5
     for offset in (0, 4, 6):
-        with pytest.raises(Elsewhere) as refusal:
+        with pytest.raises(UploadOffsetMismatch) as refusal:
             store.append(KEY, offset, read(b"x").read, 10)
         assert refusal.value.size == 5
     assert store.path(KEY).read_bytes() == b"abcde"
 
 
 def test_more_than_was_announced_is_not_kept(store: Store) -> None:
-    store.announce(KEY, 10)
+    store.begin_upload(KEY, 10)
     store.append(KEY, 0, read(b"abc").read, 5)
-    with pytest.raises(Oversize):
+    with pytest.raises(PayloadTooLarge):
         store.append(KEY, 3, read(b"def").read, 5)
-    assert store.arrived(KEY, 10) == 3
+    assert store.received_bytes(KEY, 10) == 3
 
 
 def test_nothing_is_added_to_a_file_that_nobody_expects(store: Store, tmp_path: Path) -> None:
@@ -120,20 +120,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named_and_nothing_half_is_left(small_disk: Path) -> None:
     store = Store(small_disk, Signer(b"secret"))
-    store.announce(KEY, 10)
+    store.begin_upload(KEY, 10)
     store.append(KEY, 0, read(b"abc").read, 1 << 30)
     with pytest.raises(DiskFull, match="is full"):
         store.append(KEY, 3, read(b"x" * (2 << 20)).read, 1 << 30)
-    assert store.arrived(KEY, 10) == 3
+    assert store.received_bytes(KEY, 10) == 3
     with pytest.raises(DiskFull, match="is full"):
         store.put(read(b"x" * (2 << 20)).read, 1 << 30)
     assert list((small_disk / "blobs").iterdir()) == []
 
 
 def test_a_database_without_space_is_named(small_disk: Path) -> None:
-    remote = Remote(Root(small_disk, ""))
+    remote = JobService(Root(small_disk, ""))
     upload(remote)
-    queue = remote.opened()
+    queue = remote.open()
     (small_disk / "filler").write_bytes(b"x" * (512 << 10))
 
     def fill() -> None:
@@ -155,13 +155,13 @@ def facts(url: str) -> tuple[str, dict[str, str]]:
 def test_a_signed_address_is_good_for_its_file_and_purpose(store: Store) -> None:
     signer = Signer(b"secret")
     key, given = facts(store.get_url(BLOB, "näme & co.onnx"))
-    assert signer.check("get", key, given)["name"] == "näme & co.onnx"
+    assert signer.verify_url("get", key, given)["name"] == "näme & co.onnx"
 
 
 @pytest.mark.parametrize("changed", ["key", "purpose", "fact", "signature", "expires", "none", "secret"])
 def test_a_changed_address_is_refused(store: Store, changed: str) -> None:
     signer, purpose = Signer(b"other" if changed == "secret" else b"secret"), "put"
-    key, given = facts(store.announce(KEY, 10).url)
+    key, given = facts(store.begin_upload(KEY, 10).url)
     if changed == "key":
         key = key[:-1] + "b"
     elif changed == "purpose":
@@ -171,88 +171,88 @@ def test_a_changed_address_is_refused(store: Store, changed: str) -> None:
     else:
         name = {"fact": "size", "secret": "size"}.get(changed, changed)
         given[name] = {"fact": "99", "signature": "é" * 64, "expires": "9999999999"}.get(changed, given[name])
-    with pytest.raises(BadSignature, match="not signed here"):
-        signer.check(purpose, key, given)
+    with pytest.raises(InvalidSignature, match="not signed here"):
+        signer.verify_url(purpose, key, given)
 
 
 def test_an_old_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     signer = Signer(b"secret")
-    key, given = facts(signer.url("get", BLOB, 60))
-    assert signer.check("get", key, given)
+    key, given = facts(signer.sign_url("get", BLOB, 60))
+    assert signer.verify_url("get", key, given)
     now = signing.time.time()
     monkeypatch.setattr(signing.time, "time", lambda: now + 61)
-    with pytest.raises(BadSignature, match="too old"):
-        signer.check("get", key, given)
+    with pytest.raises(InvalidSignature, match="too old"):
+        signer.verify_url("get", key, given)
 
 
-def test_what_inspection_found_is_remembered(remote: Remote) -> None:
+def test_what_inspection_found_is_remembered(remote: JobService) -> None:
     blob = upload(remote)
-    found = remote.inspected(blob)
+    found = remote.inspection(blob)
     assert found
     assert found["format"] == "onnx"
-    assert remote.opened().blobs.path(blob).read_bytes() == MODEL
-    assert remote.inspected("0" * 64) is None
+    assert remote.open().blobs.path(blob).read_bytes() == MODEL
+    assert remote.inspection("0" * 64) is None
 
 
-def test_a_file_that_is_not_here_has_no_path(remote: Remote) -> None:
+def test_a_file_that_is_not_here_has_no_path(remote: JobService) -> None:
     for blob in ("0" * 64, "../jobs.sqlite", ""):
         with pytest.raises(NotFound):
-            remote.opened().blobs.path(blob)
+            remote.open().blobs.path(blob)
 
 
-def test_secrets_are_for_their_owner_alone(remote: Remote) -> None:
+def test_secrets_are_for_their_owner_alone(remote: JobService) -> None:
     for name in ("secret", "agent-token"):
         assert stat.S_IMODE((remote.folder / name).stat().st_mode) == 0o600
     assert stat.S_IMODE(remote.folder.stat().st_mode) == 0o700
 
 
-def test_tokens_of_agents_are_not_in_the_database(remote: Remote) -> None:
-    queue = remote.opened()
+def test_tokens_of_agents_are_not_in_the_database(remote: JobService) -> None:
+    queue = remote.open()
     _, token = queue.agents.register("a", True, False, "", member(queue).capabilities)
-    assert queue.agents.trusted(token).name == "a"
+    assert queue.agents.authenticate(token).name == "a"
     data = b"".join(path.read_bytes() for path in remote.folder.glob("jobs.sqlite*"))
     assert token.encode() not in data
 
 
 def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
-    remote = Remote(Root(tmp_path, ""))
+    remote = JobService(Root(tmp_path, ""))
     assert remote.problem is None
-    assert remote.existing() is None
+    assert remote.open_existing() is None
     assert remote.agents() == []
-    assert remote.inspected("0" * 64) is None
+    assert remote.inspection("0" * 64) is None
     remote.start()
     assert list(tmp_path.iterdir()) == []
     remote.close()
 
 
 def test_the_token_that_was_shown_is_the_one_that_is_kept(tmp_path: Path) -> None:
-    remote = Remote(Root(tmp_path, ""))
-    shown = remote.token
+    remote = JobService(Root(tmp_path, ""))
+    shown = remote.registration_token
     assert shown.startswith("vp_r_")
     remote.close()
-    again = Remote(Root(tmp_path, ""))
-    assert again.token == shown, "also where nothing else was ever kept"
+    again = JobService(Root(tmp_path, ""))
+    assert again.registration_token == shown, "also where nothing else was ever kept"
     upload(again)
-    assert again.token == shown
+    assert again.registration_token == shown
     again.close()
 
 
 def test_a_new_registration_token_replaces_the_old_one_for_every_server(tmp_path: Path) -> None:
-    remote, other = Remote(Root(tmp_path, "")), Remote(Root(tmp_path, ""))
-    old = remote.token
-    remote.rotate_token()
-    assert remote.token == other.token != old
+    remote, other = JobService(Root(tmp_path, "")), JobService(Root(tmp_path, ""))
+    old = remote.registration_token
+    remote.rotate_registration_token()
+    assert remote.registration_token == other.registration_token != old
     file = tmp_path / ".visualprof" / "agent-token"
-    assert (file.read_text(), file.stat().st_mode & 0o777) == (remote.token, 0o600)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (remote.registration_token, 0o600)
     remote.close()
     other.close()
 
 
 def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
     for number in range(20):
-        remotes = [Remote(Root(tmp_path / f"{number}", "")) for _ in range(4)]
+        remotes = [JobService(Root(tmp_path / f"{number}", "")) for _ in range(4)]
         tokens = set[str]()
-        together(4, lambda i, remotes=remotes, tokens=tokens: tokens.add(remotes[i].token))
+        together(4, lambda i, remotes=remotes, tokens=tokens: tokens.add(remotes[i].registration_token))
         assert len(tokens) == 1
         assert "" not in tokens
         assert len(list((tmp_path / f"{number}" / ".visualprof").iterdir())) == 1, "nothing half-written stays"
@@ -263,31 +263,31 @@ def test_on_a_disk_without_links_a_token_is_kept_too(tmp_path: Path, monkeypatch
         raise PermissionError
 
     monkeypatch.setattr(os, "link", refuse)
-    remote = Remote(Root(tmp_path, ""))
-    assert remote.token == Remote(Root(tmp_path, "")).token != ""
+    remote = JobService(Root(tmp_path, ""))
+    assert remote.registration_token == JobService(Root(tmp_path, "")).registration_token != ""
 
 
 def test_in_a_single_file_nothing_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "trace.json").touch()
-    remote = Remote(Root(tmp_path / "trace.json", ""))
+    remote = JobService(Root(tmp_path / "trace.json", ""))
     assert remote.problem
     assert "single file" in remote.problem[0]
     remote.start()
     with pytest.raises(Exception, match="single file"):
-        remote.opened()
+        remote.open()
 
 
 def test_a_read_only_server_says_so(tmp_path: Path) -> None:
-    remote = Remote(Root(tmp_path, ""), read_only=True)
+    remote = JobService(Root(tmp_path, ""), read_only=True)
     assert remote.problem
     assert "read-only" in remote.problem[0]
     with pytest.raises(Exception, match="read-only"):
-        remote.opened()
+        remote.open()
 
 
 def test_a_folder_that_may_not_be_written_is_a_problem(tmp_path: Path) -> None:
     for folder in locked(tmp_path):
-        problem = Remote(Root(folder, "")).problem
+        problem = JobService(Root(folder, "")).problem
         assert problem
         assert "may not be written" in problem[0]
 
@@ -307,8 +307,8 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 def test_a_database_that_cannot_be_used_is_a_problem_and_no_failure(tmp_path: Path) -> None:
     (tmp_path / ".visualprof").mkdir()
     (tmp_path / ".visualprof" / "jobs.sqlite").write_bytes(b"nonsense" * 1000)
-    remote = Remote(Root(tmp_path, ""))
-    assert remote.existing() is None
+    remote = JobService(Root(tmp_path, ""))
+    assert remote.open_existing() is None
     assert remote.problem
     assert "cannot be used" in remote.problem[0]
     (tmp_path / ".visualprof" / "jobs.sqlite").unlink()
@@ -318,49 +318,49 @@ def test_a_database_that_cannot_be_used_is_a_problem_and_no_failure(tmp_path: Pa
 
 
 @pytest.fixture
-def queue(remote: Remote) -> Queue:
-    return remote.opened()
+def queue(remote: JobService) -> JobServices:
+    return remote.open()
 
 
 @pytest.fixture
-def task(queue: Queue) -> Task:
+def task(queue: JobServices) -> Task:
     job, _ = queue.jobs.submit(request("k"))
     assert queue.leases.lease(member(queue), ["cpu"], 0)
-    return queue.jobs.one(job).tasks[0]
+    return queue.jobs.get(job).tasks[0]
 
 
-def test_a_log_grows_by_its_pieces(queue: Queue, task: Task) -> None:
+def test_a_log_grows_by_its_pieces(queue: JobServices, task: Task) -> None:
     assert queue.logs.append(task, 0, b"abc") == (3, False)
     assert queue.logs.append(task, 3, b"de") == (5, False)
     assert queue.logs.read(task, 1, 0) == (b"abcde", 0, 5)
-    assert queue.jobs.one(task.job).tasks[0].log_bytes == 5
+    assert queue.jobs.get(task.job).tasks[0].log_bytes == 5
 
 
-def test_a_piece_that_came_already_is_not_added_again(queue: Queue, task: Task) -> None:
+def test_a_piece_that_came_already_is_not_added_again(queue: JobServices, task: Task) -> None:
     queue.logs.append(task, 0, b"abc")
     assert queue.logs.append(task, 0, b"abc") == (3, False)
     assert queue.logs.append(task, 1, b"bcde") == (5, False)
     assert queue.logs.read(task, 1, 0)[0] == b"abcde"
 
 
-def test_a_gap_in_a_log_is_refused(queue: Queue, task: Task) -> None:
+def test_a_gap_in_a_log_is_refused(queue: JobServices, task: Task) -> None:
     queue.logs.append(task, 0, b"abc")
-    with pytest.raises(Elsewhere) as refusal:
+    with pytest.raises(UploadOffsetMismatch) as refusal:
         queue.logs.append(task, 4, b"e")
     assert refusal.value.size == 3
 
 
-def test_a_log_has_an_end(queue: Queue, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs_module, "CAP", 10)
+def test_a_log_has_an_end(queue: JobServices, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs_module, "MAX_LOG_BYTES", 10)
     assert queue.logs.append(task, 0, b"x" * 8) == (8, False)
     assert queue.logs.append(task, 8, b"y" * 8) == (10, True)
     assert queue.logs.append(task, 16, b"z" * 8) == (10, True)
     assert queue.logs.read(task, 1, 0)[0] == b"xxxxxxxxyy"
-    known = queue.jobs.one(task.job).tasks[0]
+    known = queue.jobs.get(task.job).tasks[0]
     assert (known.log_bytes, known.log_cut) == (10, 14)
 
 
-def test_the_end_of_a_log_can_be_asked_for(queue: Queue, task: Task) -> None:
+def test_the_end_of_a_log_can_be_asked_for(queue: JobServices, task: Task) -> None:
     queue.logs.append(task, 0, b"0123456789")
     assert queue.logs.read(task, 1, -3) == (b"789", 7, 10)
     assert queue.logs.read(task, 1, -30) == (b"0123456789", 0, 10)
@@ -368,7 +368,7 @@ def test_the_end_of_a_log_can_be_asked_for(queue: Queue, task: Task) -> None:
     assert queue.logs.read(task, 1, 99) == (b"", 10, 10)
 
 
-def test_a_log_of_an_attempt_that_never_was_is_not_found(queue: Queue, task: Task) -> None:
+def test_a_log_of_an_attempt_that_never_was_is_not_found(queue: JobServices, task: Task) -> None:
     assert queue.logs.read(task, 0, 0) == (b"", 0, 0)
     with pytest.raises(NotFound):
         queue.logs.read(task, 2, 0)
@@ -379,7 +379,7 @@ def test_what_is_kept_is_its_owners_alone_also_where_it_was_there_before(tmp_pat
     (tmp_path / "runs").mkdir()
     data = tmp_path / "data"
     with opened(tmp_path / "runs", data=data) as remote:
-        remote.token  # noqa: B018  is written when it is shown
+        remote.registration_token  # noqa: B018  is written when it is shown
     for path in (data, *data.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     with opened(tmp_path / "runs", data=data):

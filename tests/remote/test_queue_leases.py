@@ -13,12 +13,12 @@ from queue_sites import FAILED, capabilities, member, opened, point, request, ru
 from sqlalchemy import update
 
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.refusals import Crowded, Stale
-from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.errors import LeaseExpired, ServerBusy
+from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import agents, tasks
-from visualprof.remote.queue.tasks.leases import Beat, Report
-from visualprof.remote.queue.tasks.maintenance import Upkeep
+from visualprof.remote.queue.tasks.leases import TaskHeartbeat, TaskReport
+from visualprof.remote.queue.tasks.maintenance import MaintenanceThread
 
 pytestmark = pytest.mark.both_databases
 
@@ -26,35 +26,35 @@ LEASE_S = 30.0
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
+def queue(tmp_path: Path) -> Iterator[JobServices]:
     with opened(tmp_path / "runs") as remote:
-        yield remote.opened()
+        yield remote.open()
 
 
 @pytest.fixture
-def upkeep(queue: Queue) -> Upkeep:
+def upkeep(queue: JobServices) -> MaintenanceThread:
     """Another one than the queue's own, which only looks when it is told to."""
-    return Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None)
+    return MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None)
 
 
-def taken(queue: Queue, agent: Agent, *devices: str) -> Lease:
+def taken(queue: JobServices, agent: Agent, *devices: str) -> Lease:
     lease = queue.leases.lease(agent, devices or ("cpu",), 0)
     assert lease
     return lease
 
 
-def task_of(queue: Queue, lease: Lease) -> Task:
-    return next(task for task in queue.jobs.one(lease.job).tasks if task.id == lease.task)
+def task_of(queue: JobServices, lease: Lease) -> Task:
+    return next(task for task in queue.jobs.get(lease.job).tasks if task.id == lease.task)
 
 
-def later(queue: Queue, lease: Lease, **columns: Any) -> None:
+def later(queue: JobServices, lease: Lease, **columns: Any) -> None:
     """As if time had passed."""
     with queue.database.write() as connection:
         connection.execute(update(tasks).where(tasks.c.id == lease.task).values(**columns))
 
 
-def beat(queue: Queue, agent: Agent, lease: Lease, phase: Any = "measuring", progress: float = 0.1) -> Any:
-    return queue.leases.beat(agent, [Beat(lease.task, lease.lease, phase, progress)])
+def beat(queue: JobServices, agent: Agent, lease: Lease, phase: Any = "measuring", progress: float = 0.1) -> Any:
+    return queue.leases.heartbeat(agent, [TaskHeartbeat(lease.task, lease.lease, phase, progress)])
 
 
 @pytest.mark.parametrize(
@@ -75,21 +75,21 @@ def beat(queue: Queue, agent: Agent, lease: Lease, phase: Any = "measuring", pro
         (Spec("s", "torch", version="1.2", device="cuda"), False),
     ],
 )
-def test_an_agent_gets_what_it_can_run_on_a_free_device(queue: Queue, spec: Spec, fits: bool) -> None:
+def test_an_agent_gets_what_it_can_run_on_a_free_device(queue: JobServices, spec: Spec, fits: bool) -> None:
     known = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0", "cuda:1")]
     agent = member(queue, known=capabilities("x86", known))
     queue.jobs.submit(request("k", spec))
     assert (queue.leases.lease(agent, ["cpu", "cuda:1"], 0) is not None) == fits
 
 
-def test_a_task_that_names_an_agent_goes_to_it_alone(queue: Queue) -> None:
+def test_a_task_that_names_an_agent_goes_to_it_alone(queue: JobServices) -> None:
     other, named = member(queue, "other"), member(queue, "named")
     queue.jobs.submit(request("k", Spec("s", "onnxruntime", agent=named.id, platform="arm")))
     assert queue.leases.lease(other, ["cpu"], 0) is None
     assert queue.leases.lease(named, ["cpu"], 0)
 
 
-def test_any_cuda_device_becomes_the_free_one(queue: Queue) -> None:
+def test_any_cuda_device_becomes_the_free_one(queue: JobServices) -> None:
     known = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0", "cuda:1")]
     agent = member(queue, known=capabilities("cuda", known))
     queue.jobs.submit(request("k", Spec("s", "torch", device="cuda")))
@@ -98,7 +98,7 @@ def test_any_cuda_device_becomes_the_free_one(queue: Queue) -> None:
     assert lease.request.specs[0].device == "cuda"
 
 
-def test_a_private_agent_works_for_its_owner_alone(queue: Queue) -> None:
+def test_a_private_agent_works_for_its_owner_alone(queue: JobServices) -> None:
     private = member(queue, public=False)
     queue.jobs.submit(request("k"), "ann")
     assert queue.leases.lease(private, ["cpu"], 0) is None
@@ -108,7 +108,7 @@ def test_a_private_agent_works_for_its_owner_alone(queue: Queue) -> None:
     assert taken(queue, private)
 
 
-def test_the_oldest_task_is_given_first(queue: Queue) -> None:
+def test_the_oldest_task_is_given_first(queue: JobServices) -> None:
     jobs = [queue.jobs.submit(request(str(i)))[0] for i in range(3)]
     agent = member(queue)
     assert [taken(queue, agent).job for _ in range(3)] == jobs
@@ -117,25 +117,25 @@ def test_the_oldest_task_is_given_first(queue: Queue) -> None:
 TWO = (Spec("1t", "onnxruntime", threads=1), Spec("2t", "onnxruntime", threads=2))
 
 
-def test_specs_of_a_job_stay_on_the_machine_that_began_it(queue: Queue) -> None:
+def test_specs_of_a_job_stay_on_the_machine_that_began_it(queue: JobServices) -> None:
     first, second = member(queue, "first"), member(queue, "second")
     job, _ = queue.jobs.submit(request("k", *TWO))
     began = taken(queue, first)
     assert queue.leases.lease(second, ["cpu"], 0) is None
     other, _ = queue.jobs.submit(request("l"))
     assert taken(queue, second).job == other, "the other machine goes on with the next job"
-    queue.finisher.finish(first, began.task, began.lease, FAILED)
+    queue.finalizer.finish(first, began.task, began.lease, FAILED)
     assert taken(queue, first).job == job
 
 
-def test_a_job_that_may_spread_goes_to_every_machine(queue: Queue) -> None:
+def test_a_job_that_may_spread_goes_to_every_machine(queue: JobServices) -> None:
     first, second = member(queue, "first"), member(queue, "second")
     queue.jobs.submit(request("k", *TWO, spread=True))
     assert taken(queue, first)
     assert taken(queue, second)
 
 
-def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: Queue) -> None:
+def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: JobServices) -> None:
     both = capabilities(runtimes=[runtime(), runtime("openvino")])
     first, second = member(queue, "first"), member(queue, "second", known=both)
     queue.jobs.submit(request("k", Spec("ort", "onnxruntime"), Spec("ov", "openvino"), Spec("ort2", "onnxruntime")))
@@ -144,7 +144,7 @@ def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: Queue) -> N
 
 
 @pytest.mark.parametrize("gone", [{"seen_ns": 1}, {"standing": "drained"}])
-def test_a_job_does_not_wait_for_a_machine_that_is_gone(queue: Queue, gone: dict[str, Any]) -> None:
+def test_a_job_does_not_wait_for_a_machine_that_is_gone(queue: JobServices, gone: dict[str, Any]) -> None:
     first, second = member(queue, "first"), member(queue, "second")
     queue.jobs.submit(request("k", *TWO))
     taken(queue, first)
@@ -153,7 +153,7 @@ def test_a_job_does_not_wait_for_a_machine_that_is_gone(queue: Queue, gone: dict
     assert taken(queue, second).spec.id == "2t"
 
 
-def test_a_lease_says_all_that_an_agent_needs(queue: Queue) -> None:
+def test_a_lease_says_all_that_an_agent_needs(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     lease = taken(queue, member(queue))
     assert (lease.job, lease.task, lease.attempt, lease.run) == (job, f"{job}-0", 1, f"net-{job}/ort")
@@ -161,7 +161,7 @@ def test_a_lease_says_all_that_an_agent_needs(queue: Queue) -> None:
     assert lease.files[0].url.startswith("/api/v1/agent/files/blobs/")
 
 
-def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: JobServices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue.leases._notifier, "recheck_s", 3600)  # nobody looks at the database again unasked
     agent, found = member(queue), list[Lease | None]()
     thread = threading.Thread(target=lambda: found.append(queue.leases.lease(agent, ["cpu"], 60)))
@@ -174,23 +174,23 @@ def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: Queue, monkeypat
 
 def test_who_waits_sees_a_job_that_another_server_got(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
-        agent, found = member(here.opened()), list[Lease | None]()
-        thread = threading.Thread(target=lambda: found.append(here.opened().leases.lease(agent, ["cpu"], 10)))
+        agent, found = member(here.open()), list[Lease | None]()
+        thread = threading.Thread(target=lambda: found.append(here.open().leases.lease(agent, ["cpu"], 10)))
         thread.start()
         time.sleep(0.1)
-        there.opened().jobs.submit(request("k"))
+        there.open().jobs.submit(request("k"))
         thread.join(11)
         assert found[0] is not None
 
 
 def test_nobody_waits_beyond_the_places(tmp_path: Path) -> None:
     with opened(tmp_path / "runs", waiters=1) as remote:
-        queue = remote.opened()
+        queue = remote.open()
         agent = member(queue)
         thread = threading.Thread(target=lambda: queue.leases.lease(agent, ["cpu"], 1))
         thread.start()
         time.sleep(0.1)
-        with pytest.raises(Crowded):
+        with pytest.raises(ServerBusy):
             queue.leases.lease(agent, ["cpu"], 1)
         queue.jobs.submit(request("k"))
         thread.join(5)
@@ -198,7 +198,7 @@ def test_nobody_waits_beyond_the_places(tmp_path: Path) -> None:
         assert queue.leases.lease(agent, ["cpu"], 1), "without waiting there is always a place"
 
 
-def test_a_heartbeat_renews_and_tells(queue: Queue) -> None:
+def test_a_heartbeat_renews_and_tells(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -211,7 +211,7 @@ def test_a_heartbeat_renews_and_tells(queue: Queue) -> None:
     assert row.lease_until_ns > time.time_ns() + (LEASE_S - 5) * 1e9
 
 
-def test_a_heartbeat_without_news_is_no_change(queue: Queue) -> None:
+def test_a_heartbeat_without_news_is_no_change(queue: JobServices) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -222,29 +222,29 @@ def test_a_heartbeat_without_news_is_no_change(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["token", "agent", "task"])
-def test_a_wrong_lease_is_stale(queue: Queue, wrong: str) -> None:
+def test_a_wrong_lease_is_stale(queue: JobServices, wrong: str) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     who = member(queue, "b") if wrong == "agent" else agent
     task = "nothing" if wrong == "task" else lease.task
     token = "nonsense" if wrong == "token" else lease.lease
-    assert queue.leases.beat(who, [Beat(task, token)]) == ([], [task])
-    with pytest.raises(Stale):
-        queue.leases.holder(who, task, token)
-    with pytest.raises(Stale):
-        queue.finisher.finish(who, task, token, FAILED)
-    with pytest.raises(Stale):
-        queue.leases.point(who, task, token, 1, point())
+    assert queue.leases.heartbeat(who, [TaskHeartbeat(task, token)]) == ([], [task])
+    with pytest.raises(LeaseExpired):
+        queue.leases.leased_task(who, task, token)
+    with pytest.raises(LeaseExpired):
+        queue.finalizer.finish(who, task, token, FAILED)
+    with pytest.raises(LeaseExpired):
+        queue.leases.save_point(who, task, token, 1, point())
     assert task_of(queue, lease).state == "running"
 
 
-def test_a_lost_task_is_given_out_again(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_lost_task_is_given_out_again(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k"))
     first, second = member(queue, "first"), member(queue, "second")
     lost = taken(queue, first)
     later(queue, lost, lease_until_ns=1)
-    upkeep.look()
+    upkeep.run_once()
     assert lost.warnings == task_of(queue, lost).warnings == []
     again = taken(queue, second)
     assert (again.task, again.attempt) == (lost.task, 2)
@@ -255,46 +255,48 @@ def test_a_lost_task_is_given_out_again(queue: Queue, upkeep: Upkeep) -> None:
     assert beat(queue, second, again) == ([], [])
 
 
-def test_a_late_heartbeat_takes_back_what_still_waits(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_late_heartbeat_takes_back_what_still_waits(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    upkeep.look()
+    upkeep.run_once()
     assert task_of(queue, lease).state == "waiting"
     assert beat(queue, agent, lease) == ([], [])
     assert (task_of(queue, lease).state, task_of(queue, lease).attempt) == ("running", 1)
     assert queue.leases.lease(member(queue, "other"), ["cpu"], 0) is None
 
 
-def test_a_late_finish_counts_while_the_task_still_waits(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_late_finish_counts_while_the_task_still_waits(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    upkeep.look()
-    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    upkeep.run_once()
+    queue.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     assert task_of(queue, lease).reason == "crashed"
 
 
-def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    upkeep.look()
+    upkeep.run_once()
     queue.jobs.cancel(job)
     assert beat(queue, agent, lease) == ([], [lease.task])
     queue.jobs.retry(job)
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
-def test_while_the_database_was_away_no_agent_was_lost(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_database_was_away_no_agent_was_lost(queue: JobServices, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.jobs.submit(request())
     lease = taken(queue, member(queue))
-    upkeep = Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None, grace=queue.leases.grace)
+    upkeep = MaintenanceThread(
+        queue.database, queue.notifier, LEASE_S, lambda _: None, grace=queue.leases.extend_running
+    )
     with monkeypatch.context() as patched:
-        patched.setattr(upkeep, "look", lambda: 1 / 0)
+        patched.setattr(upkeep, "run_once", lambda: 1 / 0)
         upkeep._try()
     later(queue, lease, lease_until_ns=1)
     upkeep._try()
@@ -304,24 +306,24 @@ def test_while_the_database_was_away_no_agent_was_lost(queue: Queue, monkeypatch
     assert task_of(queue, lease).state == "waiting"
 
 
-def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k", retries=1))
     agent = member(queue)
     for attempt in (1, 2):
         lease = taken(queue, agent)
         assert lease.attempt == attempt
         later(queue, lease, lease_until_ns=1)
-        upkeep.look()
+        upkeep.run_once()
     task = task_of(queue, lease)
     assert (task.state, task.reason, task.error) == ("failed", "agent_lost", "its agent was lost 2 times")
 
 
-def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, upkeep: Upkeep) -> None:
+def test_after_a_retry_all_its_tries_are_there_again(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k", retries=0))
     agent = member(queue)
     later(queue, taken(queue, agent), lease_until_ns=1)
-    upkeep.look()
-    assert queue.jobs.one(job).state == "failed"
+    upkeep.run_once()
+    assert queue.jobs.get(job).state == "failed"
     queue.jobs.retry(job)
     lease = taken(queue, agent)
     assert lease.attempt == 2
@@ -329,25 +331,25 @@ def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, upkeep: Upkee
     assert beat(queue, agent, lease) == ([], [])
 
 
-def test_a_failure_is_not_tried_again(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_failure_is_not_tried_again(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
-    queue.finisher.finish(agent, lease.task, lease.lease, Report("failed", "model_error", "no"))
-    upkeep.look()
-    assert queue.jobs.one(job).state == "failed"
+    queue.finalizer.finish(agent, lease.task, lease.lease, TaskReport("failed", "model_error", "no"))
+    upkeep.run_once()
+    assert queue.jobs.get(job).state == "failed"
 
 
-def test_a_lost_task_that_should_be_cancelled_is(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_lost_task_that_should_be_cancelled_is(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     lease = taken(queue, member(queue))
     queue.jobs.cancel(job)
     later(queue, lease, lease_until_ns=1)
-    upkeep.look()
-    assert queue.jobs.one(job).state == "cancelled"
+    upkeep.run_once()
+    assert queue.jobs.get(job).state == "cancelled"
 
 
-def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, upkeep: Upkeep) -> None:
+def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -357,11 +359,11 @@ def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, upkeep: U
         patience = connection.execute(tasks.select()).one().deadline_ns - time.time_ns()
     assert patience < (2 * LEASE_S + 21) * 1e9
     later(queue, lease, deadline_ns=1)
-    upkeep.look()
-    assert queue.jobs.one(job).state == "cancelled"
+    upkeep.run_once()
+    assert queue.jobs.get(job).state == "cancelled"
 
 
-def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, upkeep: Upkeep) -> None:
+def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -370,63 +372,65 @@ def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, up
     assert 85e9 < allowed < 91e9, "a lease more than the agent allows"
     later(queue, lease, deadline_ns=1)
     beat(queue, agent, lease, "measuring")
-    upkeep.look()
+    upkeep.run_once()
     task = task_of(queue, lease)
     assert (task.state, task.reason, task.error) == ("failed", "timeout", "it took longer than 60 s")
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
 @pytest.mark.parametrize("phase", ["preparing", "uploading"])
-def test_fetching_and_uploading_are_not_the_tasks_own_time(queue: Queue, upkeep: Upkeep, phase: str) -> None:
+def test_fetching_and_uploading_are_not_the_tasks_own_time(
+    queue: JobServices, upkeep: MaintenanceThread, phase: str
+) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, deadline_ns=1)
     beat(queue, agent, lease, phase)
-    upkeep.look()
+    upkeep.run_once()
     assert task_of(queue, lease).state == "running"
 
 
-def test_fetching_has_an_end_too(queue: Queue, upkeep: Upkeep) -> None:
+def test_fetching_has_an_end_too(queue: JobServices, upkeep: MaintenanceThread) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, started_ns=time.time_ns() - 3 * 3600 * 10**9)
     beat(queue, agent, lease, "preparing")
-    upkeep.look()
+    upkeep.run_once()
     assert task_of(queue, lease).reason == "timeout"
 
 
-def test_an_upload_that_is_never_completed_expires(queue: Queue, upkeep: Upkeep) -> None:
+def test_an_upload_that_is_never_completed_expires(queue: JobServices, upkeep: MaintenanceThread) -> None:
     from visualprof.remote.protocol import Input
 
     job, _ = queue.jobs.submit(request("k", inputs=[Input("x", "float32", [1], "file", "0" * 64)]))
-    upkeep.look()
-    assert queue.jobs.one(job).state == "initiated"
+    upkeep.run_once()
+    assert queue.jobs.get(job).state == "initiated"
     with queue.database.write() as connection:
         connection.execute(update(tasks).values(updated_ns=time.time_ns() - 3601 * 10**9))
-    upkeep.look()
-    task = queue.jobs.one(job).tasks[0]
+    upkeep.run_once()
+    task = queue.jobs.get(job).tasks[0]
     assert (task.state, task.reason) == ("failed", "expired")
 
 
 def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         queue.jobs.submit(request("k"))
         agent = member(queue)
         lease = taken(queue, agent)
         later(queue, lease, lease_until_ns=1, deadline_ns=1)
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
-        Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None).look()
+        queue = remote.open()
+        MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None).run_once()
         assert task_of(queue, lease).state == "running"
         assert beat(queue, agent, lease) == ([], [])
 
 
 def test_two_servers_on_one_database_never_give_out_a_task_twice(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
-        queues = [here.opened(), there.opened()]
+        queues = [here.open(), there.open()]
         agents = [member(queues[0], str(i)) for i in range(6)]
         for i in range(60):
             queues[i % 2].jobs.submit(request(str(i)))
@@ -442,41 +446,41 @@ def test_two_servers_on_one_database_never_give_out_a_task_twice(tmp_path: Path)
         assert len(got) == len(set(got)) == 60
 
 
-def test_two_servers_take_a_lost_task_back_once(queue: Queue) -> None:
+def test_two_servers_take_a_lost_task_back_once(queue: JobServices) -> None:
     queue.jobs.submit(request("k", retries=1))
     lease = taken(queue, member(queue))
     later(queue, lease, lease_until_ns=1)
-    upkeeps = [Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None) for _ in range(4)]
-    threads = [threading.Thread(target=each.look) for each in upkeeps]
+    upkeeps = [MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None) for _ in range(4)]
+    threads = [threading.Thread(target=each.run_once) for each in upkeeps]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert taken(queue, member(queue, "b")).attempt == 2
 
 
-def test_points_of_a_size_replace_each_other(queue: Queue) -> None:
+def test_points_of_a_size_replace_each_other(queue: JobServices) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     for batch, p50 in ((2, 5), (1, 6), (2, 7)):
-        queue.leases.point(agent, lease.task, lease.lease, batch, {**point(batch), "p50_ns": p50})
-    found = queue.jobs.points(queue.jobs.one(job))[lease.task]
+        queue.leases.save_point(agent, lease.task, lease.lease, batch, {**point(batch), "p50_ns": p50})
+    found = queue.jobs.points(queue.jobs.get(job))[lease.task]
     assert [(each["batch"], each["p50_ns"]) for each in found] == [(1, 6), (2, 7)]
 
 
-def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: Queue, upkeep: Upkeep) -> None:
+def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: JobServices, upkeep: MaintenanceThread) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
-    queue.leases.point(agent, lease.task, lease.lease, 1, point())
+    queue.leases.save_point(agent, lease.task, lease.lease, 1, point())
     later(queue, lease, lease_until_ns=1)
-    upkeep.look()
+    upkeep.run_once()
     taken(queue, agent)
-    one = queue.jobs.one(job)
+    one = queue.jobs.get(job)
     assert queue.jobs.points(one) == {lease.task: []}
-    assert queue.jobs.counts([one]) == {}
+    assert queue.jobs.point_counts([one]) == {}
 
 
-def test_more_of_a_repeated_job_is_given_on_the_device_that_it_has(queue: Queue) -> None:
+def test_more_of_a_repeated_job_is_given_on_the_device_that_it_has(queue: JobServices) -> None:
     agent = member(queue)
     queue.jobs.submit(request("k", *TWO, repeat=2))
     queue.jobs.submit(request("another"))

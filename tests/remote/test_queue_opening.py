@@ -13,29 +13,29 @@ from queue_sites import member, opened, request, together
 from tests.conftest import until
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.queue import Queue
-from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.store.files import DATABASE
+from visualprof.remote.queue.job_services import JobServices
+from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.store.files import DATABASE_FILE
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[Remote]:
+def remote(tmp_path: Path) -> Iterator[JobService]:
     """Of a server that starts where another one ended, while a task was running."""
     with opened(tmp_path / "runs", lease_s=0.4) as before:
-        queue = before.opened()
+        queue = before.open()
         queue.jobs.submit(request())
         assert queue.leases.lease(member(queue), ["cpu"], 0)
-    remote = Remote(Root(tmp_path / "runs", ""), intervals=Intervals(lease_s=0.4, heartbeat_s=0.2, poll_s=1))
+    remote = JobService(Root(tmp_path / "runs", ""), intervals=Intervals(lease_s=0.4, heartbeat_s=0.2, poll_s=1))
     yield remote
     remote.close()
 
 
-def slowly(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> list[Queue]:
+def slowly(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> list[JobServices]:
     """Opening takes a while; the queues that were made."""
-    made: list[Queue] = []
+    made: list[JobServices] = []
     make = remote._make
 
-    def slow() -> Queue:
+    def slow() -> JobServices:
         time.sleep(0.2)
         made.append(make())
         return made[-1]
@@ -45,7 +45,7 @@ def slowly(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> list[Queue]:
 
 
 @pytest.mark.both_databases
-def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote) -> None:
+def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobService) -> None:
     remote.start()
     queue = until(lambda: remote._queue)
     [job] = queue.jobs.since(0).jobs
@@ -53,42 +53,42 @@ def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote
 
 
 @pytest.mark.both_databases
-def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, found = slowly(remote, monkeypatch), list[Queue | None]()
+def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, found = slowly(remote, monkeypatch), list[JobServices | None]()
     remote.start()
-    together(8, lambda i: found.append(remote.existing() if i % 2 else remote.opened()))
+    together(8, lambda i: found.append(remote.open_existing() if i % 2 else remote.open()))
     assert len(made) == 1
     assert found == made * 8
 
 
 @pytest.mark.both_databases
 def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
-    remote: Remote, monkeypatch: pytest.MonkeyPatch
+    remote: JobService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = slowly(remote, monkeypatch)
     remote.start()
     assert until(remote._opening.locked)
     remote.close()
     [queue] = made
-    assert (remote._queue, remote.existing()) == (None, None)
-    assert queue.upkeep
-    assert not queue.upkeep._thread.is_alive()
+    assert (remote._queue, remote.open_existing()) == (None, None)
+    assert queue.maintenance
+    assert not queue.maintenance._thread.is_alive()
     assert not [thread for thread in threading.enumerate() if thread.name == "queue"]
 
 
-def test_a_database_that_cannot_be_used_is_told_to_the_first_who_asks(remote: Remote) -> None:
-    for file in remote.folder.glob(f"{DATABASE}*"):
+def test_a_database_that_cannot_be_used_is_told_to_the_first_who_asks(remote: JobService) -> None:
+    for file in remote.folder.glob(f"{DATABASE_FILE}*"):
         file.write_bytes(b"no database")
     remote.start()
-    assert remote.existing() is None
+    assert remote.open_existing() is None
     assert remote.problem
     assert "cannot be used: file is not a database" in remote.problem[0]
 
 
 def test_nothing_is_opened_where_nothing_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = Remote(Root(tmp_path, ""))
+    remote = JobService(Root(tmp_path, ""))
     made = slowly(remote, monkeypatch)
     remote.start()
     time.sleep(0.3)
-    assert (remote.existing(), made, [*tmp_path.iterdir()]) == (None, [], [])
+    assert (remote.open_existing(), made, [*tmp_path.iterdir()]) == (None, [], [])
     remote.close()

@@ -19,14 +19,14 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.scan import LogFile, Root, walk
 from visualprof.remote.protocol import Input, Lease, Spec, Sweep
 from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
-from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.errors import DiskFull, InvalidResult, LeaseExpired, PayloadTooLarge
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artefacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
-from visualprof.remote.queue.tasks.leases import Report
-from visualprof.remote.queue.tasks.maintenance import Upkeep
-from visualprof.remote.queue.tasks.results import Announced
+from visualprof.remote.queue.tasks.leases import TaskReport
+from visualprof.remote.queue.tasks.maintenance import MaintenanceThread
+from visualprof.remote.queue.tasks.results import AnnouncedFile
 
 pytestmark = pytest.mark.both_databases
 
@@ -35,8 +35,8 @@ pytestmark = pytest.mark.both_databases
 class Bench:
     """A leased task."""
 
-    remote: Remote
-    queue: Queue
+    remote: JobService
+    queue: JobServices
     agent: Agent
     lease: Lease
 
@@ -50,13 +50,13 @@ class Bench:
 
     @property
     def task(self) -> Task:
-        return next(t for t in self.queue.jobs.one(self.lease.job).tasks if t.id == self.lease.task)
+        return next(t for t in self.queue.jobs.get(self.lease.job).tasks if t.id == self.lease.task)
 
     def result(self, **more: bytes) -> dict[str, bytes]:
         return result(self.lease.job, self.lease.task, **more)
 
     def send(self, files: dict[str, bytes]) -> None:
-        uploads = self.queue.results.announce(self.task, [Announced(**each) for each in announced(files)])
+        uploads = self.queue.results.begin_uploads(self.task, [AnnouncedFile(**each) for each in announced(files)])
         for each in uploads:
             self.write(each.url, each.have, files[each.name][each.have :])
 
@@ -66,8 +66,8 @@ class Bench:
         return self.queue.store.append(key, start, lambda _: next(pieces), 1 << 30)
 
     def finish(self, files: dict[str, bytes], state: str = "succeeded", reason: str | None = None) -> None:
-        report = Report(state, reason, "e" if reason else None, None, [], list(files))  # type: ignore[arg-type]
-        self.queue.finisher.finish(self.agent, self.lease.task, self.lease.lease, report)
+        report = TaskReport(state, reason, "e" if reason else None, None, [], list(files))  # type: ignore[arg-type]
+        self.queue.finalizer.finish(self.agent, self.lease.task, self.lease.lease, report)
 
     def left(self) -> list[Path]:
         """What is not published and yet there."""
@@ -81,8 +81,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield leased(remote)
 
 
-def leased(remote: Remote, key: str = "k", **changes: Any) -> Bench:
-    queue = remote.opened()
+def leased(remote: JobService, key: str = "k", **changes: Any) -> Bench:
+    queue = remote.open()
     queue.jobs.submit(request(key, **changes))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
@@ -133,7 +133,7 @@ def test_the_models_name_cannot_lead_elsewhere(bench: Bench, name: str) -> None:
     files = bench.result()
     files["job.json"] = json.dumps(json.loads(files["job.json"]) | {"model": {"file": name}}).encode()
     bench.send(files)
-    with pytest.raises(Unfit, match="cannot be the name"):
+    with pytest.raises(InvalidResult, match="cannot be the name"):
         bench.finish(files)
     assert not bench.run.exists()
 
@@ -169,34 +169,36 @@ def test_the_models_name_cannot_lead_elsewhere(bench: Bench, name: str) -> None:
     ],
 )
 def test_a_name_that_could_lead_elsewhere_is_refused(bench: Bench, name: str) -> None:
-    with pytest.raises(Unfit, match="cannot be the name"):
-        bench.queue.results.announce(bench.task, [Announced(name, 1, "0" * 64)])
+    with pytest.raises(InvalidResult, match="cannot be the name"):
+        bench.queue.results.begin_uploads(bench.task, [AnnouncedFile(name, 1, "0" * 64)])
     assert bench.left() == []
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("a", "a/b")])
 def test_names_that_meet_on_some_disk_are_refused(bench: Bench, names: tuple[str, ...]) -> None:
-    with pytest.raises(Unfit, match="same name"):
-        bench.queue.results.announce(bench.task, [Announced(name, 1, "0" * 64) for name in names])
+    with pytest.raises(InvalidResult, match="same name"):
+        bench.queue.results.begin_uploads(bench.task, [AnnouncedFile(name, 1, "0" * 64) for name in names])
 
 
 def test_too_many_files_are_refused(bench: Bench) -> None:
-    with pytest.raises(Oversize, match="at most 200"):
-        bench.queue.results.announce(bench.task, [Announced(str(i), 1, "0" * 64) for i in range(MAX_FILES + 1)])
+    with pytest.raises(PayloadTooLarge, match="at most 200"):
+        bench.queue.results.begin_uploads(
+            bench.task, [AnnouncedFile(str(i), 1, "0" * 64) for i in range(MAX_FILES + 1)]
+        )
 
 
-@pytest.mark.parametrize(("size", "kind"), [(MAX_FILE + 1, Oversize), (-1, Unfit)])
+@pytest.mark.parametrize(("size", "kind"), [(MAX_FILE + 1, PayloadTooLarge), (-1, InvalidResult)])
 def test_a_file_of_an_impossible_size_is_refused(bench: Bench, size: int, kind: type[VisualprofError]) -> None:
     with pytest.raises(kind):
-        bench.queue.results.announce(bench.task, [Announced("a", size, "0" * 64)])
+        bench.queue.results.begin_uploads(bench.task, [AnnouncedFile("a", size, "0" * 64)])
 
 
 def test_a_file_that_differs_is_refused_and_can_be_sent_again(bench: Bench) -> None:
     files = bench.result()
-    [upload] = bench.queue.results.announce(bench.task, [Announced(**announced({"env.json": b"{}"})[0])])
+    [upload] = bench.queue.results.begin_uploads(bench.task, [AnnouncedFile(**announced({"env.json": b"{}"})[0])])
     bench.write(upload.url, 0, b"[]")
     bench.send({name: data for name, data in files.items() if name != "env.json"})
-    with pytest.raises(Unfit, match=r"env.json differs from its sha256"):
+    with pytest.raises(InvalidResult, match=r"env.json differs from its sha256"):
         bench.finish(files)
     assert bench.task.state == "running"
     bench.send(files)
@@ -206,10 +208,10 @@ def test_a_file_that_differs_is_refused_and_can_be_sent_again(bench: Bench) -> N
 
 def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) -> None:
     files = bench.result(**{"big.bin": b"0123456789"})
-    uploads = bench.queue.results.announce(bench.task, [Announced(**each) for each in announced(files)])
+    uploads = bench.queue.results.begin_uploads(bench.task, [AnnouncedFile(**each) for each in announced(files)])
     for each in uploads:
         bench.write(each.url, 0, files[each.name] if each.name != "big.bin" else b"01234")
-    with pytest.raises(Unfit, match=r"big\.bin has 5 of 10 bytes"):
+    with pytest.raises(InvalidResult, match=r"big\.bin has 5 of 10 bytes"):
         bench.finish(files)
     bench.send(files)
     bench.finish(files)
@@ -217,18 +219,18 @@ def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) 
 
 
 def test_an_upload_goes_on_where_it_stopped(bench: Bench) -> None:
-    wanted = [Announced(**announced({"a": b"0123456789"})[0])]
-    [upload] = bench.queue.results.announce(bench.task, wanted)
+    wanted = [AnnouncedFile(**announced({"a": b"0123456789"})[0])]
+    [upload] = bench.queue.results.begin_uploads(bench.task, wanted)
     bench.write(upload.url, 0, b"0123")
-    [again] = bench.queue.results.announce(bench.task, wanted)
+    [again] = bench.queue.results.begin_uploads(bench.task, wanted)
     assert again.have == 4
     assert again.url.partition("?")[0] == upload.url.partition("?")[0]
 
 
 def test_another_file_of_the_same_name_begins_anew(bench: Bench) -> None:
-    [upload] = bench.queue.results.announce(bench.task, [Announced("a", 4, "0" * 64)])
+    [upload] = bench.queue.results.begin_uploads(bench.task, [AnnouncedFile("a", 4, "0" * 64)])
     bench.write(upload.url, 0, b"0123")
-    [again] = bench.queue.results.announce(bench.task, [Announced("a", 4, "1" * 64)])
+    [again] = bench.queue.results.begin_uploads(bench.task, [AnnouncedFile("a", 4, "1" * 64)])
     assert again.have == 0
 
 
@@ -237,7 +239,7 @@ def test_a_result_without_its_heads_is_refused(bench: Bench, missing: str) -> No
     files = bench.result()
     del files[missing]
     bench.send(files)
-    with pytest.raises(Unfit, match=f"lacks {missing}"):
+    with pytest.raises(InvalidResult, match=f"lacks {missing}"):
         bench.finish(files)
     assert not bench.run.exists()
 
@@ -246,28 +248,28 @@ def test_a_result_without_its_heads_is_refused(bench: Bench, missing: str) -> No
 def test_a_head_that_is_no_json_object_is_refused(bench: Bench, text: bytes) -> None:
     files = bench.result() | {"env.json": text}
     bench.send(files)
-    with pytest.raises(Unfit, match=r"env\.json is no JSON object"):
+    with pytest.raises(InvalidResult, match=r"env\.json is no JSON object"):
         bench.finish(files)
 
 
 def test_a_head_that_is_too_large_is_refused(bench: Bench) -> None:
     files = bench.result() | {"env.json": b'{"a": "' + b"x" * (4 << 20) + b'"}'}
     bench.send(files)
-    with pytest.raises(Unfit, match="too large"):
+    with pytest.raises(InvalidResult, match="too large"):
         bench.finish(files)
 
 
 def test_the_result_of_another_task_is_refused(bench: Bench) -> None:
     files = result(bench.lease.job, "another")
     bench.send(files)
-    with pytest.raises(Unfit, match="of another task"):
+    with pytest.raises(InvalidResult, match="of another task"):
         bench.finish(files)
 
 
 def test_a_file_that_was_never_announced_is_refused(bench: Bench) -> None:
     files = bench.result()
     bench.send(files)
-    with pytest.raises(Unfit, match="x was not announced"):
+    with pytest.raises(InvalidResult, match="x was not announced"):
         bench.finish(files | {"x": b""})
 
 
@@ -291,7 +293,7 @@ def test_another_finish_is_stale(bench: Bench) -> None:
     files = bench.result()
     bench.send(files)
     bench.finish(files)
-    with pytest.raises(Stale):
+    with pytest.raises(LeaseExpired):
         bench.finish({}, "failed", "crashed")
 
 
@@ -307,7 +309,7 @@ def test_only_the_lease_that_holds_may_publish(bench: Bench, monkeypatch: pytest
         return folder
 
     monkeypatch.setattr(bench.queue.results, "prepare", slow)
-    with pytest.raises(Stale):
+    with pytest.raises(LeaseExpired):
         bench.finish(files)
     assert not bench.run.exists()
     assert list((bench.root / ".visualprof" / "results.partial").glob("*")) == []
@@ -345,7 +347,7 @@ def lines(*batches: int, qps: float = 99.0) -> bytes:
 
 def kept(bench: Bench) -> dict[int, float]:
     """Runs a second of the points that the API has, by size."""
-    job = bench.queue.jobs.one(bench.lease.job)
+    job = bench.queue.jobs.get(bench.lease.job)
     return {one["batch"]: one["qps"] for one in bench.queue.jobs.points(job)[bench.lease.task]}
 
 
@@ -354,11 +356,11 @@ def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Pa
     with opened(tmp_path / "runs") as remote:
         swept: dict[str, Any] = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
         bench = leased(remote, **swept)
-        bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 1, point(1))
+        bench.queue.leases.save_point(bench.agent, bench.lease.task, bench.lease.lease, 1, point(1))
         assert kept(bench) == {1: 10.0}
         partial = bench.result(**{"points.jsonl": lines(1, 2) + lines(4)[:-20]})
         bench.send(partial)
-        with pytest.raises(Unfit, match=r"points.jsonl has 2 of 3 points"):
+        with pytest.raises(InvalidResult, match=r"points.jsonl has 2 of 3 points"):
             bench.finish(partial)
         assert (bench.task.state, kept(bench)) == ("running", {1: 10.0})
         whole = bench.result(**{"points.jsonl": lines(1) + b"no point\n" + lines(2, 4) + b'{"batch": '})
@@ -366,7 +368,7 @@ def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Pa
         bench.finish(whole)
         assert bench.task.state == "succeeded"
         assert kept(bench) == {1: 99.0, 2: 99.0, 4: 99.0}
-        assert bench.queue.jobs.counts([bench.queue.jobs.one(bench.lease.job)]) == {bench.lease.task: 3}
+        assert bench.queue.jobs.point_counts([bench.queue.jobs.get(bench.lease.job)]) == {bench.lease.task: 3}
 
 
 def test_a_failure_has_the_points_of_its_result_too(bench: Bench) -> None:
@@ -390,7 +392,7 @@ def test_a_failure_with_nothing_is_no_run(bench: Bench) -> None:
 
 
 def test_what_a_failed_task_reported_becomes_a_run(bench: Bench) -> None:
-    bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
+    bench.queue.leases.save_point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
     bench.queue.logs.append(bench.task, 0, b"first words\n")
     bench.finish({}, "failed", "upload_failed")
     assert bench.task.run == bench.lease.run
@@ -405,11 +407,11 @@ def test_what_a_failed_task_reported_becomes_a_run(bench: Bench) -> None:
 
 
 def test_what_a_lost_task_reported_becomes_a_run(bench: Bench) -> None:
-    bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
+    bench.queue.leases.save_point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
     with bench.queue.database.write() as connection:
         connection.execute(update(tasks).values(lease_until_ns=1, tries=9))
     q = bench.queue
-    Upkeep(q.database, q.notifier, 30, q.finisher.salvage).look()
+    MaintenanceThread(q.database, q.notifier, 30, q.finalizer.recover).run_once()
     assert bench.task.reason == "agent_lost"
     assert json.loads((bench.run / "status.json").read_text())["reason"] == "agent_lost"
 
@@ -443,7 +445,7 @@ def test_a_full_or_read_only_disk_is_a_named_end(
     def full(source: Path, target: Path) -> None:
         raise OSError(code, os.strerror(code), str(target))
 
-    monkeypatch.setattr(results_module, "place", full)
+    monkeypatch.setattr(results_module, "link_or_copy", full)
     with pytest.raises(DiskFull, match=text):
         bench.finish(files)
     task = bench.task
@@ -459,11 +461,11 @@ def test_the_agents_own_report_after_a_full_disk_is_taken(bench: Bench, monkeypa
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(results_module, "place", full)
+    monkeypatch.setattr(results_module, "link_or_copy", full)
     with pytest.raises(DiskFull):
         bench.finish(files)
     bench.finish({}, "failed", "disk_full")
-    with pytest.raises(Stale):
+    with pytest.raises(LeaseExpired):
         bench.finish(files)
 
 
@@ -473,7 +475,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_real_full_disk_is_a_named_end(tmp_path: Path, small_disk: Path) -> None:
-    from visualprof.remote.queue.service import Remote as Service
+    from visualprof.remote.queue.service import JobService as Service
 
     remote = Service(Root(small_disk, ""), tmp_path / "data")
     try:
@@ -536,14 +538,14 @@ def test_half_results_of_a_killed_server_are_removed_at_the_next_start(tmp_path:
         assert [path.name for path in (place / "incoming").iterdir()] == [f"{other.lease.task}-1"]
         assert [path.name for path in (place / "results.partial").iterdir()] == ["young"]
         assert not (place / "blobs" / ".half").exists()
-        with remote.opened().database.read() as connection:
+        with remote.open().database.read() as connection:
             kept = {row.task for row in connection.execute(artefacts.select())}
         assert kept == {other.lease.task}
 
 
 def test_each_spec_has_its_own_folder(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
         agent = member(queue)
         for _ in range(2):
@@ -556,8 +558,8 @@ def test_each_spec_has_its_own_folder(tmp_path: Path) -> None:
 
 
 def test_a_report_is_cut_to_what_can_be_shown(bench: Bench) -> None:
-    long = Report("failed", "crashed", "e" * 10_000, "h" * 10_000, ["w" * 5000] * 100)
-    bench.queue.finisher.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
+    long = TaskReport("failed", "crashed", "e" * 10_000, "h" * 10_000, ["w" * 5000] * 100)
+    bench.queue.finalizer.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
     task = bench.task
     assert (len(str(task.error)), len(str(task.hint)), len(task.warnings), len(task.warnings[0])) == (
         4000,

@@ -9,40 +9,42 @@ import pytest
 from queue_sites import FAILED, capabilities, member, opened, request, runtime
 
 from visualprof.remote.protocol import Lease, Priority, Spec
-from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
 
 pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
+def queue(tmp_path: Path) -> Iterator[JobServices]:
     with opened(tmp_path / "runs") as remote:
-        yield remote.opened()
+        yield remote.open()
 
 
-def submit(queue: Queue, owner: str, *keys: str, priority: Priority = "normal", spec: str = "onnxruntime") -> None:
+def submit(
+    queue: JobServices, owner: str, *keys: str, priority: Priority = "normal", spec: str = "onnxruntime"
+) -> None:
     for key in keys:
         queue.jobs.submit(request(key, Spec("s", spec), priority=priority), owner)
 
 
-def turn(queue: Queue, agent: Agent) -> Lease:
+def turn(queue: JobServices, agent: Agent) -> Lease:
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
     return lease
 
 
-def worked(queue: Queue, agent: Agent, number: int) -> list[str]:
+def worked(queue: JobServices, agent: Agent, number: int) -> list[str]:
     """The keys of the next jobs, each of which ends before the next begins."""
     keys = list[str]()
     for _ in range(number):
         lease = turn(queue, agent)
         keys.append(lease.request.key)
-        queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+        queue.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     return keys
 
 
-def test_users_take_turns_however_much_one_submits(queue: Queue) -> None:
+def test_users_take_turns_however_much_one_submits(queue: JobServices) -> None:
     submit(queue, "ann", "a1", "a2", "a3", "a4")
     submit(queue, "bob", "b1", "b2")
     submit(queue, "eve", "e1")
@@ -50,7 +52,7 @@ def test_users_take_turns_however_much_one_submits(queue: Queue) -> None:
     assert worked(queue, member(queue), 7) == ["a1", "b1", "e1", "a2", "b2", "a3", "a4"]
 
 
-def test_the_user_of_whom_the_fewest_run_goes_first(queue: Queue) -> None:
+def test_the_user_of_whom_the_fewest_run_goes_first(queue: JobServices) -> None:
     machines = [member(queue, f"m{i}") for i in range(5)]
     submit(queue, "ann", "a1", "a2", "a3", "a4")
     held = [turn(queue, machines[i]) for i in range(2)]  # a1 and a2 run: nobody else waits
@@ -60,11 +62,11 @@ def test_the_user_of_whom_the_fewest_run_goes_first(queue: Queue) -> None:
     # (3, 2) b3; a1 and a2 end: (1, 3) is ann's
     assert turn(queue, member(queue, "m5")).request.key == "b3"
     for machine, lease in zip(machines, held, strict=False):
-        queue.finisher.finish(machine, lease.task, lease.lease, FAILED)
+        queue.finalizer.finish(machine, lease.task, lease.lease, FAILED)
     assert turn(queue, machines[0]).request.key == "a4"
 
 
-def test_who_has_nothing_for_a_machine_holds_up_nobody(queue: Queue) -> None:
+def test_who_has_nothing_for_a_machine_holds_up_nobody(queue: JobServices) -> None:
     submit(queue, "ann", "a1", "a2", spec="openvino")
     submit(queue, "bob", "b1")
     submit(queue, "eve", "e1")
@@ -72,7 +74,7 @@ def test_who_has_nothing_for_a_machine_holds_up_nobody(queue: Queue) -> None:
     assert worked(queue, member(queue, known=capabilities(runtimes=[runtime("openvino")])), 2) == ["a1", "a2"]
 
 
-def test_the_urgent_go_first_and_the_idle_last(queue: Queue) -> None:
+def test_the_urgent_go_first_and_the_idle_last(queue: JobServices) -> None:
     submit(queue, "ann", "low1", priority="low")
     submit(queue, "ann", "n1", "n2")
     submit(queue, "bob", "low2", priority="low")
@@ -81,7 +83,7 @@ def test_the_urgent_go_first_and_the_idle_last(queue: Queue) -> None:
     assert worked(queue, member(queue), 6) == ["h1", "h2", "n1", "n2", "low2", "low1"]
 
 
-def test_without_accounts_the_first_one_goes_first(queue: Queue) -> None:
+def test_without_accounts_the_first_one_goes_first(queue: JobServices) -> None:
     for i in range(4):
         queue.jobs.submit(request(f"k{i}"))
     assert worked(queue, member(queue), 4) == ["k0", "k1", "k2", "k3"]

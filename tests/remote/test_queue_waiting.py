@@ -12,42 +12,42 @@ from test_queue_quotas import bound, queue, used_hours
 from test_queue_turns import submit, turn
 
 from visualprof.remote.protocol import ModelRef, Spec
-from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.quotas import Quota
 from visualprof.remote.queue.store.records import Agent, Wait
 from visualprof.remote.queue.store.tables import agents, bookings
-from visualprof.remote.queue.tasks.waiting import waits
+from visualprof.remote.queue.tasks.wait_reasons import wait_reasons
 
 __all__ = ["queue"]
 pytestmark = pytest.mark.both_databases
 HOUR_NS = 3600 * 10**9
 
 
-def told(queue: Queue) -> dict[str, Wait]:
+def told(queue: JobServices) -> dict[str, Wait]:
     """By the key of the job; each has one spec."""
-    keys = {task.id: job.request.key for job in queue.jobs.since(-1).jobs for task in job.tasks}
-    all_waits = waits(queue.database, 30)
+    keys = {task.id: job.request.key for job in queue.jobs.changes_since(-1).jobs for task in job.tasks}
+    all_waits = wait_reasons(queue.database, 30)
     for task, wait in all_waits.items():
-        assert waits(queue.database, 30, task.rpartition("-")[0])[task] == wait, "a job alone is told the same"
+        assert wait_reasons(queue.database, 30, task.rpartition("-")[0])[task] == wait, "a job alone is told the same"
     return {keys[task]: wait for task, wait in all_waits.items()}
 
 
-def book(queue: Queue, agent: Agent, user: str | None, until_ns: int) -> None:
+def book(queue: JobServices, agent: Agent, user: str | None, until_ns: int) -> None:
     row = {"id": f"b{until_ns}", "agent": agent.id, "user": user, "from_ns": 0, "until_ns": until_ns}
     with queue.database.write() as connection:
         connection.execute(insert(bookings).values(row))
 
 
-def next_of(queue: Queue, agent: Agent) -> str | None:
+def next_of(queue: JobServices, agent: Agent) -> str | None:
     lease = queue.leases.lease(agent, ["cpu"], 0)
     return lease.request.key if lease else None
 
 
-def test_nothing_waits_nothing_is_told(queue: Queue) -> None:
-    assert waits(queue.database, 30) == {}
+def test_nothing_waits_nothing_is_told(queue: JobServices) -> None:
+    assert wait_reasons(queue.database, 30) == {}
 
 
-def test_no_machine_is_there_or_fits(queue: Queue) -> None:
+def test_no_machine_is_there_or_fits(queue: JobServices) -> None:
     submit(queue, "ann", "a")
     assert told(queue) == {"a": Wait("machine")}
     member(queue, known=capabilities(runtimes=[runtime("openvino")]))
@@ -59,7 +59,7 @@ def test_no_machine_is_there_or_fits(queue: Queue) -> None:
     assert told(queue) == {"a": Wait("machine")}, "it was not heard of for a lease"
 
 
-def test_the_turn_is_that_in_which_ones_jobs_are_taken(queue: Queue) -> None:
+def test_the_turn_is_that_in_which_ones_jobs_are_taken(queue: JobServices) -> None:
     machine = member(queue)
     submit(queue, "ann", "a1", "a2")
     submit(queue, "bob", "b1")
@@ -71,19 +71,19 @@ def test_the_turn_is_that_in_which_ones_jobs_are_taken(queue: Queue) -> None:
     assert told(queue) == {}
 
 
-def test_a_quota_is_told_with_the_numbers_that_the_lease_looks_at(queue: Queue) -> None:
+def test_a_quota_is_told_with_the_numbers_that_the_lease_looks_at(queue: JobServices) -> None:
     machine = member(queue)
     bound(queue, "ann", Quota(jobs_running=2))
     submit(queue, "ann", "a1", "a2", "a3", "a4")
     held = [turn(queue, machine) for _ in range(2)]
     assert told(queue) == dict.fromkeys(["a3", "a4"], Wait("jobs", n=2, of=2))
     assert next_of(queue, machine) is None
-    queue.finisher.finish(machine, held[0].task, held[0].lease, FAILED)
+    queue.finalizer.finish(machine, held[0].task, held[0].lease, FAILED)
     assert told(queue) == {"a3": Wait("turn", n=1, of=2), "a4": Wait("turn", n=2, of=2)}
     assert next_of(queue, machine) == "a3"
 
 
-def test_a_job_that_runs_already_does_not_wait_for_the_quota_of_jobs(queue: Queue) -> None:
+def test_a_job_that_runs_already_does_not_wait_for_the_quota_of_jobs(queue: JobServices) -> None:
     machine = member(queue)
     bound(queue, "ann", Quota(jobs_running=1))
     queue.jobs.submit(request("two", Spec("x", "onnxruntime"), Spec("y", "onnxruntime")), "ann")
@@ -92,7 +92,7 @@ def test_a_job_that_runs_already_does_not_wait_for_the_quota_of_jobs(queue: Queu
     assert next_of(queue, machine) == "two"
 
 
-def test_hours_that_are_used_up(queue: Queue) -> None:
+def test_hours_that_are_used_up(queue: JobServices) -> None:
     machine = member(queue)
     submit(queue, "ann", "a")
     bound(queue, "ann", Quota(device_ns=2 * HOUR_NS))
@@ -103,7 +103,7 @@ def test_hours_that_are_used_up(queue: Queue) -> None:
     assert next_of(queue, machine) is None
 
 
-def test_a_booking_is_told_with_its_end(queue: Queue) -> None:
+def test_a_booking_is_told_with_its_end(queue: JobServices) -> None:
     machine, until = member(queue, "gpu-lab"), time.time_ns() + HOUR_NS
     submit(queue, "ann", "a")
     submit(queue, "bob", "b")
@@ -114,30 +114,30 @@ def test_a_booking_is_told_with_its_end(queue: Queue) -> None:
     assert told(queue) == {"a": Wait("turn", n=1, of=1)}, "another one takes it"
     book(queue, other, None, until - 1)
     assert told(queue) == {"a": Wait("maintenance", "second", until - 1)}, "the first that is free again"
-    queue.agents.change(other.id, None, None, "drained")
+    queue.agents.update(other.id, None, None, "drained")
     assert told(queue) == {"a": Wait("reserved", "gpu-lab", until)}
 
 
-def test_a_drained_machine_is_told_and_anothers_private_one_is_not(queue: Queue) -> None:
+def test_a_drained_machine_is_told_and_anothers_private_one_is_not(queue: JobServices) -> None:
     machine = member(queue, "box")
     submit(queue, "ann", "a")
-    queue.agents.change(machine.id, None, None, "drained")
+    queue.agents.update(machine.id, None, None, "drained")
     assert told(queue) == {"a": Wait("drained", "box")}
-    queue.agents.change(machine.id, None, False, "works")
+    queue.agents.update(machine.id, None, False, "works")
     with queue.database.write() as connection:
         connection.execute(update(agents).values(owner="bob"))
     assert told(queue) == {"a": Wait("machine")}
     assert next_of(queue, machine) is None
 
 
-def test_a_job_without_its_files_waits_for_them(queue: Queue) -> None:
+def test_a_job_without_its_files_waits_for_them(queue: JobServices) -> None:
     member(queue)
     lacking = request("lacking")
     queue.jobs.submit(type(lacking)(key="lacking", model=ModelRef("0" * 64, "x.onnx"), specs=lacking.specs), "ann")
     assert told(queue) == {"lacking": Wait("files")}
 
 
-def test_ten_thousand_waiting_jobs_are_told_in_a_moment(queue: Queue, tmp_path: Path) -> None:
+def test_ten_thousand_waiting_jobs_are_told_in_a_moment(queue: JobServices, tmp_path: Path) -> None:
     """Grouped by what they ask for: 50 machines and 10,000 tasks of 20 users; bounded generously for a busy machine."""
     for number in range(50):
         member(queue, f"m{number}")
@@ -151,6 +151,6 @@ def test_ten_thousand_waiting_jobs_are_told_in_a_moment(queue: Queue, tmp_path: 
             "state, 0, 0, 0, 0, cancel, '[]', 0, 0, 1 FROM n CROSS JOIN tasks"
         )
     begun = time.process_time()
-    found = waits(queue.database, 30)
+    found = wait_reasons(queue.database, 30)
     assert time.process_time() - begun < 5.0
     assert (len(found), found["t10000"]) == (10001, Wait("turn", n=1, of=1))

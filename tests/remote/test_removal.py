@@ -16,7 +16,7 @@ from test_queue_results import Bench, leased
 from tests.conftest import until
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import ModelRef, Spec
-from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize
+from visualprof.remote.queue.errors import Conflict, PayloadTooLarge, ServerBusy
 from visualprof.remote.queue.store import agents as agents_module
 from visualprof.remote.queue.store.tables import metadata
 
@@ -47,14 +47,14 @@ def rows(bench: Bench) -> dict[str, int]:
 def test_a_removed_job_leaves_nothing(bench: Bench) -> None:
     job = finished(bench, **{"trace.json": b"[" + b" " * 998 + b"]"})
     held = sum(path.stat().st_size for path in bench.run.iterdir() if path.name != "net.onnx") + len(MODEL) + 10
-    assert bench.queue.removal.frees(job) == bench.queue.removal.remove(job)
+    assert bench.queue.deleter.estimate(job) == bench.queue.deleter.delete(job)
     assert not bench.run.parent.exists()
     assert set(rows(bench).values()) == {0}
     below = bench.root / ".visualprof"
     for folder in ("blobs", "logs", "incoming", "results.partial"):
         assert not (below / folder).is_dir() or list((below / folder).iterdir()) == []
     with pytest.raises(NotFound):
-        bench.queue.jobs.one(job)
+        bench.queue.jobs.get(job)
     assert held > 1000
 
 
@@ -62,13 +62,13 @@ def test_it_says_what_it_frees(bench: Bench) -> None:
     """The model counts once, though it has two names, and only when no other job and no other folder has it."""
     job = finished(bench)
     own = sum(path.stat().st_size for path in bench.run.iterdir() if path.name != "net.onnx") + 10
-    assert bench.queue.removal.frees(job).size_bytes == own + len(MODEL)
+    assert bench.queue.deleter.estimate(job).size_bytes == own + len(MODEL)
     os.link(bench.run / "net.onnx", bench.root / "kept.onnx")
-    assert bench.queue.removal.frees(job).size_bytes == own
+    assert bench.queue.deleter.estimate(job).size_bytes == own
     (bench.root / "kept.onnx").unlink()
     other, _ = bench.queue.jobs.submit(request("other"))
-    assert bench.queue.removal.remove(job).size_bytes == own
-    assert bench.queue.blobs.path(bench.queue.jobs.one(other).request.model.blob).read_bytes() == MODEL
+    assert bench.queue.deleter.delete(job).size_bytes == own
+    assert bench.queue.blobs.path(bench.queue.jobs.get(other).request.model.blob).read_bytes() == MODEL
 
 
 def test_what_is_no_result_of_the_job_stays(bench: Bench) -> None:
@@ -79,7 +79,7 @@ def test_what_is_no_result_of_the_job_stays(bench: Bench) -> None:
     stolen = bench.run.parent / "other"
     stolen.mkdir()
     (stolen / "job.json").write_text(json.dumps({"job": "another"}))
-    assert bench.queue.removal.remove(job).runs == [bench.lease.run]
+    assert bench.queue.deleter.delete(job).runs == [bench.lease.run]
     assert not bench.run.exists()
     assert (note.read_text(), stolen.is_dir()) == ("mine", True)
 
@@ -87,13 +87,13 @@ def test_what_is_no_result_of_the_job_stays(bench: Bench) -> None:
 def test_a_result_that_somebody_moved_stays_there(bench: Bench) -> None:
     job = finished(bench)
     bench.run.rename(bench.root / "best")
-    assert bench.queue.removal.remove(job).runs == []
+    assert bench.queue.deleter.delete(job).runs == []
     assert (bench.root / "best" / "points.jsonl").is_file()
 
 
 def test_a_job_that_has_not_ended_stays(bench: Bench) -> None:
     with pytest.raises(Conflict, match="has not ended"):
-        bench.queue.removal.remove(bench.lease.job)
+        bench.queue.deleter.delete(bench.lease.job)
     assert bench.task.state == "running"
 
 
@@ -178,11 +178,11 @@ def test_a_machine_that_is_put_out_loses_its_task_and_does_not_come_back(tmp_pat
 
 def test_the_servers_own_machine_is_not_put_out(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        agents = remote.opened().agents
-        own, _ = agents.register("local", True, True, "", member(remote.opened()).capabilities)
+        agents = remote.open().agents
+        own, _ = agents.register("local", True, True, "", member(remote.open()).capabilities)
         with pytest.raises(Conflict, match="belongs to this server"):
-            agents.change(own, None, None, "out")
-        agents.change(own, None, None, "drained")
+            agents.update(own, None, None, "out")
+        agents.update(own, None, None, "drained")
 
 
 def test_who_is_registered_stays_when_the_token_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,18 +208,18 @@ def test_who_is_registered_stays_when_the_token_is_changed(tmp_path: Path, capsy
 
 
 def test_a_crowd_of_machines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents_module, "MAX_NEW", 3)
+    monkeypatch.setattr(agents_module, "MAX_NEW_PER_MINUTE", 3)
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         for name in "abc":
             member(queue, name)
-        with pytest.raises(Crowded, match="in the last minute"):
+        with pytest.raises(ServerBusy, match="in the last minute"):
             member(queue, "d")
-        monkeypatch.setattr(agents_module, "MAX_NEW", 99)
+        monkeypatch.setattr(agents_module, "MAX_NEW_PER_MINUTE", 99)
         monkeypatch.setattr(agents_module, "MAX_AGENTS", 3)
-        with pytest.raises(Crowded, match="3 machines are registered"):
+        with pytest.raises(ServerBusy, match="3 machines are registered"):
             member(queue, "d")
-        assert len(queue.agents.all()) == 3
+        assert len(queue.agents.list_visible()) == 3
 
 
 def test_a_machine_says_only_so_much_of_itself(tmp_path: Path) -> None:
@@ -228,22 +228,22 @@ def test_a_machine_says_only_so_much_of_itself(tmp_path: Path) -> None:
     from queue_sites import capabilities
 
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         long = replace(capabilities(), cpu="x" * 900_000)
-        with pytest.raises(Oversize, match="at most 64 KiB of itself, not 879"):
+        with pytest.raises(PayloadTooLarge, match="at most 64 KiB of itself, not 879"):
             member(queue, known=long)
-        with pytest.raises(Oversize):
-            queue.agents.seen(member(queue), long)
+        with pytest.raises(PayloadTooLarge):
+            queue.agents.mark_seen(member(queue), long)
 
 
 def test_a_blob_that_two_jobs_name_goes_with_the_second(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
-        queue = remote.opened()
+        queue = remote.open()
         blob = keep(remote, b"other", "other.onnx")
         jobs = [queue.jobs.submit(request(key, name=key))[0] for key in "ab"]
         third, _ = queue.jobs.submit(request("c"))
-        assert queue.jobs.one(third).request.model != ModelRef(blob, "other.onnx")
+        assert queue.jobs.get(third).request.model != ModelRef(blob, "other.onnx")
         for job in (*jobs, third):
             queue.jobs.cancel(job)
-        assert [queue.removal.remove(job).size_bytes for job in (*jobs, third)] == [0, 0, len(MODEL)]
+        assert [queue.deleter.delete(job).size_bytes for job in (*jobs, third)] == [0, 0, len(MODEL)]
         assert queue.blobs.path(blob).is_file(), "nobody submitted it yet"

@@ -12,9 +12,9 @@ from queue_sites import FAILED, NoParser, member, opened, point, request, result
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, Sweep
-from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.leases import Beat, Report
+from visualprof.remote.queue.tasks.leases import TaskHeartbeat, TaskReport
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
 
@@ -22,9 +22,9 @@ from visualprof.server.settings import Settings
 class Site:
     """A queue, its log directory and the Evaluation page's requests."""
 
-    def __init__(self, folder: Path, remote: Remote) -> None:
+    def __init__(self, folder: Path, remote: JobService) -> None:
         self.remote = remote
-        self.queue: Queue = remote.opened()
+        self.queue: JobServices = remote.open()
         self.logdir = LogDirectory([remote.root.path], NoParser(), Cache(folder / "cache"), events=False)
         self.client = create_app(self.logdir, Settings(dist=folder), remote).test_client()
         self.agent: Agent = member(self.queue, "gpu-box")
@@ -37,7 +37,7 @@ class Site:
 
     def point(self, lease: Lease, batch: int) -> None:
         told = {**point(batch), "n": 9, "samples_per_s": 10.0 * batch, "end_ns": 1000 + batch, "trusted": [50]}
-        self.queue.leases.point(self.agent, lease.task, lease.lease, batch, told)
+        self.queue.leases.save_point(self.agent, lease.task, lease.lease, batch, told)
 
     def get(self, path: str = "", **query: Any) -> Any:
         answer = self.client.get(f"/api/v1/evaluation{path}", query_string=query)
@@ -78,7 +78,7 @@ def test_a_sign_of_life_is_no_news(site: Site) -> None:
     site.point(lease, 1)
     before = site.get()["revision"]
     jobs = site.queue.jobs.revision()
-    site.queue.leases.beat(site.agent, [Beat(lease.task, lease.lease, "measuring", 0.5)])
+    site.queue.leases.heartbeat(site.agent, [TaskHeartbeat(lease.task, lease.lease, "measuring", 0.5)])
     assert site.queue.jobs.revision() > jobs
     assert site.get()["revision"] == before
 
@@ -89,7 +89,9 @@ def test_the_result_takes_the_place_without_a_gap(site: Site) -> None:
     assert [row["state"] for row in site.get()["reports"]] == ["running"]
     folder = site.remote.root.path / lease.run
     with site.queue.database.write() as connection:
-        site.queue.leases.end(connection, site.agent, lease.task, lease.lease, Report("succeeded"), lease.run, {})
+        site.queue.leases.finish(
+            connection, site.agent, lease.task, lease.lease, TaskReport("succeeded"), lease.run, {}
+        )
         folder.mkdir(parents=True)
         for name, data in result(lease.job, lease.task).items():
             (folder / name).write_bytes(data)
@@ -107,5 +109,5 @@ def test_the_result_takes_the_place_without_a_gap(site: Site) -> None:
 def test_a_task_that_ends_with_nothing_leaves_none(site: Site) -> None:
     lease = site.take()
     assert len(site.get()["reports"]) == 1
-    site.queue.finisher.finish(site.agent, lease.task, lease.lease, FAILED)
+    site.queue.finalizer.finish(site.agent, lease.task, lease.lease, FAILED)
     assert site.get()["reports"] == []

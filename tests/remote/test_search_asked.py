@@ -21,7 +21,7 @@ from visualprof.remote.queue.check.rows import row_errors
 from visualprof.remote.queue.check.search import search_errors
 from visualprof.remote.queue.check.shapes import Array
 from visualprof.remote.queue.draft.forms import DraftSearch
-from visualprof.remote.queue.draft.searches import batch_text, parse_search, typed_search
+from visualprof.remote.queue.draft.searches import batch_text, parse_search, search_draft
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,11 @@ def test_what_is_no_constraint_is_named(text: str, why: str) -> None:
 
 def test_a_figure_that_is_unknown_keeps_no_constraint() -> None:
     one = parse_constraint("p99<5ms")
-    assert (one.kept({"p99_ns": 4e6}), one.kept({"p99_ns": 5e6}), one.kept({})) == (True, False, None)
+    assert (one.is_satisfied({"p99_ns": 4e6}), one.is_satisfied({"p99_ns": 5e6}), one.is_satisfied({})) == (
+        True,
+        False,
+        None,
+    )
     assert one.excess({"p99_ns": 7.5e6}) == pytest.approx(0.5)
     assert one.excess({"p99_ns": 5e6}) > 0, "missed by nothing is missed"
     assert one.excess({"p99_ns": 4e6}) <= 0
@@ -168,7 +172,7 @@ def test_a_search_is_typed_and_reads_the_same_again() -> None:
     assert search.over == {"threads": ["1", "2", "4"], "precision": ["f32", "bf16"]}
     assert search.where == ["p99<5ms", "memory<2GiB"]
     assert batch_text(typed, "n") == "1:8"
-    again = typed_search(search)
+    again = search_draft(search)
     assert again == replace(typed, over={"threads": "1:4", "precision": "f32, bf16"})
     assert parse_search(DraftSearch(trials="x"), "n")[0] == Search(), "nothing without an objective"
     _, errors = parse_search(DraftSearch("latency", {"threads": "many"}, trials="1.5", budget_s="-1"), "n")

@@ -19,10 +19,10 @@ from tests.conftest import until
 from tests.results import point
 from tests.swift import Swift
 from visualprof.remote.queue.store import s3 as s3_module
-from visualprof.remote.queue.store.bucket_url import place_of
+from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.tables import artefacts
 from visualprof.remote.queue.tasks import maintenance as upkeep_module
-from visualprof.remote.queue.tasks.bucket_runs import MARK
+from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE
 from visualprof.remote.queue.tasks.maintenance import remove_leftovers
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
@@ -43,7 +43,7 @@ FILES = {
     "log.txt": b"measured\n",
     "deep/notes.json": b"{}",
 }
-HEADS = {"job.json", "env.json", "status.json", "points.jsonl", MARK}
+HEADS = {"job.json", "env.json", "status.json", "points.jsonl", MARKER_FILE}
 
 
 class Replica:
@@ -99,7 +99,7 @@ def start(swift: Swift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
             monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / f"{name}-cache"))
             (tmp_path / name).mkdir(exist_ok=True)
             settings = Settings(
-                store=place_of(url), store_runs=store_runs, cache_bytes=cache_bytes, data=tmp_path / "data"
+                store=parse_bucket_url(url), store_runs=store_runs, cache_bytes=cache_bytes, data=tmp_path / "data"
             )
             server = stack.enter_context(Server([tmp_path / name], 0, settings))
             upload(server.remote)
@@ -111,8 +111,8 @@ def start(swift: Swift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def measured(on: Replica, key: str = "k", **more: bytes) -> str:
     """The run of a job that an agent has done."""
-    on.server.remote.opened().jobs.submit(request(key))
-    agent = FakeAgent(on.server.url.rstrip("/"), on.server.remote.token, key).register()
+    on.server.remote.open().jobs.submit(request(key))
+    agent = FakeAgent(on.server.url.rstrip("/"), on.server.remote.registration_token, key).register()
     lease = agent.lease()
     assert lease
     agent.succeed(lease, **FILES, **more)
@@ -124,7 +124,7 @@ def overview(run: str) -> str:
 
 
 def objects(on: Replica) -> list[str]:
-    bucket: Any = on.server.remote.opened().store
+    bucket: Any = on.server.remote.open().store
     return [row["Key"].removeprefix("runs/") for row in bucket._keys("list_objects_v2", "Contents", "runs/runs/")]
 
 
@@ -155,9 +155,9 @@ def test_the_log_and_the_model_of_a_run_come_from_the_bucket(start: Start, tmp_p
     for log in (tmp_path / "data" / "logs").glob("*"):
         log.unlink()
     assert other.patiently(f"tasks/{task}/log?offset=0")["text"] == "measured\n"
-    mirror = other.server.remote.opened().mirror
+    mirror = other.server.remote.open().mirror
     assert mirror
-    mirror.bring(str(other.root / run / "net.onnx"))
+    mirror.ensure_local(str(other.root / run / "net.onnx"))
     assert (other.root / run / "net.onnx").read_bytes() == MODEL
 
 
@@ -191,13 +191,13 @@ def test_what_is_being_read_stays(start: Start, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     busy: set[str] = set()
-    first.server.remote.busy = lambda: busy
+    first.server.remote.busy_paths = lambda: busy
     run = measured(first)
     busy.add(str(first.root / run / "timeline.json"))
-    mirror = first.server.remote.opened().mirror
+    mirror = first.server.remote.open().mirror
     assert mirror
-    mirror.bring(str(first.root / run / "timeline.json"))
-    mirror.bring(str(first.root / run / "latencies.bin"))
+    mirror.ensure_local(str(first.root / run / "timeline.json"))
+    mirror.ensure_local(str(first.root / run / "latencies.bin"))
     until(lambda: first.here(run) == {*HEADS, "timeline.json"})
     busy.clear()
     until(lambda: first.here(run) == HEADS)
@@ -230,7 +230,7 @@ def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start)
     first, other = start("first"), start("other")
     run = measured(first)
     until(lambda: other.report(run))
-    bucket: Any = first.server.remote.opened().store
+    bucket: Any = first.server.remote.open().store
     [key] = [key for key in objects(first) if "." in key.rpartition("/")[2]]
     swift.client().put_object(Bucket=bucket.place.bucket, Key=f"runs/{key}", Body=b"x" * len(TIMELINE))
     until(lambda: other.refusal(overview(run))[0] == 500)
@@ -244,10 +244,10 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     run = measured(first)
     until(lambda: other.report(run))
     other.patiently(overview(run))
-    queue = other.server.remote.opened()
-    job = queue.jobs.of_task(first.ask("jobs")["jobs"][0]["tasks"][0]["id"]).id
+    queue = other.server.remote.open()
+    job = queue.jobs.get_by_task(first.ask("jobs")["jobs"][0]["tasks"][0]["id"]).id
     kept = sum(map(len, result(job, f"{job}-0", **FILES).values()))
-    assert queue.removal.frees(job).size_bytes >= kept
+    assert queue.deleter.estimate(job).size_bytes >= kept
     first.ask(f"jobs/{job}", "DELETE")
     until(lambda: not other.span(run) and not other.report(run))
     until(lambda: not (other.root / run).parent.exists())
@@ -262,9 +262,9 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
 @pytest.mark.long
 def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = start("first"), start("other")
-    queue = first.server.remote.opened()
+    queue = first.server.remote.open()
     queue.jobs.submit(request("k"))
-    agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.token).register()
+    agent = FakeAgent(first.server.url.rstrip("/"), first.server.remote.registration_token).register()
     for state, timeline in (("failed", TIMELINE), ("succeeded", TIMELINE.replace(b"aten::mm", b"aten::add"))):
         lease = until(agent.lease)
         files = result(lease["job"], lease["task"], **{"timeline.json": timeline})
@@ -287,7 +287,7 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeyp
 def test_folders_stay_as_they_are(start: Start) -> None:
     first = start("first", store_runs=False)
     run = measured(first)
-    assert (objects(first), MARK in first.here(run)) == ([], False)
+    assert (objects(first), MARKER_FILE in first.here(run)) == ([], False)
     other = start("other")
     later = measured(other, "k2")
     assert until(lambda: first.report(later)), "also a server that keeps its own as folders shows others"

@@ -33,7 +33,7 @@ from visualprof.cli._server import Unreachable
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Runtime
 from visualprof.remote.queue.draft.compose import compose
-from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
@@ -491,7 +491,7 @@ def typed(*given: str) -> argparse.Namespace:
     return parser.parse_args(["m.onnx", *given])
 
 
-def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> Drafted:
+def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> CheckedDraft:
     """What the server makes of what was typed."""
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
     sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})

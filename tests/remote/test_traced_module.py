@@ -33,8 +33,8 @@ LENET = Input("x", "float32", ["batch", 1, 32, 32])
 )
 def test_its_inputs_are_those_that_it_was_traced_with(name: str, inputs: list[tuple[str, str, list[int]]]) -> None:
     file = shared(f"models/megengine/{name}.tm")
-    assert traced_module.sniff(file.read_bytes()[:65536])
-    assert [(one.name, one.dtype, one.dims) for one in traced_module.inputs(file)] == inputs
+    assert traced_module.is_traced_module(file.read_bytes()[:65536])
+    assert [(one.name, one.dtype, one.dims) for one in traced_module.read_inputs(file)] == inputs
     model = inspect_model(file, f"{name}.tm")
     assert (model.format, model.backends) == ("megengine_traced", ["megengine"])
     assert model.inputs[0].dims == ["batch", *inputs[0][2][1:]]
@@ -55,8 +55,8 @@ def test_nothing_that_it_names_is_run(tmp_path: Path) -> None:
     file, target = tmp_path / "evil.tm", tmp_path / "touched"
     named = "megengine.traced_module.traced_module"
     file.write_bytes(pickle.dumps((named, {"argdef_graph_map": {1: Evil(target)}}), 4))
-    assert traced_module.sniff(file.read_bytes())
-    for look in (traced_module.inputs, lambda path: inspect_model(path, "evil.tm")):
+    assert traced_module.is_traced_module(file.read_bytes())
+    for look in (traced_module.read_inputs, lambda path: inspect_model(path, "evil.tm")):
         with pytest.raises((TaskFailure, FormatError), match="not a whole TracedModule"):
             look(file)
     assert not target.exists()

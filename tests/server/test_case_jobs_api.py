@@ -32,7 +32,7 @@ class Site:
         self.remote = open_remote(self._logdir.roots[0])
         self.client = create_app(self._logdir, Settings(dist=folder / "dist"), self.remote).test_client()
         known = capabilities(runtimes=[runtime(), runtime("openvino")])
-        self.agent = member(self.remote.opened(), "lab", known=known).id
+        self.agent = member(self.remote.open(), "lab", known=known).id
 
     def post(self, path: str, status: int, **body: Any) -> Any:
         answer = self.client.post(f"/api/v1/{path}", json=body)
@@ -80,7 +80,7 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
         for compiler in wish["compilers"]
     ]  # fmt: skip
     assert [answer["job"]["case"] for answer in answers] == ["digits", "digits"]
-    bundle = site.remote.opened().blobs.path(requests[0]["model"]["blob"])
+    bundle = site.remote.open().blobs.path(requests[0]["model"]["blob"])
     assert unpack(bundle, tmp_path / "out")["name"] == "digits"
     assert (tmp_path / "out" / "data" / "weights.npz").is_file()
     again = site.post("cases/jobs", 201, case="digits", agents=[site.agent], compilers=["openvino"])["jobs"]

@@ -7,9 +7,9 @@ import time
 from sqlalchemy import Connection, insert, select
 
 from visualprof.accounts.principal import Actor
-from visualprof.accounts.records import Deed
+from visualprof.accounts.records import AuditEvent
 from visualprof.messages import msg
-from visualprof.remote.queue.store.database import Database, unasked
+from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.tables import audit
 
 #: Rows whose subject is more than a name, as the web UI shows them: "action: subject".
@@ -28,20 +28,20 @@ SENTENCES = (
 )
 
 
-def note(connection: Connection, actor: Actor, action: str, subject: str) -> None:
+def record_event(connection: Connection, actor: Actor, action: str, subject: str) -> None:
     """Add a row."""
     who = actor.principal
     connection.execute(
-        unasked(insert(audit).inline()).values(
+        without_result(insert(audit).inline()).values(
             at_ns=time.time_ns(), user=who.user, email=who.email, action=action, subject=subject[:400],
             address=actor.address[:200],
         )
     )  # fmt: skip
 
 
-def deeds(database: Database, before: int | None, limit: int) -> list[Deed]:
+def list_events(database: Database, before: int | None, limit: int) -> list[AuditEvent]:
     """The latest rows, the newest first. before: only those with a lower number."""
     query = select(audit).order_by(audit.c.seq.desc()).limit(limit)
     with database.read() as connection:
         rows = connection.execute(query if before is None else query.where(audit.c.seq < before))
-        return [Deed(*row) for row in rows]
+        return [AuditEvent(*row) for row in rows]

@@ -8,20 +8,20 @@ import time
 from sqlalchemy import delete, select, update
 
 from visualprof.accounts import codes, secret
-from visualprof.accounts.attempts import count_attempt, forgive_attempt
-from visualprof.accounts.audit import note
+from visualprof.accounts.audit import record_event
 from visualprof.accounts.issuer import Identity, Issuer
+from visualprof.accounts.login_attempts import count_attempt, forgive_attempt
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
-from visualprof.accounts.users import Users, email_of, insert_user, log_out
+from visualprof.accounts.users import Users, end_all_sessions, insert_user, normalize_email
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Conflict, Untrusted
+from visualprof.remote.queue.errors import Conflict, Unauthenticated
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import sessions, users
 
 
-class Vouched:
+class ExternalAccounts:
     """Accounts by what others call people.
 
     registration: whether somebody who is seen for the first time gets an account. by: who vouches, for the log.
@@ -30,7 +30,7 @@ class Vouched:
     def __init__(self, database: Database, registration: Registration, by: str) -> None:
         self._database, self._registration, self._by = database, registration, by
 
-    def row(self, name: str, address: str, title: str = "") -> AnyRow | None:
+    def find_or_create(self, name: str, address: str, title: str = "") -> AnyRow | None:
         """Of whom has that address or name. Whoever is seen for the first time gets one, where they may."""
         row = self._user_named(name)
         if row is None and self._registration != "off":
@@ -39,12 +39,12 @@ class Vouched:
             row = self._user_named(name)
         return row
 
-    def note_log_in(self, row: AnyRow, address: str) -> None:
+    def record_log_in(self, row: AnyRow, address: str) -> None:
         """Somebody is there."""
         with self._database.write() as connection:
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
             actor = Actor(Principal(row.id, row.email), address)
-            note(connection, actor, msg("accounts.log_2", "log in"), f"{row.email} by {self._by}")
+            record_event(connection, actor, msg("accounts.log_2", "log in"), f"{row.email} by {self._by}")
 
     def _user_named(self, name: str) -> AnyRow | None:
         with self._database.read() as connection:
@@ -53,12 +53,12 @@ class Vouched:
     def _first_seen(self, name: str, address: str, title: str) -> None:
         """Make an account, where registration is open or somebody has invited that address."""
         with self._database.write() as connection:
-            invitation = codes.redeem_for(connection, "invitation", name)
+            invitation = codes.redeem_by_email(connection, "invitation", name)
             if invitation is None and self._registration != "open":
                 return
             role: Role = invitation.role if invitation else "member"
             user = insert_user(connection, name, title, role, None)
-            note(
+            record_event(
                 connection,
                 Actor(user.principal, address),
                 msg("accounts.make_account_2", "make account"),
@@ -66,21 +66,21 @@ class Vouched:
             )
 
 
-class Issued:
+class OidcLogin:
     """Accounts of people who log in at an issuer: found by how it calls them for ever, at first by their address."""
 
     def __init__(self, database: Database, registration: Registration, issuer: Issuer, people: Users) -> None:
         self.issuer = issuer
         self._database, self._people = database, people
-        self._vouched = Vouched(database, registration, issuer.url)
+        self._vouched = ExternalAccounts(database, registration, issuer.url)
 
-    def begin(self, address: str) -> tuple[str, str]:
+    def start(self, address: str) -> tuple[str, str]:
         """The text that a browser keeps, and the address to which it is sent. address: of the browser.
 
         Raises: TooMany. IssuerTrouble.
         """
         count_attempt(self._database, address)
-        return self.issuer.begin()
+        return self.issuer.start_login()
 
     def log_in(self, said: Identity, address: str) -> str:
         """The id of whom the issuer vouches for.
@@ -90,27 +90,27 @@ class Issued:
         row = self._bound(said.subject)
         if row is None:
             title = said.name if said.name.isprintable() and len(said.name) <= 200 else ""
-            row = self._vouched.row(email_of(said.email), address, title)
+            row = self._vouched.find_or_create(normalize_email(said.email), address, title)
         actor = Actor(Principal(row.id if row else None, said.email[:254]), address)
         why = self._refusal(row, said)
         if row is None or why:
             with self._database.write() as connection:
-                note(
+                record_event(
                     connection,
                     actor,
                     msg("accounts.log_refused_2", "log-in refused"),
                     f"{said.email[:254]} by {self.issuer.url}",
                 )
-            raise Untrusted(why, msg("accounts.ask_administrator", "ask an administrator"))
+            raise Unauthenticated(why, msg("accounts.ask_administrator", "ask an administrator"))
         if row.subject != said.subject:
             self._bind(actor, row, said.subject)
         self._follow_group(actor, row, said.admin)
-        self._vouched.note_log_in(row, address)
+        self._vouched.record_log_in(row, address)
         with self._database.write() as connection:
             forgive_attempt(connection, address)
         return str(row.id)
 
-    def session(self, said: Identity) -> str:
+    def session_digest(self, said: Identity) -> str:
         """What is kept of how the issuer calls a session."""
         return self._session_digest(said.session)
 
@@ -120,12 +120,12 @@ class Issued:
         Raises: BadParameter: it does not, or has said so before. TooMany. IssuerTrouble.
         """
         count_attempt(self._database, address)
-        said, issuer = self.issuer.log_out(token), self.issuer.url
+        said, issuer = self.issuer.parse_logout_token(token), self.issuer.url
         over = [sessions.c.user == users.c.id, sessions.c.issued.is_not(None)]
         over += [users.c.subject == said.subject] if said.subject else []
         over += [sessions.c.issued == self._session_digest(said.session)] if said.session else []
         with self._database.write() as connection:
-            if codes.used(connection, f"{issuer} {said.name}", said.until_ns):
+            if codes.check_and_mark_used(connection, f"{issuer} {said.name}", said.until_ns):
                 raise BadParameter(msg("accounts.logout_token_used_before", "logout_token: it was used before"))
             forgive_attempt(connection, address)
             ended = connection.execute(
@@ -133,7 +133,7 @@ class Issued:
             ).all()
             connection.execute(delete(sessions).where(sessions.c.id.in_([row.id for row in ended])))
             for row in ended:
-                note(
+                record_event(
                     connection,
                     Actor(Principal(row.user, row.email), address),
                     msg("accounts.log_out_2", "log out"),
@@ -141,7 +141,7 @@ class Issued:
                 )
 
     def _session_digest(self, session: str) -> str:
-        return secret.hashed(f"{self.issuer.url} {session}")
+        return secret.hash_token(f"{self.issuer.url} {session}")
 
     def _refusal(self, row: AnyRow | None, said: Identity) -> str:
         """Why somebody may not come in; "" where they may."""
@@ -170,9 +170,9 @@ class Issued:
         """
         with self._database.write() as connection:
             if row.password is not None:
-                log_out(connection, row.id)
+                end_all_sessions(connection, row.id)
             connection.execute(update(users).where(users.c.id == row.id).values(subject=subject, password=None))
-            note(
+            record_event(
                 connection,
                 actor,
                 msg("accounts.first_log_issuer_2", "first log-in by an issuer"),
@@ -183,4 +183,4 @@ class Issued:
         """Who is in the issuer's group of administrators is one here, and who is not is none."""
         if admin is not None and admin != (row.role == "admin"):
             with contextlib.suppress(Conflict):  # nobody would be one any more
-                self._people.change(actor, row.id, role="admin" if admin else "member")
+                self._people.update(actor, row.id, role="admin" if admin else "member")

@@ -23,20 +23,20 @@ from urllib.parse import urlencode, urlsplit
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Untrusted
+from visualprof.remote.queue.errors import Unauthenticated
 
 TIMEOUT_S = 10
-SKEW_S = 60  # that two clocks may differ
-METADATA_S = 600  # that what the issuer says of itself is kept
+MAX_CLOCK_SKEW_S = 60  # that two clocks may differ
+METADATA_CACHE_S = 600  # that what the issuer says of itself is kept
 _MOST = 1 << 20  # bytes of an answer
-LOG_OUT = "http://schemas.openid.net/event/backchannel-logout"
-LONGEST_S = 86400  # that an order to end sessions counts
+LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+MAX_LOGOUT_AGE_S = 86400  # that an order to end sessions counts
 # Signatures that need a key of the issuer: no secret that others may have, and never none.
 _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
 _AGAIN = msg("accounts.log_again", "log in again")
 
 
-class IssuerTrouble(VisualprofError):
+class IssuerError(VisualprofError):
     """The issuer does not answer, or not as OpenID Connect says."""
 
     status = 502
@@ -60,7 +60,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class LogOut:
+class LogoutOrder:
     """What an issuer says to end sessions here.
 
     subject: as of `Identity`, "" for whoever has the session. session: "" for all of theirs. name: of this order, which
@@ -92,7 +92,7 @@ class Issuer:
         self._admin_group = admin_group
         self._metadata: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
-    def begin(self) -> tuple[str, str]:
+    def start_login(self) -> tuple[str, str]:
         """The text that the browser keeps, and the address to which it is sent.
 
         Raises: IssuerTrouble.
@@ -105,7 +105,7 @@ class Issuer:
         )  # fmt: skip
         return kept, address
 
-    def finish(self, kept: str, state: str, code: str, refusal: str = "") -> Identity:
+    def finish_login(self, kept: str, state: str, code: str, refusal: str = "") -> Identity:
         """Who comes back.
 
         Args:
@@ -116,7 +116,7 @@ class Issuer:
         Raises: Untrusted: it is of another log-in, or proves nothing. IssuerTrouble.
         """
         if not kept or not hmac.compare_digest(state.encode(), _of(kept, "state").encode()):
-            raise Untrusted(
+            raise Unauthenticated(
                 msg(
                     "accounts.log_not_begun_browser",
                     "this log-in was not begun in this browser, or more than ten minutes ago",
@@ -124,24 +124,24 @@ class Issuer:
                 _AGAIN,
             )
         if refusal or not code:
-            raise Untrusted(msg("accounts.issuer_refused", f"the issuer refused: {_word(refusal)}"), _AGAIN)
+            raise Unauthenticated(msg("accounts.issuer_refused", f"the issuer refused: {_word(refusal)}"), _AGAIN)
         tokens = self._redeemed(code, _of(kept, "verifier"))
         claims = self._claims(tokens, _of(kept, "nonce"))
         return replace(self._identity(claims), token=str(tokens["id_token"]), session=_text(claims.get("sid")))
 
-    def end(self, token: str) -> str:
+    def end_session_url(self, token: str) -> str:
         """Where a browser ends its session there, and comes back from; "" where the issuer has no such place.
 
         token: by which it logged in.
         """
         try:
             address = self._endpoint("end_session") if self._said().get("end_session_endpoint") else ""
-        except IssuerTrouble:  # who logs out is logged out here, whatever it says
+        except IssuerError:  # who logs out is logged out here, whatever it says
             return ""
         asked = {"id_token_hint": token, "client_id": self._client, "post_logout_redirect_uri": self._back}
         return address and f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
 
-    def log_out(self, token: str) -> LogOut:
+    def parse_logout_token(self, token: str) -> LogoutOrder:
         """Which sessions are over, by a logout token.
 
         Raises: BadParameter: it proves nothing. IssuerTrouble.
@@ -152,21 +152,23 @@ class Issuer:
         needed: Any = {"essential": True}
         by: Any = {**needed, "value": self.url}
         to: Any = {**needed, "value": self._client}
-        rules = jwt.JWTClaimsRegistry(leeway=SKEW_S, iss=by, aud=to, iat=needed, exp=needed, jti=needed)
+        rules = jwt.JWTClaimsRegistry(leeway=MAX_CLOCK_SKEW_S, iss=by, aud=to, iat=needed, exp=needed, jti=needed)
         try:
             claims = self._signed(token).claims
             rules.validate(claims)
             name, exp, subject, session = str(claims["jti"]), int(claims["exp"]), claims.get("sub"), claims.get("sid")
-            wanted = LOG_OUT in claims["events"] and "nonce" not in claims and bool(_text(subject) or _text(session))
+            wanted = (
+                LOGOUT_EVENT in claims["events"] and "nonce" not in claims and bool(_text(subject) or _text(session))
+            )
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             what = _word(str(getattr(error, "claim", "") or type(error).__name__))
             raise BadParameter(
                 msg("accounts.logout_token_proves_nothing", f"logout_token: it proves nothing: {what}")
             ) from error
-        if not wanted or exp > time.time() + LONGEST_S:
+        if not wanted or exp > time.time() + MAX_LOGOUT_AGE_S:
             raise BadParameter(msg("accounts.logout_token_ends_no", "logout_token: it ends no session"))
         who = f"{self.url} {subject}" if _text(subject) else ""
-        return LogOut(who, _text(session), name, (exp + SKEW_S) * 10**9)
+        return LogoutOrder(who, _text(session), name, (exp + MAX_CLOCK_SKEW_S) * 10**9)
 
     def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
         """What the issuer gives for a code: an access token and an ID token."""
@@ -192,15 +194,17 @@ class Issuer:
         try:
             token = self._signed(str(tokens.get("id_token", "")))
             claims = _authlib("oidc.core").CodeIDToken(token.claims, token.header, its, of)
-            claims.validate(int(time.time()), SKEW_S)
+            claims.validate(int(time.time()), MAX_CLOCK_SKEW_S)
         except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
             what = str(getattr(error, "claim", "") or type(error).__name__)
             if isinstance(error, errors.ExpiredTokenError) or what in ("iat", "nbf"):
                 told = msg(
                     "accounts.issuers_answer_not_time", "the issuer's answer is not of this time, or the clocks differ"
                 )
-                raise Untrusted(told, msg("accounts.check_clock_server", "check the clock of this server")) from error
-            raise Untrusted(
+                raise Unauthenticated(
+                    told, msg("accounts.check_clock_server", "check the clock of this server")
+                ) from error
+            raise Unauthenticated(
                 msg("accounts.issuers_answer_proves_nothing", f"the issuer's answer proves nothing: {_word(what)}"),
                 _AGAIN,
             ) from error
@@ -232,13 +236,13 @@ class Issuer:
         """Raises: Untrusted: nobody knows whether the address is theirs."""
         email, subject, groups = claims.get("email"), claims["sub"], claims.get("groups")
         if not isinstance(email, str) or not isinstance(subject, str) or not 0 < len(subject) <= 255:
-            raise Untrusted(
+            raise Unauthenticated(
                 msg("accounts.issuer_gives_no_e", "the issuer gives no e-mail address"),
                 msg("accounts.administrator_can_let_server", "its administrator can let this server have it"),
             )
         if claims.get("email_verified") is not True:
             hint = msg("accounts.verify_there_ask_issuers", "verify it there, or ask the issuer's administrator")
-            raise Untrusted(
+            raise Unauthenticated(
                 msg("accounts.issuer_not_verified_address", f"the issuer has not verified the address {email[:254]}"),
                 hint,
             )
@@ -252,7 +256,7 @@ class Issuer:
         """Raises: IssuerTrouble: it has none, or one without TLS."""
         url = self._said().get(f"{name}{ending}")
         if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.url).scheme}:
-            raise IssuerTrouble(
+            raise IssuerError(
                 msg("accounts.names_no_tls", f"{self.url} names no {name}{ending} with TLS"),
                 msg("accounts.issuer_openid_connect", "is it an issuer of OpenID Connect?"),
             )
@@ -264,11 +268,11 @@ class Issuer:
         Raises: IssuerTrouble: it is another one.
         """
         at, said = self._metadata
-        if time.monotonic() - at > METADATA_S:
+        if time.monotonic() - at > METADATA_CACHE_S:
             said = self._request(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
             if said.get("issuer") != self.url:
                 hint = msg("accounts.oidc_exactly_issuer_calls", "--oidc is exactly as the issuer calls itself")
-                raise IssuerTrouble(
+                raise IssuerError(
                     msg("accounts.calls_itself", f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}"), hint
                 )
             self._metadata = time.monotonic(), said
@@ -285,20 +289,20 @@ class Issuer:
                 told = json.loads(answer.read(_MOST))
         except urllib.error.HTTPError as error:
             if body is not None and error.code == 400:  # a code that was used, or is too old
-                raise Untrusted(
+                raise Unauthenticated(
                     msg("accounts.issuer_refused", f"the issuer refused: {_word(_error_of(error))}"), _AGAIN
                 ) from error
-            raise IssuerTrouble(
+            raise IssuerError(
                 msg("accounts.answers", f"{self.url} answers with {error.code}"),
                 msg("accounts.tell_administrator", "tell an administrator"),
             ) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             hint = msg("accounts.try_again_later_tell", "try again later, or tell an administrator")
-            raise IssuerTrouble(
+            raise IssuerError(
                 msg("accounts.not_answer_should", f"{self.url} does not answer as it should: {error}"), hint
             ) from error
         if not isinstance(told, dict):
-            raise IssuerTrouble(
+            raise IssuerError(
                 msg("accounts.not_answer_should_no", f"{self.url} does not answer as it should: no JSON object")
             )
         return cast("dict[str, Any]", told)

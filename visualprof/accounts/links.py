@@ -9,15 +9,15 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 
 from visualprof.accounts import secret
-from visualprof.accounts.audit import note
-from visualprof.accounts.principal import LINK, LONGEST_H, NOBODY, Actor, Principal
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.principal import ANONYMOUS, LINK_PREFIX, MAX_LINK_HOURS, Actor, Principal
 from visualprof.accounts.sharing import Sharing
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import links, users
 
-SHORTEST_H = 1
+MIN_HOURS = 1
 _HOUR_NS = 3600 * 10**9
 
 
@@ -39,24 +39,24 @@ class Links:
     def __init__(self, database: Database, sharing: Sharing) -> None:
         self._database, self._sharing = database, sharing
 
-    def make(self, actor: Actor, run: str, hours: float) -> str:
+    def create(self, actor: Actor, run: str, hours: float) -> str:
         """The code of a new link; those whose time is over are cleared away.
 
         Raises: Forbidden: neither its owner nor an administrator. BadParameter.
         """
-        self._sharing.shareable(actor, run)
-        if not SHORTEST_H <= hours <= LONGEST_H:
+        self._sharing.require_owner(actor, run)
+        if not MIN_HOURS <= hours <= MAX_LINK_HOURS:
             raise BadParameter(
-                msg("accounts.hours_2", f"hours: {SHORTEST_H} to {LONGEST_H}"),
+                msg("accounts.hours_2", f"hours: {MIN_HOURS} to {MAX_LINK_HOURS}"),
                 msg("accounts.hour_least_90_days", "an hour at least, 90 days at most"),
             )
         now = time.time_ns()
-        code, sha256 = secret.new(LINK)
-        row = {"id": secret.short_id(), "run": run, "user": actor.user, "created_ns": now}
+        code, sha256 = secret.generate(LINK_PREFIX)
+        row = {"id": secret.new_id(), "run": run, "user": actor.user, "created_ns": now}
         with self._database.write() as connection:
             connection.execute(delete(links).where(links.c.expires_ns < now))
             connection.execute(insert(links).values(**row, sha256=sha256, expires_ns=now + int(hours * _HOUR_NS)))
-            note(
+            record_event(
                 connection,
                 actor,
                 msg("accounts.make_link", "make link"),
@@ -64,18 +64,18 @@ class Links:
             )
         return code
 
-    def of_run(self, actor: Actor, run: str) -> list[Link]:
+    def for_run(self, actor: Actor, run: str) -> list[Link]:
         """The links to a run that are not over, the latest first.
 
         Raises: Forbidden: neither its owner nor an administrator.
         """
-        self._sharing.shareable(actor, run)
+        self._sharing.require_owner(actor, run)
         mine = _WITH_MAKER.where(links.c.run == run, links.c.expires_ns >= time.time_ns())
         with self._database.read() as connection:
             rows = connection.execute(mine.order_by(links.c.created_ns.desc()))
             return [Link(row.id, row.run, row.email, row.created_ns, row.expires_ns, row.used_ns) for row in rows]
 
-    def end(self, actor: Actor, link: str) -> str:
+    def revoke(self, actor: Actor, link: str) -> str:
         """End a link; its run.
 
         Raises: NotFound: there is none, or not for this one.
@@ -84,26 +84,26 @@ class Links:
             run = connection.execute(select(links.c.run).where(links.c.id == link)).scalar()
         try:
             if run is not None:
-                self._sharing.shareable(actor, run)
+                self._sharing.require_owner(actor, run)
         except Forbidden:
             run = None
         if run is None:
             raise NotFound(msg("accounts.there_no_link", f"there is no link {link[:40]!r}"))
         with self._database.write() as connection:
             connection.execute(delete(links).where(links.c.id == link))
-            note(connection, actor, msg("accounts.end_link", "end link"), run)
+            record_event(connection, actor, msg("accounts.end_link", "end link"), run)
         return run
 
-    def of_code(self, code: str) -> Principal:
+    def principal_for_code(self, code: str) -> Principal:
         """Who came by it: a viewer of that run alone; nobody where it is over, or its maker shares that run no more."""
-        sha256, now = secret.hashed(code), time.time_ns()
+        sha256, now = secret.hash_token(code), time.time_ns()
         with self._database.read() as connection:
             row = connection.execute(_WITH_MAKER.where(links.c.sha256 == sha256)).first()
         if row is None or row.disabled or row.expires_ns < now:
-            return NOBODY
-        if not self._sharing.of(row.run).shared_by(Principal(row.user, role=row.role)):
-            return NOBODY
-        secret.note_use(self._database, links.c.used_ns, sha256, row.used_ns, now)
+            return ANONYMOUS
+        if not self._sharing.access(row.run).can_be_shared_by(Principal(row.user, role=row.role)):
+            return ANONYMOUS
+        secret.record_use(self._database, links.c.used_ns, sha256, row.used_ns, now)
         return Principal(role="viewer", scope=row.run, ends_ns=row.expires_ns)
 
 

@@ -9,14 +9,14 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection, delete, insert, select
 
 from visualprof.accounts import codes
-from visualprof.accounts.audit import note
+from visualprof.accounts.audit import record_event
 from visualprof.accounts.principal import Actor, Principal
-from visualprof.accounts.projects import belonging
+from visualprof.accounts.projects import require_membership
 from visualprof.accounts.records import Grant
-from visualprof.accounts.secret import short_id
+from visualprof.accounts.secret import new_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import agents, bookings, grants, projects, users
@@ -34,19 +34,19 @@ class Booking:
     until_ns: int
 
 
-class Machines:
+class MachineAccess:
     """What a team adds to the table of agents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def enrol(self, actor: Actor) -> str:
+    def create_join_code(self, actor: Actor) -> str:
         """A code by which one machine registers within ten minutes; it belongs to whoever asks for the code."""
         with self._database.write() as connection:
-            note(connection, actor, msg("accounts.make_machine_code", "make machine code"), "")
-            return codes.make(connection, "machine", "", "member", actor.user)
+            record_event(connection, actor, msg("accounts.make_machine_code", "make machine code"), "")
+            return codes.create(connection, "machine", "", "member", actor.user)
 
-    def enrols(self, code: str) -> bool:
+    def is_join_code(self, code: str) -> bool:
         """Is there such a code? It is asked for before a machine is believed what it says."""
         with self._database.read() as connection:
             return codes.exists(connection, "machine", code)
@@ -66,7 +66,7 @@ class Machines:
                     msg("accounts.code_user_may_not", "code: its user may not add machines any more"),
                     msg("accounts.ask_administrator", "ask an administrator"),
                 )
-            note(
+            record_event(
                 connection,
                 Actor(Principal(user.id, user.email), address),
                 msg("accounts.add_machine", "add machine"),
@@ -76,7 +76,7 @@ class Machines:
 
         return redeemed
 
-    def changing(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
+    def authorize_change(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
         """Ask whether the actor may change a machine, and notes that it did, in the transaction that does it.
 
         Raises (what is returned): NotFound. Forbidden: it is another's.
@@ -123,7 +123,7 @@ class Machines:
         if bool(email) == bool(project):
             raise BadParameter(msg("accounts.email_project_one_them", "email or project: one of them"))
         with self._database.write() as connection:
-            holder = _user(connection, email) if email else belonging(connection, actor, project)
+            holder = _user(connection, email) if email else require_membership(connection, actor, project)
             self._changed(
                 connection, actor, agent, msg("accounts.grant_machine", "grant machine"), email or holder.name
             )
@@ -175,10 +175,10 @@ class Machines:
                     ),
                     msg("accounts.choose_another_time_end", "choose another time, or end that one"),
                 )
-            row = {"id": short_id(), "agent": agent, "user": user, "from_ns": from_ns, "until_ns": until_ns}
+            row = {"id": new_id(), "agent": agent, "user": user, "from_ns": from_ns, "until_ns": until_ns}
             connection.execute(insert(bookings).values(row))
 
-    def free(self, actor: Actor, agent: str, booking: str) -> None:
+    def cancel_booking(self, actor: Actor, agent: str, booking: str) -> None:
         """End a booking.
 
         Raises: NotFound.
@@ -199,7 +199,7 @@ class Machines:
             raise Forbidden(
                 msg("accounts.only_owner_administrators_change", f"only its owner and administrators change {row.name}")
             )
-        note(connection, actor, action, f"{row.name} ({row.id}): {what}")
+        record_event(connection, actor, action, f"{row.name} ({row.id}): {what}")
         return row
 
 

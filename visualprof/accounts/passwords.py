@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Crowded
+from visualprof.remote.queue.errors import ServerBusy
 
 if TYPE_CHECKING:
     from pwdlib import PasswordHash
 
-SHORTEST, LONGEST = 10, 1000
-AT_ONCE = 2 if (os.cpu_count() or 1) > 4 else 1  # each takes a core for a fifth of a second, and 64 MB
-WAITING = 6  # each holds a thread of the server
+MIN_LENGTH, MAX_LENGTH = 10, 1000
+MAX_CONCURRENT = 2 if (os.cpu_count() or 1) > 4 else 1  # each takes a core for a fifth of a second, and 64 MB
+MAX_WAITING = 6  # each holds a thread of the server
 _PATIENCE_S = 10
 
 
@@ -30,8 +30,8 @@ class Passwords:
     """
 
     def __init__(self) -> None:
-        self._room = threading.BoundedSemaphore(AT_ONCE)
-        self._places = threading.BoundedSemaphore(AT_ONCE + WAITING)
+        self._room = threading.BoundedSemaphore(MAX_CONCURRENT)
+        self._places = threading.BoundedSemaphore(MAX_CONCURRENT + MAX_WAITING)
         try:
             from pwdlib import PasswordHash
         except ImportError as error:
@@ -41,7 +41,7 @@ class Passwords:
             ) from error
         self._argon2: PasswordHash = PasswordHash.recommended()
 
-    def hashed(self, password: str) -> str:
+    def hash(self, password: str) -> str:
         """What is kept of a password.
 
         Raises: Crowded: many others log in.
@@ -49,15 +49,15 @@ class Passwords:
         with self._turn():
             return self._argon2.hash(password)
 
-    def matches(self, password: str, kept: str | None) -> bool:
+    def verify(self, password: str, kept: str | None) -> bool:
         """Is it the password? It takes as long where nothing is kept, as for somebody who is not known.
 
         Raises: Crowded.
         """
         with self._turn():
-            return self._argon2.verify(password[:LONGEST], kept or self._nobodys) and kept is not None
+            return self._argon2.verify(password[:MAX_LENGTH], kept or self._nobodys) and kept is not None
 
-    def refuse_crowd(self) -> None:
+    def check_capacity(self) -> None:
         """Before anything else is done for somebody who would have to wait for long.
 
         Raises: Crowded.
@@ -106,18 +106,18 @@ def _one_core() -> Generator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def _crowded() -> Crowded:
-    return Crowded(
+def _crowded() -> ServerBusy:
+    return ServerBusy(
         msg("accounts.many_people_log_moment", "many people log in at this moment"),
         msg("accounts.try_again_few_seconds", "try again in a few seconds"),
     )
 
 
-def refuse_weak(password: str, email: str) -> None:
+def check_strength(password: str, email: str) -> None:
     """Raises: BadParameter: it is short, endless, or the address itself."""
-    if not SHORTEST <= len(password) <= LONGEST:
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise BadParameter(
-            msg("accounts.password_characters", f"password: {SHORTEST} to {LONGEST} characters"),
+            msg("accounts.password_characters", f"password: {MIN_LENGTH} to {MAX_LENGTH} characters"),
             msg("accounts.few_words_make_good", "a few words make a good one"),
         )
     if password.lower() in (email, email.partition("@")[0]) or len(set(password)) < 4:

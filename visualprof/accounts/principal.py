@@ -11,7 +11,7 @@ Registration = Literal["open", "invitation", "off"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
-def least(a: Role, b: Role) -> Role:
+def lower_role(a: Role, b: Role) -> Role:
     """The role that may less."""
     return ROLES[min(ROLES.index(a), ROLES.index(b))]
 
@@ -44,7 +44,7 @@ class Principal:
     def viewer(self) -> str | None:
         """Whose rows it sees; None is everybody's. Whoever came by a link is nobody whose rows there are."""
         if self.scope is not None:
-            return f"{LINK}{self.scope}"
+            return f"{LINK_PREFIX}{self.scope}"
         return None if self.sees_all or self.role == "admin" else self.user or ""
 
 
@@ -61,9 +61,9 @@ class Actor:
         return self.principal.user
 
 
-LINK = "vp_l_"  # before the code of a link to one run
-TOKEN = "vp_u_"  # before a token for commands
-LONGEST_H = 90 * 24  # that a link to a run lasts
-NOBODY = Principal()
-EVERYBODY = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token
+LINK_PREFIX = "vp_l_"  # before the code of a link to one run
+TOKEN_PREFIX = "vp_u_"  # before a token for commands
+MAX_LINK_HOURS = 90 * 24  # that a link to a run lasts
+ANONYMOUS = Principal()
+SINGLE_USER = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token
 READER = Principal(role="viewer", sees_all=True)  # and whoever lacks it

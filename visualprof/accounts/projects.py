@@ -7,17 +7,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
-from visualprof.accounts.audit import note
+from visualprof.accounts.audit import record_event
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.records import Member, Project
-from visualprof.accounts.secret import short_id
+from visualprof.accounts.secret import new_id
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Conflict
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.errors import Conflict
+from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.model_tables import models
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.retention import drop_rule
+from visualprof.remote.queue.store.retention import delete_rule
 from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
 
 
@@ -27,7 +27,7 @@ class Projects:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, viewer: str | None) -> list[Project]:
+    def list_visible(self, viewer: str | None) -> list[Project]:
         """Those that somebody belongs to, or all for None, by name."""
         chosen = _visible(viewer)
         people = select(members.c.project, users).join(users, users.c.id == members.c.user).order_by(users.c.email)
@@ -44,49 +44,51 @@ class Projects:
 
         Raises: BadParameter. Conflict: one of theirs is called so; of others' they learn nothing.
         """
-        name, identity = _name(name), short_id()
+        name, identity = _name(name), new_id()
         with self._database.write() as connection:
             _refuse_taken(connection, actor, name, "")
             connection.execute(insert(projects).values(id=identity, name=name, created_ns=time.time_ns()))
             connection.execute(insert(members).values(project=identity, user=actor.user))
-            note(connection, actor, msg("accounts.create_project", "create project"), name)
+            record_event(connection, actor, msg("accounts.create_project", "create project"), name)
         return identity
 
     def rename(self, actor: Actor, project: str, name: str) -> None:
         """Raises: NotFound: there is none, or not for this one. BadParameter. Conflict."""
         name = _name(name)
         with self._database.write() as connection:
-            before = belonging(connection, actor, project)
+            before = require_membership(connection, actor, project)
             _refuse_taken(connection, actor, name, project)
             connection.execute(update(projects).where(projects.c.id == project).values(name=name))
-            note(connection, actor, msg("accounts.rename_project_2", "rename project"), f"{before.name} to {name}")
+            record_event(
+                connection, actor, msg("accounts.rename_project_2", "rename project"), f"{before.name} to {name}"
+            )
 
-    def remove(self, actor: Actor, project: str) -> None:
+    def delete(self, actor: Actor, project: str) -> None:
         """Remove a project; its runs and models become private to their owners.
 
         Raises: NotFound.
         """
         with self._database.write() as connection:
-            name = belonging(connection, actor, project).name
+            name = require_membership(connection, actor, project).name
             theirs = update(runs).where(runs.c.project == project)
-            private = {"project": None, "visibility": "private", "revision": changed(connection, "runs")}
+            private = {"project": None, "visibility": "private", "revision": next_revision(connection, "runs")}
             connection.execute(theirs.values(private))
             unshared = {"project": None, "visibility": "private"}
             connection.execute(update(models).where(models.c.project == project).values(unshared))
             connection.execute(delete(members).where(members.c.project == project))
             connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))
-            changed_sharing(connection)
-            drop_rule(connection, "jobs", project)
-            note(connection, actor, msg("accounts.remove_project_3", "remove project"), name)
+            bump_sharing_revision(connection)
+            delete_rule(connection, "jobs", project)
+            record_event(connection, actor, msg("accounts.remove_project_3", "remove project"), name)
 
-    def add(self, actor: Actor, project: str, email: str) -> None:
+    def add_member(self, actor: Actor, project: str, email: str) -> None:
         """Takes somebody in.
 
         Raises: NotFound: no such project, or nobody of that address.
         """
         with self._database.write() as connection:
-            name = belonging(connection, actor, project).name
+            name = require_membership(connection, actor, project).name
             user = connection.execute(select(users.c.id).where(users.c.email == email.strip().lower())).scalar()
             if user is None:
                 raise NotFound(
@@ -96,30 +98,32 @@ class Projects:
             row = {"project": project, "user": user}
             if not connection.execute(select(members).filter_by(**row)).first():
                 connection.execute(insert(members).values(row))
-                changed_sharing(connection)
-                note(connection, actor, msg("accounts.add_project_2", "add to project"), f"{email} to {name}")
+                bump_sharing_revision(connection)
+                record_event(connection, actor, msg("accounts.add_project_2", "add to project"), f"{email} to {name}")
 
-    def leave(self, actor: Actor, project: str, user: str) -> None:
+    def remove_member(self, actor: Actor, project: str, user: str) -> None:
         """Takes somebody out.
 
         Raises: NotFound.
         """
         with self._database.write() as connection:
-            name = belonging(connection, actor, project).name
+            name = require_membership(connection, actor, project).name
             gone = delete(members).where((members.c.project == project) & (members.c.user == user))
             if not connection.execute(gone).rowcount:
                 raise NotFound(msg("accounts.there_no_member", f"there is no member {user[:40]!r} in {name}"))
-            changed_sharing(connection)
-            note(connection, actor, msg("accounts.remove_project_2", "remove from project"), f"{user} from {name}")
+            bump_sharing_revision(connection)
+            record_event(
+                connection, actor, msg("accounts.remove_project_2", "remove from project"), f"{user} from {name}"
+            )
 
 
-def changed_sharing(connection: Connection) -> None:
+def bump_sharing_revision(connection: Connection) -> None:
     """Count a change of who may see what was there before: runs, and the jobs whose results they are."""
-    changed(connection, "shared")
-    changed(connection, "jobs")
+    next_revision(connection, "shared")
+    next_revision(connection, "jobs")
 
 
-def belonging(connection: Connection, actor: Actor, project: str) -> AnyRow:
+def require_membership(connection: Connection, actor: Actor, project: str) -> AnyRow:
     """The row of a project that the actor belongs to, or of any for an administrator.
 
     Raises: NotFound: others are not told from those that are not there.

@@ -7,33 +7,36 @@ from __future__ import annotations
 
 import time
 
-from visualprof.accounts.external_login import Vouched
+from visualprof.accounts.external_login import ExternalAccounts
 from visualprof.accounts.principal import Principal, Registration
-from visualprof.accounts.sessions import IDLE_S
-from visualprof.accounts.users import name_of
+from visualprof.accounts.sessions import MAX_IDLE_S
+from visualprof.accounts.users import normalize_name
 from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.signing import Signer
 
 
-class Proxied:
+class ProxyAuth:
     """Accounts by what a proxy calls people: an e-mail address, or a name.
 
     registration: whether somebody who is seen for the first time gets an account. signer: of the server.
     """
 
     def __init__(self, database: Database, registration: Registration, signer: Signer) -> None:
-        self._vouched, self._signer = Vouched(database, registration, msg("accounts.proxy", "the proxy")), signer
+        self._vouched, self._signer = (
+            ExternalAccounts(database, registration, msg("accounts.proxy", "the proxy")),
+            signer,
+        )
 
-    def of(self, said: str, address: str) -> Principal:
+    def principal(self, said: str, address: str) -> Principal:
         """Who it is; nobody without an account, or with one that is disabled.
 
         Raises: BadParameter: nobody can be called so.
         """
-        name = name_of(said)
-        row = self._vouched.row(name, address)
+        name = normalize_name(said)
+        row = self._vouched.find_or_create(name, address)
         if row is None or row.disabled:
             return Principal(email=name)
-        if time.time_ns() - (row.seen_ns or 0) > IDLE_S * 10**9:
-            self._vouched.note_log_in(row, address)
-        return Principal(row.id, row.email, row.name, row.role, csrf=self._signer.mark("csrf", row.id))
+        if time.time_ns() - (row.seen_ns or 0) > MAX_IDLE_S * 10**9:
+            self._vouched.record_log_in(row, address)
+        return Principal(row.id, row.email, row.name, row.role, csrf=self._signer.sign_text("csrf", row.id))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from visualprof.accounts.audit import note
+from visualprof.accounts.audit import record_event
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.users import email_of_user
 from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.quotas import EVERYBODY, Quota, Quotas, Used, change_quota
+from visualprof.remote.queue.store.quotas import DEFAULT_USER, Quota, Quotas, Usage, set_quota
 
-__all__ = ["EVERYBODY", "Quota", "Used", "UserQuotas"]
+__all__ = ["DEFAULT_USER", "Quota", "Usage", "UserQuotas"]
 
 
 class UserQuotas(Quotas):
@@ -25,9 +25,11 @@ class UserQuotas(Quotas):
         Raises: NotFound.
         """
         with self._database.write() as connection:
-            whose = "everybody" if user == EVERYBODY else email_of_user(connection, user)
-            change_quota(connection, user, quota)
+            whose = "everybody" if user == DEFAULT_USER else email_of_user(connection, user)
+            set_quota(connection, user, quota)
             bounds = vars(quota).items() if quota else ()
             limits = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
             default = msg("accounts.no_bounds", "no bounds") if quota else msg("accounts.everybody", "as everybody")
-            note(connection, actor, msg("accounts.change_quota", "change quota"), f"{whose}: {limits or default}")
+            record_event(
+                connection, actor, msg("accounts.change_quota", "change quota"), f"{whose}: {limits or default}"
+            )

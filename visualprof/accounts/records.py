@@ -39,7 +39,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Deed:
+class AuditEvent:
     """What somebody did. email: theirs, or what they said it was."""
 
     seq: int

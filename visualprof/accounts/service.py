@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from visualprof.accounts.audit import deeds
+from visualprof.accounts.audit import list_events
 from visualprof.accounts.links import Links
-from visualprof.accounts.machines import Machines
-from visualprof.accounts.notices.contacts import Contacts
-from visualprof.accounts.notices.rows import Notices
+from visualprof.accounts.machines import MachineAccess
+from visualprof.accounts.notifications.contacts import Contacts
+from visualprof.accounts.notifications.store import Notifications
 from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
 from visualprof.accounts.quotas import UserQuotas
-from visualprof.accounts.records import Deed
-from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
+from visualprof.accounts.records import AuditEvent
+from visualprof.accounts.sessions import MAX_AGE_S, MAX_IDLE_S, Sessions
 from visualprof.accounts.sharing import Sharing
 from visualprof.accounts.users import Users
 from visualprof.remote.queue.store.database import Database
@@ -25,8 +25,8 @@ class Accounts:
     """
 
     def __init__(
-        self, database: Database, registration: Registration = "invitation", idle_s: float = IDLE_S,
-        whole_s: float = WHOLE_S,
+        self, database: Database, registration: Registration = "invitation", idle_s: float = MAX_IDLE_S,
+        whole_s: float = MAX_AGE_S,
     ) -> None:  # fmt: skip
         self.database = database
         self.registration: Registration = registration
@@ -34,12 +34,12 @@ class Accounts:
         self.sessions = Sessions(database, idle_s, whole_s)
         self.projects = Projects(database)
         self.sharing = Sharing(database)
-        self.notices = Notices(database)
+        self.notifications = Notifications(database)
         self.contacts = Contacts(database)
         self.quotas = UserQuotas(database)
         self.links = Links(database, self.sharing)
-        self.machines = Machines(database)
+        self.machines = MachineAccess(database)
 
-    def deeds(self, before: int | None, limit: int) -> list[Deed]:
+    def audit_events(self, before: int | None, limit: int) -> list[AuditEvent]:
         """The latest rows of the log, the newest first. before: only those with a lower number."""
-        return deeds(self.database, before, limit)
+        return list_events(self.database, before, limit)

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import bindparam, delete, insert, select
 
 from visualprof.accounts import secret
-from visualprof.accounts.audit import note
-from visualprof.accounts.principal import NOBODY, TOKEN, Actor, Principal, Role, least
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.principal import ANONYMOUS, TOKEN_PREFIX, Actor, Principal, Role, lower_role
 from visualprof.accounts.records import Token
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
@@ -20,8 +20,8 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, sessions, users
 
 _COOKIE = "vp_w_"
-IDLE_S, WHOLE_S = 12 * 3600, 14 * 86400
-LONGEST_DAYS = 366
+MAX_IDLE_S, MAX_AGE_S = 12 * 3600, 14 * 86400
+MAX_TOKEN_DAYS = 366
 _DAY_NS = 86400 * 10**9
 
 
@@ -52,19 +52,19 @@ class Sessions:
     idle_s, whole_s: how long a session lasts unused, and at all.
     """
 
-    def __init__(self, database: Database, idle_s: float = IDLE_S, whole_s: float = WHOLE_S) -> None:
+    def __init__(self, database: Database, idle_s: float = MAX_IDLE_S, whole_s: float = MAX_AGE_S) -> None:
         self._database = database
         self._idle_ns, self._whole_ns = int(idle_s * 1e9), int(whole_s * 1e9)
 
-    def begin(self, user: str, address: str, browser: str, issued: str | None = None) -> str:
+    def create(self, user: str, address: str, browser: str, issued: str | None = None) -> str:
         """The cookie of a new session; old ones of everybody are cleared away.
 
         issued: what is kept of its name at an issuer; None where it began here.
         """
         now = time.time_ns()
-        cookie, sha256 = secret.new(_COOKIE)
+        cookie, sha256 = secret.generate(_COOKIE)
         row = {
-            "id": secret.short_id(),
+            "id": secret.new_id(),
             "user": user,
             "address": address[:200],
             "browser": browser[:300],
@@ -76,32 +76,32 @@ class Sessions:
             connection.execute(insert(sessions).values(sha256=sha256, begun_ns=now, seen_ns=now, **row))
         return cookie
 
-    def of_cookie(self, cookie: str) -> Principal:
+    def principal_for_cookie(self, cookie: str) -> Principal:
         """Who it is; nobody where the session is over."""
-        sha256, now = secret.hashed(cookie), time.time_ns()
-        with self._database.look() as connection:
+        sha256, now = secret.hash_token(cookie), time.time_ns()
+        with self._database.query() as connection:
             row = connection.execute(_OF_COOKIE, {"secret": sha256}).first()
         if row is None or row.disabled or now - row.seen_ns > self._idle_ns or now - row.begun_ns > self._whole_ns:
-            return NOBODY
-        every_ns = min(secret.SEEN_NS, self._idle_ns // 4)
-        secret.note_use(self._database, sessions.c.seen_ns, sha256, row.seen_ns, now, every_ns)
+            return ANONYMOUS
+        every_ns = min(secret.RECORD_INTERVAL_NS, self._idle_ns // 4)
+        secret.record_use(self._database, sessions.c.seen_ns, sha256, row.seen_ns, now, every_ns)
         csrf = hashlib.blake2b(cookie.encode(), person=b"csrf", digest_size=24).hexdigest()
         return Principal(row.user, row.email, row.who, row.may, row.id, csrf)
 
-    def of_token(self, token: str) -> Principal:
+    def principal_for_token(self, token: str) -> Principal:
         """Who it is; nobody where the token is not known or its time is over."""
-        sha256, now = secret.hashed(token), time.time_ns()
-        with self._database.look() as connection:
+        sha256, now = secret.hash_token(token), time.time_ns()
+        with self._database.query() as connection:
             row = connection.execute(_OF_TOKEN, {"secret": sha256}).first()
         if row is None or row.disabled or row.expires_ns < now:
-            return NOBODY
-        secret.note_use(self._database, api_tokens.c.used_ns, sha256, row.used_ns, now)
-        return Principal(row.user, row.email, row.who, least(row.may, row.role))
+            return ANONYMOUS
+        secret.record_use(self._database, api_tokens.c.used_ns, sha256, row.used_ns, now)
+        return Principal(row.user, row.email, row.who, lower_role(row.may, row.role))
 
-    def of_user(self, user: str) -> list[Session]:
+    def for_user(self, user: str) -> list[Session]:
         """Somebody's sessions, the latest first."""
         query = select(sessions).where(sessions.c.user == user).order_by(sessions.c.seen_ns.desc())
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return [_session(row) for row in connection.execute(query)]
 
     def end(self, actor: Actor, session: str) -> None:
@@ -113,35 +113,35 @@ class Sessions:
         with self._database.write() as connection:
             if not connection.execute(delete(sessions).where(mine)).rowcount:
                 raise NotFound(msg("accounts.there_no_session", f"there is no session {session[:40]!r}"))
-            note(connection, actor, msg("accounts.log_out_2", "log out"), session)
+            record_event(connection, actor, msg("accounts.log_out_2", "log out"), session)
 
-    def make_token(self, actor: Actor, name: str, role: Role, days: float) -> str:
+    def create_token(self, actor: Actor, name: str, role: Role, days: float) -> str:
         """A new token of one's own; it is shown once.
 
         Raises: BadParameter.
         """
         if not (name.isprintable() and 0 < len(name.strip()) <= 200):
             raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
-        if not 0 < days <= LONGEST_DAYS:
-            raise BadParameter(msg("accounts.days_more_than_0", f"days: more than 0, at most {LONGEST_DAYS}"))
+        if not 0 < days <= MAX_TOKEN_DAYS:
+            raise BadParameter(msg("accounts.days_more_than_0", f"days: more than 0, at most {MAX_TOKEN_DAYS}"))
         if not actor.principal.may(role):
             raise BadParameter(msg("accounts.role_you_no_yourself", f"role: you are no {role} yourself"))
         now = time.time_ns()
-        token, sha256 = secret.new(TOKEN)
-        row = {"id": secret.short_id(), "user": actor.user, "name": name.strip(), "role": role, "created_ns": now}
+        token, sha256 = secret.generate(TOKEN_PREFIX)
+        row = {"id": secret.new_id(), "user": actor.user, "name": name.strip(), "role": role, "created_ns": now}
         with self._database.write() as connection:
             values = {**row, "sha256": sha256, "expires_ns": now + int(days * _DAY_NS)}
             connection.execute(insert(api_tokens).values(values))
-            note(connection, actor, msg("accounts.make_token_2", "make token"), f"{name} as {role}")
+            record_event(connection, actor, msg("accounts.make_token_2", "make token"), f"{name} as {role}")
         return token
 
-    def tokens_of(self, user: str) -> list[Token]:
+    def tokens_for_user(self, user: str) -> list[Token]:
         """Somebody's tokens, the latest first."""
         query = select(api_tokens).where(api_tokens.c.user == user).order_by(api_tokens.c.created_ns.desc())
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return [_token(row) for row in connection.execute(query)]
 
-    def end_token(self, actor: Actor, token: str) -> None:
+    def revoke_token(self, actor: Actor, token: str) -> None:
         """End one of one's own tokens.
 
         Raises: NotFound.
@@ -150,7 +150,7 @@ class Sessions:
         with self._database.write() as connection:
             if not connection.execute(delete(api_tokens).where(mine)).rowcount:
                 raise NotFound(msg("accounts.there_no_token", f"there is no token {token[:40]!r}"))
-            note(connection, actor, msg("accounts.end_token", "end token"), token)
+            record_event(connection, actor, msg("accounts.end_token", "end token"), token)
 
 
 def _session(row: AnyRow) -> Session:

@@ -10,12 +10,12 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from visualprof.accounts.audit import note
+from visualprof.accounts.audit import record_event
 from visualprof.accounts.principal import Actor, Principal, Visibility
-from visualprof.accounts.projects import belonging, changed_sharing
+from visualprof.accounts.projects import bump_sharing_revision, require_membership
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.messages import msg
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.tables import members, revisions, runs
 
 _KEPT = 256  # people
@@ -36,7 +36,7 @@ class Access:
     visibility: Visibility
     project: str | None
 
-    def shared_by(self, principal: Principal) -> bool:
+    def can_be_shared_by(self, principal: Principal) -> bool:
         """May somebody share it?"""
         own = self.owner is not None and self.owner == principal.user
         return principal.may("admin") or (own and principal.may("member"))
@@ -57,14 +57,14 @@ class Sharing:
 
     def revision(self) -> int:
         """Grow with every change of who may see what was there before; `rule` knows all rows until now."""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
             if now["runs"] != self._known:
                 with self._lock:
                     self._read(connection, now["runs"])
         return now["shared"]
 
-    def rule(self, viewer: str | None) -> Callable[[str], bool]:
+    def visibility_filter(self, viewer: str | None) -> Callable[[str], bool]:
         """Tells of the ids of runs, or of files in them, whether somebody may see them."""
         if viewer is None:
             return lambda _: True
@@ -92,26 +92,26 @@ class Sharing:
     def _projects_of(self, viewer: str, shared: int) -> frozenset[str]:
         """Of somebody, at that revision or a later one."""
         del shared
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return frozenset(connection.execute(select(members.c.project).where(members.c.user == viewer)).scalars())
 
-    def of(self, path: str) -> Access:
+    def access(self, path: str) -> Access:
         """The row that a run follows; a public one where there is none."""
         folders = [path]
         while "/" in folders[-1]:
             folders.append(folders[-1].rpartition("/")[0])
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             query = select(runs).where(runs.c.folder.in_(folders)).order_by(func.length(runs.c.folder).desc())
             row = connection.execute(query.limit(1)).first()
         return Access(row.folder, row.owner, row.visibility, row.project) if row else Access(path, None, "public", None)
 
-    def shareable(self, actor: Actor, path: str) -> Access:
+    def require_owner(self, actor: Actor, path: str) -> Access:
         """Who may see a run, for somebody who may change it.
 
         Raises: Forbidden: neither its owner nor an administrator.
         """
-        access = self.of(path)
-        if not access.shared_by(actor.principal):
+        access = self.access(path)
+        if not access.can_be_shared_by(actor.principal):
             raise Forbidden(
                 msg("accounts.only_owner_administrators_share", "only its owner and administrators share a run")
             )
@@ -122,7 +122,7 @@ class Sharing:
 
         Raises: Forbidden. BadParameter. NotFound: the project.
         """
-        access = self.shareable(actor, path)
+        access = self.require_owner(actor, path)
         if (visibility == "project") != (project is not None):
             raise BadParameter(
                 msg(
@@ -131,13 +131,13 @@ class Sharing:
             )
         with self._database.write() as connection:
             if project is not None:
-                belonging(connection, actor, project)
-            values = {"visibility": visibility, "project": project, "revision": changed(connection, "runs")}
+                require_membership(connection, actor, project)
+            values = {"visibility": visibility, "project": project, "revision": next_revision(connection, "runs")}
             mine = runs.c.folder == access.folder
             if not connection.execute(update(runs).where(mine).values(values)).rowcount:
                 connection.execute(insert(runs).values(folder=access.folder, owner=access.owner, **values))
-            changed_sharing(connection)
-            note(
+            bump_sharing_revision(connection)
+            record_event(
                 connection,
                 actor,
                 msg("accounts.share_run", "share run"),

@@ -10,15 +10,15 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.accounts import codes
-from visualprof.accounts.attempts import count_attempt, forgive_attempt
-from visualprof.accounts.audit import note
-from visualprof.accounts.passwords import Passwords, refuse_weak
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.login_attempts import count_attempt, forgive_attempt
+from visualprof.accounts.passwords import Passwords, check_strength
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.records import User
-from visualprof.accounts.secret import short_id
+from visualprof.accounts.secret import new_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Conflict, Untrusted
+from visualprof.remote.queue.errors import Conflict, Unauthenticated
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, sessions, users
@@ -27,7 +27,7 @@ _EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"
 _NAME = re.compile(r"[^\W,;<>()\"\\@][^\s,;<>()\"\\@]{0,63}", re.ASCII)
 
 
-def email_of(text: str) -> str:
+def normalize_email(text: str) -> str:
     """An e-mail address as it is kept.
 
     Raises: BadParameter.
@@ -41,14 +41,14 @@ def email_of(text: str) -> str:
     return email
 
 
-def name_of(said: str) -> str:
+def normalize_name(said: str) -> str:
     """What a proxy calls somebody, as it is kept: an e-mail address, or a name without one.
 
     Raises: BadParameter: it is neither, as when two headers came.
     """
     name = said.strip().lower()
     if name.isascii() and "@" in name:
-        return email_of(name)
+        return normalize_email(name)
     if not _NAME.fullmatch(name):
         raise BadParameter(msg("accounts.nobodys_name_e_mail", f"{said[:60]!r} is nobody's name or e-mail address"))
     return name
@@ -67,14 +67,14 @@ class Users:
             TooMany.
         """
         count_attempt(self._database, actor.address)
-        email = email_of(email)
+        email = normalize_email(email)
         if how == "off" or (how == "invitation" and not code):
             raise Forbidden(
                 msg("accounts.nobody_can_register_here", "nobody can register here by themselves"),
                 msg("accounts.ask_administrator_invitation", "ask an administrator for an invitation"),
             )
-        refuse_weak(password, email)
-        kept = self._passwords.hashed(password)
+        check_strength(password, email)
+        kept = self._passwords.hash(password)
         with self._database.write() as connection:
             role: Role = "member"
             if code:
@@ -86,7 +86,7 @@ class Users:
                     )
                 role = invitation.role
             user = insert_user(connection, email, name, role, kept)
-            note(
+            record_event(
                 connection, Actor(user.principal, actor.address), msg("accounts.make_account_2", "make account"), email
             )
         return user
@@ -96,13 +96,13 @@ class Users:
 
         Raises: BadParameter. Conflict.
         """
-        email = name_of(email) if password is None else email_of(email)
+        email = normalize_name(email) if password is None else normalize_email(email)
         if password is not None:
-            refuse_weak(password, email)
-        kept = None if password is None else self._passwords.hashed(password)
+            check_strength(password, email)
+        kept = None if password is None else self._passwords.hash(password)
         with self._database.write() as connection:
             user = insert_user(connection, email, name, role, kept)
-            note(connection, actor, msg("accounts.create_user_2", "create user"), f"{email} as {role}")
+            record_event(connection, actor, msg("accounts.create_user_2", "create user"), f"{email} as {role}")
         return user
 
     def log_in(self, email: str, password: str, address: str) -> User:
@@ -111,23 +111,23 @@ class Users:
         Raises: Untrusted. TooMany. Crowded: many others do.
         """
         email = email.strip().lower()
-        self._passwords.refuse_crowd()
+        self._passwords.check_capacity()
         count_attempt(self._database, address, email)
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
         kept = row.password if row and not row.disabled else None
-        if not self._passwords.matches(password, kept) or row is None:
+        if not self._passwords.verify(password, kept) or row is None:
             self._note(
                 Actor(Principal(email=email[:254]), address), msg("accounts.log_refused_2", "log-in refused"), email
             )
-            raise Untrusted(
+            raise Unauthenticated(
                 msg("accounts.e_mail_address_password", "e-mail address or password are wrong"),
                 msg("accounts.administrator_can_give_you", "an administrator can give you a new password"),
             )
         with self._database.write() as connection:
             forgive_attempt(connection, address, email)
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
-            note(connection, Actor(_user(row).principal, address), msg("accounts.log_2", "log in"), email)
+            record_event(connection, Actor(_user(row).principal, address), msg("accounts.log_2", "log in"), email)
         return _user(row)
 
     def change_password(self, actor: Actor, old: str, new: str) -> None:
@@ -135,12 +135,12 @@ class Users:
 
         Raises: Untrusted: the old one is wrong. BadParameter. TooMany. Crowded.
         """
-        self._passwords.refuse_crowd()
+        self._passwords.check_capacity()
         count_attempt(self._database, actor.address, actor.principal.email)
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             row = connection.execute(select(users).where(users.c.id == actor.user)).one()
-        if not self._passwords.matches(old, row.password):
-            raise Untrusted(msg("accounts.old_password_wrong", "the old password is wrong"))
+        if not self._passwords.verify(old, row.password):
+            raise Unauthenticated(msg("accounts.old_password_wrong", "the old password is wrong"))
         self._set_password(actor, row, new, msg("accounts.change_password", "change password"))
 
     def set_password(self, actor: Actor, user: str, new: str) -> None:
@@ -158,12 +158,12 @@ class Users:
         Raises: BadParameter. TooMany.
         """
         count_attempt(self._database, actor.address)
-        refuse_weak(new, "")
-        kept = self._passwords.hashed(new)
+        check_strength(new, "")
+        kept = self._passwords.hash(new)
         with self._database.write() as connection:
             email = codes.redeem(connection, code, "reset").email
             row = connection.execute(select(users).where(users.c.email == email)).one()
-            refuse_weak(new, email)
+            check_strength(new, email)
             _keep_password(
                 connection,
                 Actor(_user(row).principal, actor.address),
@@ -177,10 +177,12 @@ class Users:
 
         Raises: BadParameter.
         """
-        email = email_of(email) if email else ""
+        email = normalize_email(email) if email else ""
         with self._database.write() as connection:
-            note(connection, actor, msg("accounts.invite_person_2", "invite person"), f"{email or 'anybody'} as {role}")
-            return codes.make(connection, "invitation", email, role, actor.user)
+            record_event(
+                connection, actor, msg("accounts.invite_person_2", "invite person"), f"{email or 'anybody'} as {role}"
+            )
+            return codes.create(connection, "invitation", email, role, actor.user)
 
     def reset_code(self, actor: Actor, user: str) -> str:
         """A code by which somebody sets a new password.
@@ -189,20 +191,20 @@ class Users:
         """
         with self._database.write() as connection:
             row = _row(connection, user)
-            note(connection, actor, msg("accounts.offer_new_password", "offer a new password"), row.email)
-            return codes.make(connection, "reset", row.email, row.role, actor.user)
+            record_event(connection, actor, msg("accounts.offer_new_password", "offer a new password"), row.email)
+            return codes.create(connection, "reset", row.email, row.role, actor.user)
 
     def has_password(self, user: str) -> bool:
         """Does somebody log in by one?"""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return connection.execute(select(users.c.password).where(users.c.id == user)).scalar() is not None
 
-    def all(self) -> list[User]:
+    def list_all(self) -> list[User]:
         """Everybody by address."""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return [_user(row) for row in connection.execute(select(users).order_by(users.c.email))]
 
-    def change(
+    def update(
         self, actor: Actor, user: str, name: str | None = None, role: Role | None = None, disabled: bool | None = None
     ) -> None:
         """Change what is not None. Whoever may less from now on, or nothing, is logged out.
@@ -226,18 +228,18 @@ class Users:
                     msg("accounts.make_somebody_else_one", "make somebody else one first"),
                 )
             if role not in (None, row.role) or disabled:
-                log_out(connection, user)
-            note(connection, actor, msg("accounts.change_user", "change user"), f"{row.email}: {told}")
+                end_all_sessions(connection, user)
+            record_event(connection, actor, msg("accounts.change_user", "change user"), f"{row.email}: {told}")
 
     def _set_password(self, actor: Actor, row: AnyRow, new: str, action: str) -> None:
-        refuse_weak(new, row.email)
-        kept = self._passwords.hashed(new)
+        check_strength(new, row.email)
+        kept = self._passwords.hash(new)
         with self._database.write() as connection:
             _keep_password(connection, actor, row, kept, action)
 
     def _note(self, actor: Actor, action: str, subject: str) -> None:
         with self._database.write() as connection:
-            note(connection, actor, action, subject)
+            record_event(connection, actor, action, subject)
 
 
 def email_of_user(connection: Connection, user: str) -> str:
@@ -248,7 +250,7 @@ def email_of_user(connection: Connection, user: str) -> str:
     return str(_row(connection, user).email)
 
 
-def anybody(database: Database) -> bool:
+def has_users(database: Database) -> bool:
     """Has anybody an account?"""
     with database.read() as connection:
         return connection.execute(select(users.c.id).limit(1)).first() is not None
@@ -256,11 +258,11 @@ def anybody(database: Database) -> bool:
 
 def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str, action: str) -> None:
     connection.execute(update(users).where(users.c.id == row.id).values(password=kept))
-    log_out(connection, row.id)
-    note(connection, actor, action, row.email)
+    end_all_sessions(connection, row.id)
+    record_event(connection, actor, action, row.email)
 
 
-def log_out(connection: Connection, user: str) -> None:
+def end_all_sessions(connection: Connection, user: str) -> None:
     """Ends somebody's sessions and tokens."""
     connection.execute(delete(sessions).where(sessions.c.user == user))
     connection.execute(delete(api_tokens).where(api_tokens.c.user == user))
@@ -274,7 +276,7 @@ def insert_user(connection: Connection, email: str, name: str, role: Role, passw
     name = name.strip() or email.partition("@")[0]
     if len(name) > 200 or not name.isprintable():
         raise BadParameter(msg("accounts.name_1_200_visible", "name: 1 to 200 visible characters"))
-    row = {"id": short_id(), "email": email, "name": name, "role": role, "disabled": False}
+    row = {"id": new_id(), "email": email, "name": name, "role": role, "disabled": False}
     taken = connection.execute(select(users.c.id).where(users.c.email == email)).first()
     try:
         if not taken:

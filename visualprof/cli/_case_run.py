@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from visualprof.cli._request import pairs
 from visualprof.errors import BadParameter, VisualprofError
-from visualprof.remote.protocol import no_agent_here
+from visualprof.remote.protocol import agent_unsupported_reason
 
 if TYPE_CHECKING:
     from visualprof.cli._server import Server
@@ -172,7 +172,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.case_run import CaseOrder
 
-    if why := no_agent_here():
+    if why := agent_unsupported_reason():
         raise VisualprofError(why.replace("an agent needs", "a case needs"), "")
 
     def check() -> None:

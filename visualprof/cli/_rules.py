@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter, NotFound
-from visualprof.remote.queue.store.records import Removable, Rule
+from visualprof.remote.queue.store.records import RetentionKind, RetentionRule
 
 if TYPE_CHECKING:
-    from visualprof.remote.queue.queue import Queue
-    from visualprof.remote.queue.tasks.retention import Noted
+    from visualprof.remote.queue.job_services import JobServices
+    from visualprof.remote.queue.tasks.retention import RecordEvent
 
-_WHAT: dict[Removable, str] = {
+_WHAT: dict[RetentionKind, str] = {
     "jobs": "jobs, with their results, after their end",
     "uploads": "uploads that no job names",
     "notices": "notices to people",
@@ -19,7 +19,9 @@ _WHAT: dict[Removable, str] = {
 }
 
 
-def rules(queue: Queue, kind: Removable | None, days: int | str | None, project: str, yes: bool, noted: Noted) -> int:
+def rules(
+    queue: JobServices, kind: RetentionKind | None, days: int | str | None, project: str, yes: bool, noted: RecordEvent
+) -> int:
     """Show the rules, or what one would remove, and sets it when told to. noted: notes who did it."""
     names = _projects(queue)
     chosen = _project(names, project) if project else ""
@@ -30,8 +32,8 @@ def rules(queue: Queue, kind: Removable | None, days: int | str | None, project:
     if days == "others":
         queue.retention.drop(chosen, noted)
     elif kind:
-        rule = Rule(kind, chosen, days if isinstance(days, int) else None)
-        removed = queue.retention.removes(rule)
+        rule = RetentionRule(kind, chosen, days if isinstance(days, int) else None)
+        removed = queue.retention.preview(rule)
         sized = "" if removed.size_bytes is None else f", {removed.size_bytes / 1e6:,.1f} MB"
         least = " at least" if removed.measured < removed.count and sized else ""
         print(f"{'removes within an hour' if yes else 'would remove now'}: {removed.count:,} {kind}{sized}{least}")
@@ -45,10 +47,10 @@ def rules(queue: Queue, kind: Removable | None, days: int | str | None, project:
     return 0
 
 
-def _projects(queue: Queue) -> dict[str, str]:
+def _projects(queue: JobServices) -> dict[str, str]:
     from visualprof.accounts.projects import Projects
 
-    return {project.id: project.name for project in Projects(queue.database).of(None)}
+    return {project.id: project.name for project in Projects(queue.database).list_visible(None)}
 
 
 def _project(names: dict[str, str], wanted: str) -> str:

@@ -21,7 +21,7 @@ from visualprof.cli._server import Json, Server
 from visualprof.errors import BadParameter, VisualprofError
 
 if TYPE_CHECKING:
-    from visualprof.remote.queue.draft.compose import Drafted
+    from visualprof.remote.queue.draft.compose import CheckedDraft
     from visualprof.remote.queue.store.records import Agent
 
 Stage = Literal["advise", "search"]
@@ -100,10 +100,10 @@ def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, s
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import Files, work_alone
-    from visualprof.remote.protocol import TaskFailure, no_agent_here
+    from visualprof.remote.protocol import TaskFailure, agent_unsupported_reason
     from visualprof.views.evaluation import EvaluationParams, compute
 
-    if why := no_agent_here():
+    if why := agent_unsupported_reason():
         raise VisualprofError(why, f"{NOUN[stage]} is measured by agents: --server URL")
     folder = args.output or Path(f"{Path(args.model).stem}-{NOUN[stage]}")
     if folder.exists() and not (folder / "job.json").is_file():
@@ -214,7 +214,7 @@ class _Here:
         self.inputs: dict[str, Path] = {}
         self.data: dict[str, Path] = {}
 
-    def inspected(self, sha256: str) -> Json | None:
+    def inspection(self, sha256: str) -> Json | None:
         """What inspection found in a file."""
         return self._kept.get(sha256)
 
@@ -222,10 +222,10 @@ class _Here:
         """This machine."""
         return [self._agent]
 
-    def drafted(self, args: argparse.Namespace, asked: Asked) -> Drafted:
+    def drafted(self, args: argparse.Namespace, asked: Asked) -> CheckedDraft:
         """The job that the command means. Raises: VisualprofError: what is wrong with it."""
         from visualprof.remote.queue.draft.compose import compose
-        from visualprof.remote.queue.draft.forms import draft_of
+        from visualprof.remote.queue.draft.forms import parse_draft
 
         self.model = model_of(Path(args.model))
         model = self._file(self.model, "")
@@ -236,7 +236,7 @@ class _Here:
         data = self._data(args.data) if args.data else {}
         files = _request.Files(model, arrays, parts)
         body = _request.draft(args, "here", files) | asked(data)
-        drafted = compose(draft_of(body), self)
+        drafted = compose(parse_draft(body), self)
         if drafted.errors:
             raise _refused([asdict(error) for error in drafted.errors])
         return drafted
@@ -244,13 +244,13 @@ class _Here:
     def _file(self, path: Path, kind: str) -> Json:
         """A file as a server answers its upload."""
         from visualprof.remote.agent.child_files import digest
-        from visualprof.remote.queue.check.inspect import as_json, inspect_file
+        from visualprof.remote.queue.check.inspect import inspect_file, inspection_to_json
 
         try:
             blob = digest(path)
         except OSError as error:
             raise BadParameter(f"{path} cannot be read: {error.strerror}") from error
-        found = as_json(inspect_file(path, path.name))
+        found = inspection_to_json(inspect_file(path, path.name))
         if kind and found["kind"] != kind:
             raise BadParameter(f"{path.name} is a model", "an input is an .npy file: --input NAME=FILE.npy")
         self._kept[blob] = found | {"name": path.name, "size_bytes": path.stat().st_size}

@@ -28,7 +28,7 @@ from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
-    from visualprof.remote.queue.queue import Queue
+    from visualprof.remote.queue.job_services import JobServices
     from visualprof.remote.queue.store.database import Database
 
 _NAMED = "SELECT sha256 FROM blobs UNION SELECT key FROM artefacts WHERE key LIKE 'runs/%'"
@@ -111,13 +111,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.task == "health":
         return show_health(Server(args.server, args.token), args.json)
-    from visualprof.accounts.audit import note
+    from visualprof.accounts.audit import record_event
 
     actor = Actor(Principal(email=_shell(), role="admin", sees_all=True), "")
     if args.task == "retention":
         from visualprof.cli._rules import rules
 
-        noted = partial(note, actor=actor, action="change retention")
+        noted = partial(record_event, actor=actor, action="change retention")
         with _queue(args) as queue:
             return rules(queue, args.kind, args.days, args.project, args.yes, noted)
     with _accounts(args) as accounts:
@@ -125,14 +125,14 @@ def run(args: argparse.Namespace) -> int:
         if args.task == "create-user":
             users.create(actor, args.email, args.name, args.role, None if args.no_password else _password())
         elif args.task != "list":
-            user = next((u for u in users.all() if u.email == args.email.strip().lower()), None)
+            user = next((u for u in users.list_all() if u.email == args.email.strip().lower()), None)
             if user is None:
                 raise NotFound(f"nobody has the address {args.email}", "visualprof admin list shows who is there")
             if args.task == "set-password":
                 users.set_password(actor, user.id, _password())
             else:
-                users.change(actor, user.id, role=getattr(args, "role", None), disabled=args.task == "revoke")
-        for user in users.all():
+                users.update(actor, user.id, role=getattr(args, "role", None), disabled=args.task == "revoke")
+        for user in users.list_all():
             if args.task == "list" or user.email == args.email.strip().lower():
                 print(f"{user.email:32} {'revoked' if user.disabled else user.role:8} {user.name}")
     return 0
@@ -177,17 +177,17 @@ def _database(args: argparse.Namespace) -> Generator[Database]:
 
 
 @contextlib.contextmanager
-def _queue(args: argparse.Namespace) -> Generator[Queue]:
+def _queue(args: argparse.Namespace) -> Generator[JobServices]:
     """The queue beside the server: it takes nothing back, and removes nothing."""
     from visualprof.reader.logdir.scan import Root
-    from visualprof.remote.queue.opening import open_queue
+    from visualprof.remote.queue.opening import open_services
     from visualprof.remote.queue.tasks.notifier import Notifier
 
     folder = _folder(args)
     first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = Root(Path(first or folder.parent), "")
-    queue = open_queue(folder, root, "", Notifier(1), 30.0, args.database, read_only=True)
+    queue = open_services(folder, root, "", Notifier(1), 30.0, args.database, read_only=True)
     try:
         yield queue
     finally:
@@ -220,13 +220,13 @@ def _password() -> str:
 
 def _missing(store: str, copy: Path) -> int:
     """Says which uploaded files, and files of runs, of a copy are not in the bucket: it is whole only with them."""
-    from visualprof.remote.queue.store.bucket_url import place_of
+    from visualprof.remote.queue.store.bucket_url import parse_bucket_url
     from visualprof.remote.queue.store.s3 import Bucket
     from visualprof.remote.queue.store.signing import Signer
 
-    place = place_of(store)
+    place = parse_bucket_url(store)
     bucket = Bucket(Path(), Signer(b""), place, 0)
-    there = bucket.run_files().union(bucket.listed("blobs"))
+    there = bucket.run_files().union(bucket.list_names("blobs"))
     with contextlib.closing(sqlite3.connect(copy)) as database:
         named = {name for (name,) in database.execute(_NAMED)}
     lost = sorted(named.difference(there))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from visualprof.cli._request import pairs
 from visualprof.cli._sending import model_of
 from visualprof.errors import BadParameter, VisualprofError
-from visualprof.remote.protocol import TaskFailure, no_agent_here
+from visualprof.remote.protocol import TaskFailure, agent_unsupported_reason
 
 if TYPE_CHECKING:
     from visualprof.remote.agent.work.conversion import Made, Workshop
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, or lists; 3 when the conversion had no effect."""
-    if why := no_agent_here():
+    if why := agent_unsupported_reason():
         raise VisualprofError(why.replace("an agent needs", "a conversion needs"), "")
     from visualprof.remote.queue.check.inspect import InspectedModel, inspect_file
 

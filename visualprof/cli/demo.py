@@ -26,7 +26,7 @@ from typing import Any
 from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import NotFound
-from visualprof.remote.protocol import no_agent_here
+from visualprof.remote.protocol import agent_unsupported_reason
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
 _MODEL = _SAMPLES / "models" / "resnet10.onnx"
@@ -114,8 +114,8 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
 
 def _can_measure() -> bool:
     """Can the sample model be measured here? Says what to do when it cannot."""
-    why = no_agent_here() or "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
-    if importlib.util.find_spec("onnxruntime") and not no_agent_here():
+    why = agent_unsupported_reason() or "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
+    if importlib.util.find_spec("onnxruntime") and not agent_unsupported_reason():
         return True
     print(f"no job is run: {why}; the Evaluation page shows one that was measured elsewhere", file=sys.stderr)
     return False

@@ -151,9 +151,9 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     from visualprof.remote.agent.work.local_task import Files, work_alone
     from visualprof.remote.operators.alone import REPEATS, suffix_of
     from visualprof.remote.operators.script import file_name
-    from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, no_agent_here
+    from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, agent_unsupported_reason
 
-    if why := no_agent_here():
+    if why := agent_unsupported_reason():
         raise VisualprofError(why, "run the script: visualprof replay ... --out FILE.py")
     file = folder / file_name(call, suffix_of(call.framework))
     file.write_bytes(call.encoded())

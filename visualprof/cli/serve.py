@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, place_of
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, parse_bucket_url
 
 # They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
 SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}
@@ -268,7 +268,7 @@ def run(args: argparse.Namespace) -> int:
         engine=args.engine,
         data=Path(args.data) if args.data else None,
         database=args.database,
-        store=place_of(args.store) if args.store else None,
+        store=parse_bucket_url(args.store) if args.store else None,
         store_runs=args.store_runs,
         cache_bytes=int(args.store_cache * 1e9),
         with_agent=args.with_agent,
@@ -388,7 +388,7 @@ def _gigabytes(text: str) -> float:
 
 def _store(text: str) -> str:
     try:
-        place_of(text)
+        parse_bucket_url(text)
     except BadParameter as error:
         raise argparse.ArgumentTypeError(f"{error.error}; {error.hint}") from error
     return text

@@ -22,14 +22,14 @@ UNITS: dict[Quantity, dict[str, float]] = {
     "energy": {"J": 1, "mJ": 1e-3},
 }
 # Figures that can be constrained: what each is, and the field of a trial that has it.
-FIGURES: dict[str, tuple[Quantity, str]] = {
+METRICS: dict[str, tuple[Quantity, str]] = {
     "latency": ("time", "p50_ns"), "mean": ("time", "mean_ns"), "p50": ("time", "p50_ns"), "p90": ("time", "p90_ns"),
     "p95": ("time", "p95_ns"), "p99": ("time", "p99_ns"), "load": ("time", "load_ns"),
     "throughput": ("rate", "samples_per_s"), "memory": ("memory", "rss_bytes"),
     "device_memory": ("memory", "device_bytes"), "size": ("memory", "size_bytes"), "error": ("ratio", "error"),
     "energy": ("energy", "energy_j_per_sample"),
 }  # fmt: skip
-LONGEST = 80
+MAX_TEXT_LENGTH = 80
 _FORM = re.compile(
     r"\s*(?P<figure>\w{1,40})\s*(?P<sign><=|>=|<|>|≤|≥)\s*"
     r"(?P<number>\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,2})?)\s*(?P<unit>[A-Za-zµ]{0,12}|%|/s)\s*"
@@ -45,7 +45,7 @@ class Constraint:
     sign: str
     limit: float
 
-    def kept(self, figures: Mapping[str, float | None]) -> bool | None:
+    def is_satisfied(self, figures: Mapping[str, float | None]) -> bool | None:
         """Whether some figures keep it; None where the one that it is about is unknown."""
         value = figures.get(self.field)
         if value is None:
@@ -66,7 +66,7 @@ class Constraint:
         if value is None or not math.isfinite(value):
             return 1.0
         beyond = (value - self.limit) * (1 if self.sign[0] == "<" else -1) / (abs(self.limit) or 1.0)
-        return min(beyond, 0.0) if self.kept(figures) else max(beyond, 1e-9)
+        return min(beyond, 0.0) if self.is_satisfied(figures) else max(beyond, 1e-9)
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -74,22 +74,22 @@ def parse_constraint(text: str) -> Constraint:
 
     Raises: ValueError: (what is wrong, what to do).
     """
-    match = _FORM.fullmatch(text[:LONGEST])
-    if not match or len(text) > LONGEST:
+    match = _FORM.fullmatch(text[:MAX_TEXT_LENGTH])
+    if not match or len(text) > MAX_TEXT_LENGTH:
         raise ValueError(
             msg("remote.no_constraint", f"{text[:40]!r} is no constraint"),
             msg("remote.example_p99_5ms_memory", "for example p99<5ms, memory<2GiB or error<1e-2"),
         )
     name, unit = match["figure"], match["unit"]
-    if name not in FIGURES:
-        close = difflib.get_close_matches(name, FIGURES, 1)
+    if name not in METRICS:
+        close = difflib.get_close_matches(name, METRICS, 1)
         hint = (
             msg("remote.did_you_mean", f"did you mean {close[0]!r}?")
             if close
-            else msg("remote.known", f"known: {', '.join(FIGURES)}")
+            else msg("remote.known", f"known: {', '.join(METRICS)}")
         )
         raise ValueError(msg("remote.there_no_figure", f"there is no figure {name!r}"), hint)
-    quantity, field = FIGURES[name]
+    quantity, field = METRICS[name]
     units = UNITS[quantity]
     if unit not in units:
         error = (

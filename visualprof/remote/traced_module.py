@@ -44,12 +44,12 @@ class _Reader(pickle.Unpickler):
         return type(global_name, (_Inert,), {})
 
 
-def sniff(head: bytes) -> bool:
+def is_traced_module(head: bytes) -> bool:
     """Is it the pickle of one?"""
     return head.startswith(b"\x80") and _CLASS in head[:100]
 
 
-def inputs(path: Path) -> list[Input]:
+def read_inputs(path: Path) -> list[Input]:
     """Name, types and shapes of a module's inputs.
 
     Raises: TaskFailure: it is damaged, or takes more than tensors.

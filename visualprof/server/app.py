@@ -46,15 +46,15 @@ from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.identity import identified
 from visualprof.server.latency import Meter
-from visualprof.server.remote_service import Remote, open_remote
+from visualprof.server.remote_service import JobService, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
-    from visualprof.accounts.external_login import Issued
-    from visualprof.accounts.mail_links import ByMail
-    from visualprof.accounts.notices.mail import Mail
-    from visualprof.accounts.proxy_login import Proxied
+    from visualprof.accounts.external_login import OidcLogin
+    from visualprof.accounts.mail_links import AccountLinkMailer
+    from visualprof.accounts.notifications.mail import Mailer
+    from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
 # Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 def create_app(
     logdir: LogDirectory,
     settings: Settings | None = None,
-    remote: Remote | None = None,
+    remote: JobService | None = None,
     reader: ModelReader | None = None,
 ) -> Flask:
     """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
@@ -131,44 +131,44 @@ def create_app(
     return app
 
 
-def _accounts(settings: Settings, remote: Remote) -> Accounts:
+def _accounts(settings: Settings, remote: JobService) -> Accounts:
     from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
 
-    return Accounts(remote.opened().database, settings.registration)
+    return Accounts(remote.open().database, settings.registration)
 
 
-def _proxied(settings: Settings, remote: Remote) -> Proxied:
-    from visualprof.accounts.proxy_login import Proxied
+def _proxied(settings: Settings, remote: JobService) -> ProxyAuth:
+    from visualprof.accounts.proxy_login import ProxyAuth
 
-    queue = remote.opened()
-    return Proxied(queue.database, settings.registration, queue.signer)
+    queue = remote.open()
+    return ProxyAuth(queue.database, settings.registration, queue.signer)
 
 
-def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[Issued | None, ByMail | None]:
+def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[OidcLogin | None, AccountLinkMailer | None]:
     """Besides passwords that people know: an issuer, and links by e-mail."""
     if accounts is None:
         return None, None
-    from visualprof.accounts.external_login import Issued
+    from visualprof.accounts.external_login import OidcLogin
     from visualprof.accounts.issuer import Issuer
-    from visualprof.accounts.mail_links import ByMail
+    from visualprof.accounts.mail_links import AccountLinkMailer
 
     issued, mail = None, mail_of(settings)
     if settings.oidc:
         back = f"{settings.base_url}/"
         issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
-        issued = Issued(accounts.database, accounts.registration, issuer, accounts.users)
+        issued = OidcLogin(accounts.database, accounts.registration, issuer, accounts.users)
     # Whoever asks may choose by which address they reach the server: a link needs the one that was named.
-    return issued, ByMail(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
+    return issued, AccountLinkMailer(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
 
 
-def mail_of(settings: Settings) -> Mail | None:
+def mail_of(settings: Settings) -> Mailer | None:
     """Sends e-mail, where a server for it was named.
 
     Raises: BadParameter: e-mail would have no sender.
     """
-    from visualprof.accounts.notices.mail import Mail
+    from visualprof.accounts.notifications.mail import Mailer
 
-    return Mail(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
+    return Mailer(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
 
 
 def _failure(error: Exception) -> Response:

@@ -13,7 +13,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.utilities import RequestEntityTooLarge
 
 from visualprof.messages import msg
-from visualprof.remote.queue.store.files import MAX_BLOB
+from visualprof.remote.queue.store.files import MAX_BLOB_BYTES
 from visualprof.server.answers import ErrorBody
 from visualprof.server.identity import Identify
 from visualprof.server.routes import JSON, MAX_BODY
@@ -63,5 +63,5 @@ class Parser(HTTPRequestParser):
 
     def _most(self) -> int:
         if self.path.endswith(("/api/v1/uploads", "/api/v1/models")):
-            return MAX_BLOB if self._identify(self._peer, self._header).may("member") else MAX_BODY
+            return MAX_BLOB_BYTES if self._identify(self._peer, self._header).may("member") else MAX_BODY
         return MAX_PART if "/api/v1/agent/files/" in self.path else MAX_BODY

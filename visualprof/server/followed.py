@@ -26,21 +26,21 @@ from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
 from visualprof.remote.queue.check.names import check_name
-from visualprof.remote.queue.refusals import Conflict, Oversize, Unfit, disk
+from visualprof.remote.queue.errors import Conflict, InvalidResult, PayloadTooLarge, disk_errors
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.messages import Announced
+from visualprof.remote.queue.tasks.messages import AnnouncedFile
 from visualprof.remote.recordings import (
     GROWING,
-    MOST_BYTES,
-    MOST_FILE,
-    MOST_FILES,
-    MOST_GROWN,
-    MOST_HEAD,
-    MOST_SAID,
-    MOST_SIZE,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_GROWING_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_LIVE_FILE_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_TOTAL_BYTES,
     RECORDING,
 )  # fmt: skip
-from visualprof.server.remote_service import Queue
+from visualprof.server.remote_service import JobServices
 
 OWN = ".agent"
 MOST_RUNS = 10_000  # of a machine
@@ -70,16 +70,16 @@ class Grown(msgspec.Struct):
     name: str
     size_bytes: int
     offset: Annotated[int, Meta(ge=0)]
-    head: Annotated[bytes, Meta(max_length=MOST_HEAD)]
-    data: Annotated[bytes, Meta(max_length=MOST_GROWN)]
+    head: Annotated[bytes, Meta(max_length=MAX_HEAD_BYTES)]
+    data: Annotated[bytes, Meta(max_length=MAX_REQUEST_BYTES)]
 
 
 class SaidOfRun(OfRun, kw_only=True):
     """What is new in a run. live: the files of its `.live`, by name."""
 
-    live: dict[str, Annotated[str, Meta(max_length=MOST_SAID)]]
-    files: Annotated[list[Kept], Meta(max_length=MOST_FILES)]
-    grown: Annotated[list[Grown], Meta(max_length=MOST_FILES)]
+    live: dict[str, Annotated[str, Meta(max_length=MAX_LIVE_FILE_BYTES)]]
+    files: Annotated[list[Kept], Meta(max_length=MAX_FILES)]
+    grown: Annotated[list[Grown], Meta(max_length=MAX_FILES)]
 
 
 class AskedOfRun(msgspec.Struct):
@@ -93,13 +93,13 @@ class AskedOfRun(msgspec.Struct):
 class AnnouncedFiles(OfRun, kw_only=True):
     """Recordings that are going to be sent."""
 
-    files: Annotated[list[Announced], Meta(max_length=MOST_FILES)]
+    files: Annotated[list[AnnouncedFile], Meta(max_length=MAX_FILES)]
 
 
 class ArrivedFile(OfRun, kw_only=True):
     """A recording that was sent."""
 
-    file: Announced
+    file: AnnouncedFile
     modified_ns: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
@@ -120,12 +120,12 @@ class Followed:
         self._lock = threading.Lock()
         self._places: dict[tuple[str, str | None], Path] = {}
 
-    def hear(self, agent: Agent, queue: Queue, said: SaidOfRun) -> AskedOfRun:
+    def hear(self, agent: Agent, queue: JobServices, said: SaidOfRun) -> AskedOfRun:
         """Take what is new in a run; what its agent is to do now.
 
-        Raises: Unfit: a name is none. DiskFull. Conflict.
+        Raises: InvalidResult: a name is none. DiskFull. Conflict.
         """
-        with disk(str(self._root.path)):
+        with disk_errors(str(self._root.path)):
             run = self._run(agent, queue, said)
             if run is None:
                 return AskedOfRun([], {grown.name: grown.size_bytes for grown in said.grown})
@@ -135,7 +135,7 @@ class Followed:
             ahead = said.clock_ns - time.time_ns()
             ahead = ahead if abs(ahead) > SKEW_NS else 0
             listed = {file.name: file.size_bytes for file in said.files if RECORDING.fullmatch(file.name)}
-            want = [name for name, size in listed.items() if size <= MOST_FILE and _size(run / name) != size]
+            want = [name for name, size in listed.items() if size <= MAX_FILE_BYTES and _size(run / name) != size]
             for name, text in said.live.items():
                 _take(run, name, text, -ahead, want)
             have = {grown.name: _grow(run / grown.name, grown) for grown in said.grown if GROWING.fullmatch(grown.name)}
@@ -143,10 +143,10 @@ class Followed:
             asked = _handed(run, notes.made(said.live.get(live.REQUEST, ""), live.Request), ahead)
         return AskedOfRun(want, have, asked)
 
-    def announce(self, agent: Agent, queue: Queue, body: AnnouncedFiles) -> list[dict[str, Any]]:
+    def announce(self, agent: Agent, queue: JobServices, body: AnnouncedFiles) -> list[dict[str, Any]]:
         """Where recordings go that are not there.
 
-        Raises: Unfit, Oversize, DiskFull, OverQuota. NotFound: the run was removed.
+        Raises: InvalidResult, PayloadTooLarge, DiskFull, QuotaExceeded. NotFound: the run was removed.
         """
         run = self._there(agent, queue, body)
         for file in body.files:
@@ -154,50 +154,50 @@ class Followed:
         missing = [file for file in body.files if _size(run / file.name) != file.size_bytes]
         made: list[dict[str, Any]] = []
         for file in missing:
-            arrival, new = queue.arrivals.announce(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
-            way = queue.store.announce(arrival.key, file.size_bytes, new)
+            arrival, new = queue.pending_uploads.begin(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
+            way = queue.store.begin_upload(arrival.key, file.size_bytes, new)
             made.append({"name": file.name, "url": way.url, "have": way.have, "parts": way.parts})
         return made
 
-    def finish(self, agent: Agent, queue: Queue, body: ArrivedFile) -> None:
+    def finish(self, agent: Agent, queue: JobServices, body: ArrivedFile) -> None:
         """Verify a recording that was sent, and puts it into its run.
 
-        Raises: Unfit: it is not there, or differs. NotFound: the run was removed. DiskFull.
+        Raises: InvalidResult: it is not there, or differs. NotFound: the run was removed. DiskFull.
         """
         run, file = self._there(agent, queue, body), body.file
         _check(file)
         if _size(run / file.name) == file.size_bytes:
             return
-        arrival, _ = queue.arrivals.announce(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
-        if (size := queue.store.arrived(arrival.key, file.size_bytes)) < file.size_bytes:
-            raise Unfit(
+        arrival, _ = queue.pending_uploads.begin(agent.owner, file.name, file.size_bytes, file.sha256, part=False)
+        if (size := queue.store.received_bytes(arrival.key, file.size_bytes)) < file.size_bytes:
+            raise InvalidResult(
                 msg("server.bytes", f"{file.name} has {size} of {file.size_bytes} bytes"),
                 msg("server.upload_rest", "upload the rest"),
             )
         part = run / f".{uuid.uuid4().hex}.part"
-        with disk(str(self._root.path)):
+        with disk_errors(str(self._root.path)):
             try:
-                right = queue.store.bring(arrival.key, file.size_bytes, part) == file.sha256
+                right = queue.store.download(arrival.key, file.size_bytes, part) == file.sha256
                 if right:
                     os.utime(part, ns=(body.modified_ns, body.modified_ns))
                     part.replace(run / file.name)
             finally:
                 part.unlink(missing_ok=True)
         queue.store.delete(f"incoming/{arrival.id}")
-        queue.arrivals.end(arrival.id)
+        queue.pending_uploads.remove(arrival.id)
         if not right:
-            raise Unfit(
+            raise InvalidResult(
                 msg("server.differs_sha256", f"{file.name} differs from its sha256"),
                 msg("server.upload_again", "upload it again"),
             )
 
-    def _there(self, agent: Agent, queue: Queue, body: OfRun) -> Path:
+    def _there(self, agent: Agent, queue: JobServices, body: OfRun) -> Path:
         run = self._run(agent, queue, body)
         if run is None:
             raise NotFound(msg("server.run_removed_server", "this run was removed from the server"))
         return run
 
-    def _run(self, agent: Agent, queue: Queue, body: OfRun) -> Path | None:
+    def _run(self, agent: Agent, queue: JobServices, body: OfRun) -> Path | None:
         """The folder of a run, which is made; None where it was made once, and somebody removed it."""
         check_name(body.run)
         with self._lock:
@@ -206,11 +206,11 @@ class Followed:
             if body.run in marker.runs:
                 return self._refuse_links(run) if run.exists() else None
             if len(marker.runs) >= MOST_RUNS:
-                raise Oversize(
+                raise PayloadTooLarge(
                     msg("server.runs_machine_shown", f"{MOST_RUNS:,} runs of this machine were shown"),
                     msg("server.move_elsewhere", f"move {place} elsewhere"),
                 )
-            queue.agents.give(agent, f"{place.name}/{body.run}")  # before anybody can see it
+            queue.agents.assign_folder(agent, f"{place.name}/{body.run}")  # before anybody can see it
             run.mkdir(parents=True, exist_ok=True)
             self._refuse_links(run)
             marker.runs.append(body.run)
@@ -244,14 +244,14 @@ class Followed:
         return folder
 
 
-def _check(file: Announced) -> None:
+def _check(file: AnnouncedFile) -> None:
     if not RECORDING.fullmatch(file.name) or not re.fullmatch("[0-9a-f]{64}", file.sha256):
-        raise Unfit(
+        raise InvalidResult(
             msg("server.no_recording", f"{file.name[:100]!r} is no recording"),
             msg("server.docs_remote_md_describes", "docs/remote.md describes what is sent"),
         )
-    if not 0 <= file.size_bytes <= MOST_FILE:
-        raise Oversize(msg("server.recording_most_gib", f"a recording has at most {MOST_FILE >> 30} GiB"))
+    if not 0 <= file.size_bytes <= MAX_FILE_BYTES:
+        raise PayloadTooLarge(msg("server.recording_most_gib", f"a recording has at most {MAX_FILE_BYTES >> 30} GiB"))
 
 
 def _size(path: Path) -> int:
@@ -341,9 +341,9 @@ def _grow(path: Path, grown: Grown) -> int:
         contextlib.suppress(OSError),
         os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file,
     ):
-        size, same = os.fstat(file.fileno()).st_size, file.readline(MOST_HEAD) == grown.head
+        size, same = os.fstat(file.fileno()).st_size, file.readline(MAX_HEAD_BYTES) == grown.head
     size = size if same and size <= grown.size_bytes else 0
-    if grown.offset == size and grown.data and size + len(grown.data) <= MOST_SIZE:
+    if grown.offset == size and grown.data and size + len(grown.data) <= MAX_GROWING_BYTES:
         if size:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)), "ab") as out:
                 out.write(grown.data)
@@ -356,7 +356,7 @@ def _grow(path: Path, grown: Grown) -> int:
 def _trim(run: Path, listed: dict[str, int]) -> None:
     """Of too many recordings those go that the machine does not name any more."""
     there = {path: _size(path) for path in run.iterdir() if RECORDING.fullmatch(path.name)}
-    if len(there) > MOST_FILES or sum(there.values()) > MOST_BYTES:
+    if len(there) > MAX_FILES or sum(there.values()) > MAX_TOTAL_BYTES:
         for path in there:
             if path.name not in listed:
                 path.unlink(missing_ok=True)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from flask import Response, g, request
 from werkzeug.http import parse_cookie
 
-from visualprof.accounts.principal import EVERYBODY, LINK, NOBODY, READER, TOKEN, Actor, Principal
+from visualprof.accounts.principal import ANONYMOUS, LINK_PREFIX, READER, SINGLE_USER, TOKEN_PREFIX, Actor, Principal
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Untrusted
+from visualprof.remote.queue.errors import Unauthenticated
 from visualprof.server.hosts import is_proxy, sender_of
 from visualprof.server.session_token import HEADER, VARIABLE
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
-    from visualprof.accounts.proxy_login import Proxied
+    from visualprof.accounts.proxy_login import ProxyAuth
     from visualprof.accounts.service import Accounts
 
 # What a route needs: nothing, a token of a machine that it looks at itself, a role; or, for what shows a run, a link to
@@ -45,30 +45,30 @@ Headers = Callable[[str], str]  # the value of a header, "" without one
 Identify = Callable[[str, Headers], Principal]  # by the address that is connected, and what it says
 
 
-def identified(settings: Settings, accounts: Accounts | None, proxied: Proxied | None = None) -> Identify:
+def identified(settings: Settings, accounts: Accounts | None, proxied: ProxyAuth | None = None) -> Identify:
     """Tell by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
 
     def by_token(_: str, header: Headers) -> Principal:
         said = header(HEADER).encode("utf-8", "replace")
         if not settings.token or hmac.compare_digest(said, settings.token.encode()):
-            return EVERYBODY
-        return NOBODY if settings.private else READER
+            return SINGLE_USER
+        return ANONYMOUS if settings.private else READER
 
     def by_account(peer: str, header: Headers) -> Principal:
         assert accounts is not None
         scheme, _, bearer = header("Authorization").partition(" ")
         said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
-        if said.startswith(TOKEN):  # then the cookie is none of its business
-            return accounts.sessions.of_token(said)
-        if said.startswith(LINK):
-            return accounts.links.of_code(said)
+        if said.startswith(TOKEN_PREFIX):  # then the cookie is none of its business
+            return accounts.sessions.principal_for_token(said)
+        if said.startswith(LINK_PREFIX):
+            return accounts.links.principal_for_code(said)
         if proxied is not None:
             name = header(settings.user_header)
             if not (name and is_proxy(peer, settings.proxies)):  # anybody else only claims to be somebody
-                return NOBODY
-            return proxied.of(name, sender_of(peer, [header("X-Forwarded-For")], settings.proxies))
+                return ANONYMOUS
+            return proxied.principal(name, sender_of(peer, [header("X-Forwarded-For")], settings.proxies))
         cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
-        return accounts.sessions.of_cookie(cookie) if cookie else NOBODY
+        return accounts.sessions.principal_for_cookie(cookie) if cookie else ANONYMOUS
 
     return by_account if accounts else by_token
 
@@ -81,8 +81,10 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         accounts: the server has them.
         acts: it changes something.
 
-    Raises: Untrusted: nobody has logged in, or a token is missing. Forbidden: the role may not. NotFound: the link of a
-        run does not lead there.
+    Raises:
+        Unauthenticated: Nobody has logged in, or a token is missing.
+        Forbidden: The role may not.
+        NotFound: The link of a run does not lead there.
     """
     principal = who()
     if principal.scope is not None and needs not in ("anyone", "agent", "link"):
@@ -94,7 +96,7 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         if principal.csrf and acts and needs != "agent":
             said = request.headers.get(HEADER, "").encode("utf-8", "replace")
             if not hmac.compare_digest(said, principal.csrf.encode()):
-                raise Untrusted(
+                raise Unauthenticated(
                     msg("server.page_lost_session", "this page has lost its session"), msg("server.reload", "reload it")
                 )
         return
@@ -103,12 +105,12 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
             "server.link_server_printed_commands",
             f"it is in the link that the server printed; commands take --token T or {VARIABLE}",
         )
-        raise Untrusted(msg("server.needs_servers_token", "this needs the server's token"), hint)
+        raise Unauthenticated(msg("server.needs_servers_token", "this needs the server's token"), hint)
     if principal.role is None:
         hint = msg(
             "server.commands_take_token_t", f"commands take --token T or {VARIABLE}, with a token of the Account page"
         )
-        raise Untrusted(msg("server.nobody_logged", "nobody is logged in"), hint)
+        raise Unauthenticated(msg("server.nobody_logged", "nobody is logged in"), hint)
     raise Forbidden(
         msg("server.needs_you_here", f"this needs a {needs}, and you are a {principal.role} here"),
         msg("server.ask_administrator", "ask an administrator"),

@@ -18,13 +18,13 @@ import platformdirs
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.logdir.scan import LogFile, Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
+from visualprof.remote.queue.service import JobService, JobServices
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
 
 if TYPE_CHECKING:
     from visualprof.remote.queue.tasks.mirror import Mirror
 
-__all__ = ["LocalAgent", "Queue", "Remote", "StoredRuns", "intervals_of", "open_remote"]
+__all__ = ["JobService", "JobServices", "LocalAgent", "StoredRuns", "intervals_of", "open_remote"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +47,13 @@ def open_remote(
     lease_s: float = _LEASE_S,
     waiters: int = 16,
     database: str = "",
-    store: Place | None = None,
+    store: BucketLocation | None = None,
     cache_bytes: int = CACHE_BYTES,
     store_runs: bool = False,
-) -> Remote:
+) -> JobService:
     """The queue of a log directory; nothing is made before it is needed."""
     intervals = intervals_of(lease_s)
-    return Remote(
+    return JobService(
         root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
         cache_bytes=cache_bytes, store_runs=store_runs,
     )  # fmt: skip
@@ -62,7 +62,7 @@ def open_remote(
 class StoredRuns:
     """The files of runs that the queue keeps in its bucket. An `Elsewhere`."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: JobService) -> None:
         self._remote = remote
 
     def files(self) -> list[LogFile] | None:
@@ -74,7 +74,7 @@ class StoredRuns:
         """Bring a file to its path in the background."""
         mirror = self._mirror()
         if mirror:
-            mirror.fetch(path, then)
+            mirror.fetch_in_background(path, then)
         else:
             then(NotFound(f"{Path(path).name} is gone"))
 
@@ -82,10 +82,10 @@ class StoredRuns:
         """Somebody is about to read a file."""
         mirror = self._mirror()
         if mirror:
-            mirror.bring(path)
+            mirror.ensure_local(path)
 
     def _mirror(self) -> Mirror | None:
-        queue = self._remote.existing()
+        queue = self._remote.open_existing()
         return queue.mirror if queue else None
 
 
@@ -107,8 +107,8 @@ class LocalAgent:
     Raises: VisualprofError: nothing can be run here.
     """
 
-    def __init__(self, remote: Remote, url: str) -> None:
-        remote.opened()
+    def __init__(self, remote: JobService, url: str) -> None:
+        remote.open()
         remote.local_agent = True
         command = [sys.executable, "-m", "visualprof", "agent", "--server", url, "--name", "local", "--public"]
         command += ["--exit-with-parent", "--state", str(_agent_state(remote.folder))]

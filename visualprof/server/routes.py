@@ -24,7 +24,7 @@ from msgspec import NODEFAULT, Meta
 
 from visualprof.errors import BadParameter, WrongType
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Oversize
+from visualprof.remote.queue.errors import PayloadTooLarge
 from visualprof.server.answers import answer
 from visualprof.server.identity import Needs
 
@@ -164,20 +164,20 @@ def _expect_json() -> None:
 def read(limit: int) -> bytes:
     """The body of the request.
 
-    Raises: Oversize.
+    Raises: PayloadTooLarge.
     """
     if (request.content_length or 0) > limit:
-        raise Oversize(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
+        raise PayloadTooLarge(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
     data = request.stream.read(limit + 1)  # a length may be missing
     if len(data) > limit:
-        raise Oversize(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
+        raise PayloadTooLarge(msg("server.body_over_kib", f"the body is over {limit >> 10:,} KiB"))
     return data
 
 
 def decoded(decoder: msgspec.json.Decoder[T]) -> T:
     """The body's JSON as a value of the decoder's type.
 
-    Raises: BadParameter, Oversize.
+    Raises: BadParameter, PayloadTooLarge.
     """
     try:
         return decoder.decode(read(MAX_BODY))

@@ -22,7 +22,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.parsers import PROCESSES, open_parser
-from visualprof.remote.protocol import no_agent_here
+from visualprof.remote.protocol import agent_unsupported_reason
 from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
@@ -30,7 +30,7 @@ from visualprof.server.settings import Settings
 if TYPE_CHECKING:
     from flask import Flask
 
-    from visualprof.accounts.notices.post import Post
+    from visualprof.accounts.notifications.sender import NotificationSender
     from visualprof.server.remote_service import LocalAgent
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Server:
         self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None, *, ports: int = 1
     ) -> None:
         self._settings = settings or Settings()
-        if self._settings.with_agent and (why := no_agent_here()):
+        if self._settings.with_agent and (why := agent_unsupported_reason()):
             raise VisualprofError(why, "leave out --with-agent, and start one on a machine with Linux")
         self._resources = contextlib.ExitStack()
         cache = self._cache()
@@ -92,7 +92,7 @@ class Server:
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
-        self._post: Post | None = None
+        self._post: NotificationSender | None = None
         app = create_app(self.logdir, self._settings, self.remote, self.models)
         self._prepare = app.extensions[PREPARE]
         tries = range(port, min(port + ports, 65536)) if port else [0]
@@ -112,7 +112,7 @@ class Server:
 
         if not self._settings.read_only:
             self.logdir.add(StoredRuns(self.remote))
-            self.remote.busy = lambda: self.logdir.busy() | self.models.busy()
+            self.remote.busy_paths = lambda: self.logdir.busy() | self.models.busy()
         self.logdir.start()
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
@@ -161,9 +161,9 @@ class Server:
         """Should people log in, and does nobody have an account yet?"""
         if not self._settings.accounts:
             return False
-        from visualprof.accounts.users import anybody
+        from visualprof.accounts.users import has_users
 
-        return not anybody(self.remote.opened().database)
+        return not has_users(self.remote.open().database)
 
     @property
     def port(self) -> int:
@@ -201,7 +201,7 @@ class Server:
 
             self._agent = LocalAgent(self.remote, self.url)
 
-    def _begun_post(self) -> Post | None:
+    def _begun_post(self) -> NotificationSender | None:
         """Tells people of what happens, where there are people.
 
         Raises: BadParameter: e-mail would have no sender.
@@ -209,13 +209,13 @@ class Server:
         settings = self._settings
         if not settings.accounts:
             return None
-        from visualprof.accounts.notices.post import Post
+        from visualprof.accounts.notifications.sender import NotificationSender
         from visualprof.server.app import mail_of
         from visualprof.views.measure.regression import slower
 
-        database, compare = self.remote.opened().database, partial(slower, margin=settings.slower)
+        database, compare = self.remote.open().database, partial(slower, margin=settings.slower)
         networks = settings.webhook_networks
-        post = Post(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
+        post = NotificationSender(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
         post.start()
         return post
 
@@ -225,7 +225,7 @@ class Server:
             self._post.close()
         if self._agent:
             self._agent.close()  # first, while somebody listens to how it ends
-        self.remote.wake()
+        self.remote.release_waiters()
         self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
         if self._thread and self._thread.is_alive():
             self._end_thread(self._thread)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.accounts.principal import Registration
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
@@ -46,7 +46,7 @@ class Settings:
     engine: str = "processes"
     data: Path | None = None
     database: str = field(default="", repr=False)
-    store: Place | None = None
+    store: BucketLocation | None = None
     store_runs: bool = False
     cache_bytes: int = CACHE_BYTES
     with_agent: bool = False

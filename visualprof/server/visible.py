@@ -13,10 +13,10 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Changes, Listing
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.store.records import Agent, Job
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue
+from visualprof.server.remote_service import JobServices
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
@@ -88,7 +88,7 @@ class Visible:
     accounts: None where there are none.
     """
 
-    def __init__(self, logdir: LogDirectory, remote: Remote, accounts: Accounts | None) -> None:
+    def __init__(self, logdir: LogDirectory, remote: JobService, accounts: Accounts | None) -> None:
         self._logdir, self._remote, self.accounts = logdir, remote, accounts
         self._rules = lru_cache(_KEPT)(self._rule_of)
         self._listings = lru_cache(_KEPT)(self._listing_of)
@@ -123,12 +123,12 @@ class Visible:
         return Changes(told, since, runs, removed, None if since is not None else ())
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> JobServices:
         """That of the first log directory.
 
         Raises: VisualprofError: it cannot be opened.
         """
-        return self._remote.opened()
+        return self._remote.open()
 
     @property
     def rule(self) -> Rule:
@@ -147,14 +147,14 @@ class Visible:
                 return f"{root.address or root.path}/{path.removeprefix(root.prefix)}"
         return path.removeprefix(home.prefix).lstrip("/") or "." if home.prefix else path
 
-    def job(self, queue: Queue, job: str) -> Job:
+    def job(self, queue: JobServices, job: str) -> Job:
         """A job.
 
         Raises: NotFound: also when it is another's.
         """
-        return queue.jobs.one(job, who().viewer)
+        return queue.jobs.get(job, who().viewer)
 
-    def own_job(self, queue: Queue, job: str) -> str:
+    def own_job(self, queue: JobServices, job: str) -> str:
         """A job that whoever asks may change; its id.
 
         Raises: NotFound. Forbidden: it is another's, which they may see.
@@ -172,17 +172,17 @@ class Visible:
 
     def own_name(self, sha256: str) -> str | None:
         """By which whoever asks uploaded a file; None where they did not."""
-        queue = self._remote.existing()
+        queue = self._remote.open_existing()
         return queue.blobs.names([sha256], who().viewer).get(sha256) if queue else None
 
     def refuse_bytes(self, more: int) -> None:
         """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
 
-        Raises: OverQuota: they may not have so many.
+        Raises: QuotaExceeded: they may not have so many.
         """
         user = who().user
         if user is not None:
-            self._remote.opened().quotas.refuse_bytes(user, more)
+            self._remote.open().quotas.check_upload(user, more)
 
     def _rule_of(self, viewer: str, shared: int) -> Rule:
         """Of whoever asks now. viewer, shared: their version."""
@@ -191,7 +191,7 @@ class Visible:
         if scope is not None:
             return lambda path: self.key(path) == scope
         assert self.accounts  # without them everybody sees all
-        of_keys = self.accounts.sharing.rule(viewer)
+        of_keys = self.accounts.sharing.visibility_filter(viewer)
         return lambda path: of_keys(self.key(path))
 
     def _listing_of(self, revision: int, viewer: str, shared: int) -> Listing:
@@ -206,15 +206,15 @@ class Visible:
 class Seen:
     """The files and machines that whoever asks may name in a job. Has the shape of `check.job.Known`."""
 
-    def __init__(self, remote: Remote, visible: Visible) -> None:
+    def __init__(self, remote: JobService, visible: Visible) -> None:
         self._remote, self._visible = remote, visible
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file, under the name of whoever asks; None also for another's."""
         if who().viewer is None:
-            return self._remote.inspected(sha256)
+            return self._remote.inspection(sha256)
         name = self._visible.own_name(sha256)
-        found = self._remote.inspected(sha256) if name else None
+        found = self._remote.inspection(sha256) if name else None
         return found and {**found, "name": name}
 
     def agents(self) -> list[Agent]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.protocol import no_agent_here
+from visualprof.remote.protocol import agent_unsupported_reason
 
 if TYPE_CHECKING:
     from visualprof.remote.agent.daemon import AgentDaemon
@@ -143,7 +143,7 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the arguments say; returns the exit status. Raises: AgentError."""
-    if why := no_agent_here():
+    if why := agent_unsupported_reason():
         raise AgentError(why)
     try:
         importlib.import_module("psutil")

@@ -226,7 +226,7 @@ def _dumped(path: Path, feeds: Feeds) -> Path:
         return path
     mge: Any = importlib.import_module("megengine")
     jit: Any = importlib.import_module("megengine.jit")
-    names = [one.name for one in traced_module.inputs(path)]
+    names = [one.name for one in traced_module.read_inputs(path)]
     check_inputs(feeds, names)
     module = mge.load(str(path))
     module.eval()
@@ -309,7 +309,7 @@ def _without_banner() -> Generator[None]:
 
 TRACED = FileFormat(
     "megengine_traced", msg("backends.megengine_tm", "MegEngine .tm"), (".tm",),
-    free_batch=True, runs_code=True, sniff=traced_module.sniff, inputs=traced_module.inputs,
+    free_batch=True, runs_code=True, sniff=traced_module.is_traced_module, inputs=traced_module.read_inputs,
 )  # fmt: skip
 BACKEND = Backend(
     name="megengine",

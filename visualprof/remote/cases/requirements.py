@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from visualprof.messages import msg
-from visualprof.remote.protocol import TaskFailure, version_order
+from visualprof.remote.protocol import TaskFailure, version_key
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([^;#]*)")
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|<|>)\s*([A-Za-z0-9.+!_-]+?)(\.\*)?")
@@ -134,5 +134,5 @@ def _holds(version: str, operator: str, other: str, any_patch: str | None) -> bo
 
 
 def _padded(version: str) -> tuple[tuple[int, str], ...]:
-    parts = version_order(version.partition("+")[0])
+    parts = version_key(version.partition("+")[0])
     return (*parts, *[(0, "0")] * (8 - len(parts)))

@@ -30,7 +30,7 @@ from visualprof.remote.child.measure import (
     one_after_another,
     rank_of_all,
 )
-from visualprof.remote.protocol import SEARCHED, Load, Measure
+from visualprof.remote.protocol import SEARCH_STEPS, Load, Measure
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 CONFIDENCE = 0.99
@@ -126,7 +126,7 @@ class Loader:
         load = self._load
         with no_garbage_collection():
             for lanes in load.concurrency or [self._usual_lanes()]:
-                if load.searches:
+                if load.searches_rate:
                     self._search(prepared, lanes)
                 elif load.rates:
                     self.steps += [self._open(lanes, rate) for rate in load.rates]
@@ -141,7 +141,7 @@ class Loader:
         steps = [self._row(one) for one in self.steps] if load != Load() else []
         told = {
             "scenario": load.scenario,
-            "percentile": load.tail,
+            "percentile": load.tail_percentile,
             "limit_ns": self._limit_ns or None,
             "verdict": next((decision for decision in order if decision in decisions), None),
             "step": self._row(step),
@@ -152,7 +152,7 @@ class Loader:
     def _row(self, step: Step) -> dict[str, Any]:
         """A step as it is kept. tail_ns: at the percentile; tail_bound_ns: where that is with confidence."""
         n, ordered = len(step.timed.samples) + step.timed.unserved, np.sort(step.timed.samples)
-        allowed = most_over(n, self._load.tail)
+        allowed = most_over(n, self._load.tail_percentile)
         bound = None if allowed is None or n - allowed > len(ordered) else int(ordered[n - 1 - allowed])
         return {
             "concurrency": step.lanes,
@@ -161,7 +161,7 @@ class Loader:
             "n": len(ordered),
             "unserved": step.timed.unserved,
             "p50_ns": rank_of_all(ordered, 500, n),
-            "tail_ns": rank_of_all(ordered, round(self._load.tail * 10), n),
+            "tail_ns": rank_of_all(ordered, round(self._load.tail_percentile * 10), n),
             "tail_bound_ns": bound,
             "verdict": step.decision,
         }
@@ -179,14 +179,14 @@ class Loader:
             return step
         timed = step.timed
         over = int(np.count_nonzero(timed.samples > self._limit_ns)) + timed.unserved
-        return replace(step, decision=decide(over, len(timed.samples) + timed.unserved, self._load.tail))
+        return replace(step, decision=decide(over, len(timed.samples) + timed.unserved, self._load.tail_percentile))
 
     def _search(self, prepared: Any, lanes: int) -> None:
         """Halve the rates between none and what the lanes can do in a closed loop."""
         capacity = self._closed(prepared, lanes)
         self.steps.append(replace(capacity, decision=None))
         low, high = 0.0, capacity.per_s
-        for _ in range(SEARCHED):
+        for _ in range(SEARCH_STEPS):
             step = self._open(lanes, (low + high) / 2)
             self.steps.append(step)
             if step.decision == "PASS":

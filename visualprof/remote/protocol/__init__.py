@@ -12,12 +12,12 @@ decode.py   all of them from JSON
 
 from visualprof.remote.protocol.decode import build
 from visualprof.remote.protocol.job import (
+    DEFAULT_PERCENTILE,
     DTYPES,
     INPUT_NAME_MAX,
-    PERCENTILE,
     PRIORITIES,
     SCENARIOS,
-    SEARCHED,
+    SEARCH_STEPS,
     SPEC_ID,
     Advise,
     CaseRef,
@@ -46,12 +46,12 @@ from visualprof.remote.protocol.machine import (
     Offer,
     Platform,
     Runtime,
-    no_agent_here,
-    version_order,
+    agent_unsupported_reason,
+    version_key,
 )
 from visualprof.remote.protocol.task import (
     FINAL,
-    NOT_ITS_OWN,
+    UNTIMED_PHASES,
     File,
     Intervals,
     Lease,
@@ -66,18 +66,18 @@ JOB_SCHEMA = "visualprof.job/1"
 MONITOR_SCHEMA = "visualprof.monitor/1"
 
 __all__ = [
+    "DEFAULT_PERCENTILE",
     "DTYPES",
     "FINAL",
     "INPUT_NAME_MAX",
     "JOB_SCHEMA",
     "MONITOR_SCHEMA",
-    "NOT_ITS_OWN",
-    "PERCENTILE",
     "PRIORITIES",
     "PROTOCOL",
     "SCENARIOS",
-    "SEARCHED",
+    "SEARCH_STEPS",
     "SPEC_ID",
+    "UNTIMED_PHASES",
     "Advise",
     "Capabilities",
     "CaseRef",
@@ -109,8 +109,8 @@ __all__ = [
     "State",
     "Sweep",
     "TaskFailure",
+    "agent_unsupported_reason",
     "build",
     "cpu_numbers",
-    "no_agent_here",
-    "version_order",
+    "version_key",
 ]

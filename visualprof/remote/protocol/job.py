@@ -20,8 +20,8 @@ DTYPES = (
 Mlperf = Literal["", "SingleStream", "MultiStream", "Server", "Offline"]
 Scenario = Literal["closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline"]
 SCENARIOS: tuple[str, ...] = tuple(filter(None, get_args(Mlperf)))
-PERCENTILE = 99.0
-SEARCHED = 8  # rates that a search tries
+DEFAULT_PERCENTILE = 99.0
+SEARCH_STEPS = 8  # rates that a search tries
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -72,19 +72,19 @@ class Load:
         return self.mlperf or ("poisson" if self.rates else "search" if self.limit_ms else "closed")
 
     @property
-    def searches(self) -> bool:
+    def searches_rate(self) -> bool:
         """Whether the largest rate within the limit is looked for."""
         return self.scenario == "search" or (self.mlperf == "Server" and not self.rates)
 
     @property
-    def tail(self) -> float:
+    def tail_percentile(self) -> float:
         """The percentile that counts: MLPerf's SingleStream has p90, everything else p99 unless told."""
-        return self.percentile or (90.0 if self.mlperf == "SingleStream" else PERCENTILE)
+        return self.percentile or (90.0 if self.mlperf == "SingleStream" else DEFAULT_PERCENTILE)
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Loops of a point, each at least `Measure.min_s` long; of a search the most that it takes."""
-        return max(1, len(self.concurrency)) * (1 + SEARCHED if self.searches else max(1, len(self.rates)))
+        return max(1, len(self.concurrency)) * (1 + SEARCH_STEPS if self.searches_rate else max(1, len(self.rates)))
 
 
 @dataclass(frozen=True)

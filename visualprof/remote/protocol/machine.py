@@ -97,12 +97,12 @@ class Capabilities:
         return sorted({node.platform for node in self.nodes if node.platform}) or [self.platform]
 
 
-def version_order(version: str) -> tuple[tuple[int, str], ...]:
+def version_key(version: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
 
 
-def no_agent_here() -> str:
+def agent_unsupported_reason() -> str:
     """Why no agent runs on this system; nothing where one does."""
     return (
         ""

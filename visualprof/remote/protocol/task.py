@@ -10,7 +10,7 @@ from visualprof.remote.protocol.job import Request, Spec
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
 Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "searching", "uploading"]
 # Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
-NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
+UNTIMED_PHASES: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 # Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.

@@ -6,32 +6,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 from visualprof.reader.logdir.scan import Root
-from visualprof.remote.queue.queue import Queue
+from visualprof.remote.queue.job_services import JobServices
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
-from visualprof.remote.queue.store.bucket_url import Place
-from visualprof.remote.queue.store.files import DATABASE, Store, file_number
-from visualprof.remote.queue.store.pending_uploads import Arrivals
+from visualprof.remote.queue.store.bucket_url import BucketLocation
+from visualprof.remote.queue.store.files import DATABASE_FILE, Store, file_id
+from visualprof.remote.queue.store.pending_uploads import PendingUploads
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
 from visualprof.remote.queue.store.registry import Registry
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
-from visualprof.remote.queue.tasks.finish import Finisher
+from visualprof.remote.queue.tasks.job_deleter import JobDeleter
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
-from visualprof.remote.queue.tasks.maintenance import Upkeep, remove_leftovers
+from visualprof.remote.queue.tasks.maintenance import MaintenanceThread, remove_leftovers
 from visualprof.remote.queue.tasks.mirror import Mirror
 from visualprof.remote.queue.tasks.notifier import Notifier
-from visualprof.remote.queue.tasks.relay import Relay
-from visualprof.remote.queue.tasks.removal import Removal
-from visualprof.remote.queue.tasks.reports import Reports
+from visualprof.remote.queue.tasks.notify_bridge import PgNotifyBridge
+from visualprof.remote.queue.tasks.report_batcher import ReportBatcher
 from visualprof.remote.queue.tasks.results import Results
 from visualprof.remote.queue.tasks.retention import Retention
+from visualprof.remote.queue.tasks.task_finalizer import TaskFinalizer
 
 
-def open_queue(
+def open_services(
     folder: Path,
     root: Root,
     secret: str,
@@ -39,11 +39,11 @@ def open_queue(
     lease_s: float,
     url: str = "",
     read_only: bool = False,
-    place: Place | None = None,
+    place: BucketLocation | None = None,
     cache_bytes: int = 0,
     runs_too: bool = False,
     busy: Callable[[], set[str]] = set,
-) -> Queue:
+) -> JobServices:
     """The queue of a folder; from now on lost tasks are taken back.
 
     Args:
@@ -61,17 +61,17 @@ def open_queue(
     """
     signer = Signer(secret.encode())
     store = Bucket(folder / "copies", signer, place, cache_bytes) if place else Store(folder, signer)
-    database = open_database(url, folder / DATABASE)
-    number = None if url else file_number(folder / DATABASE)
+    database = open_database(url, folder / DATABASE_FILE)
+    number = None if url else file_id(folder / DATABASE_FILE)
     jobs = Jobs(database, notifier, lease_s)
-    reports = Reports(database)
+    reports = ReportBatcher(database)
     leases = Leases(database, store, notifier, lease_s, reports)
     bucket = store if isinstance(store, Bucket) else None
     results = Results(database, store, root.path, bucket if runs_too else None)
     mirror = Mirror(database, bucket, root, results.partial, busy) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)
-    removal = Removal(database, jobs, results, store, folder, root.path)
-    finisher = Finisher(database, jobs, leases, results, agents, blobs, logs, mirror)
+    removal = JobDeleter(database, jobs, results, store, folder, root.path)
+    finisher = TaskFinalizer(database, jobs, leases, results, agents, blobs, logs, mirror)
     retention = Retention(database, removal)
     upkeep = None
     if not read_only:
@@ -79,18 +79,20 @@ def open_queue(
         def tidy() -> None:
             """At the start and every hour."""
             remove_leftovers(database, store, results.partial)
-            finisher.salvage_left()
+            finisher.recover_all()
 
-        leases.grace()
+        leases.extend_running()
         tidy()
-        upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy, leases.grace, retention.follow)
+        upkeep = MaintenanceThread(
+            database, notifier, lease_s, finisher.recover, tidy, leases.extend_running, retention.apply
+        )
         upkeep.start()
-    relay = Relay(database, notifier) if url else None
+    relay = PgNotifyBridge(database, notifier) if url else None
     if relay:
         relay.start()
     if mirror:
         mirror.start()
-    return Queue(
+    return JobServices(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        retention, Quotas(database), Arrivals(database), Registry(database, store), upkeep, relay, mirror,
+        retention, Quotas(database), PendingUploads(database), Registry(database, store), upkeep, relay, mirror,
     )  # fmt: skip

@@ -18,27 +18,27 @@ from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.queue import Queue
-from visualprof.remote.queue.refusals import DiskFull, disk
-from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, Place
-from visualprof.remote.queue.store.files import DATABASE, file_number
+from visualprof.remote.queue.errors import DiskFull, disk_errors
+from visualprof.remote.queue.job_services import JobServices
+from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, BucketLocation
+from visualprof.remote.queue.store.files import DATABASE_FILE, file_id
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _log = logging.getLogger(__name__)
 
-TOKEN = "vp_r_"
-WAITERS = 16
+TOKEN_PREFIX = "vp_r_"
+MAX_WAITERS = 16
 _AGAIN_S = 5  # a database that could not be opened is not tried at every request
 
 
-class Unavailable(VisualprofError):
+class SubmissionUnavailable(VisualprofError):
     """No job can be submitted here."""
 
     status = 409
 
 
-class Remote:
+class JobService:
     """Opens the queue when something is to be kept, or was kept before.
 
     Args:
@@ -60,9 +60,9 @@ class Remote:
         *,
         read_only: bool = False,
         intervals: Intervals | None = None,
-        waiters: int = WAITERS,
+        waiters: int = MAX_WAITERS,
         database: str = "",
-        store: Place | None = None,
+        store: BucketLocation | None = None,
         cache_bytes: int = CACHE_BYTES,
         store_runs: bool = False,
     ) -> None:
@@ -70,17 +70,17 @@ class Remote:
         self.folder = data.absolute() if data else root.path / ".visualprof"
         self._url, self._place, self._cache_bytes = database, store, cache_bytes
         self._store_runs = store_runs
-        self.busy: Callable[[], set[str]] = set  # paths of files that are being read for longer than a moment
-        self._file = self.folder / DATABASE
+        self.busy_paths: Callable[[], set[str]] = set  # paths of files that are being read for longer than a moment
+        self._file = self.folder / DATABASE_FILE
         self.read_only = read_only
         self.intervals = intervals or Intervals()
         self._notifier = Notifier(waiters)
-        self._queue: Queue | None = None
+        self._queue: JobServices | None = None
         self._opening = threading.Lock()
         self._failure: VisualprofError | None = None
         self._failed_at = 0.0
         self._token = ""
-        self.local_token = TOKEN + secrets.token_urlsafe(24)  # of the agent that this process starts
+        self.local_token = TOKEN_PREFIX + secrets.token_urlsafe(24)  # of the agent that this process starts
         self.local_agent = False
 
     @property
@@ -108,29 +108,29 @@ class Remote:
         return None
 
     @property
-    def direct(self) -> bool:
+    def direct_uploads(self) -> bool:
         """Does browsers and commands send their files to a bucket, past this server?"""
         return self._place is not None
 
     @property
-    def token(self) -> str:
+    def registration_token(self) -> str:
         """With it machines register. It is written down when it is first shown, so that it outlives this server."""
         with self._opening:
             return self._known_token()
 
-    def rotate_token(self) -> None:
+    def rotate_registration_token(self) -> None:
         """Makes another one; machines that are registered stay.
 
         Raises: VisualprofError: nothing can be kept here.
         """
-        self.opened()
-        with self._opening, disk(str(self.folder)):
+        self.open()
+        with self._opening, disk_errors(str(self.folder)):
             path = self.folder / "agent-token"
             part = path.with_name(f"agent-token.{uuid.uuid4().hex}")
-            _kept(part, TOKEN + secrets.token_urlsafe(24))
+            _kept(part, TOKEN_PREFIX + secrets.token_urlsafe(24))
             part.replace(path)
 
-    def opened(self) -> Queue:
+    def open(self) -> JobServices:
         """The queue; its folder is made when it is not there.
 
         Raises: VisualprofError: `problem` says why not.
@@ -142,10 +142,10 @@ class Remote:
         if problem and self.read_only:
             raise Forbidden(*problem)
         if problem and not self._failure:
-            raise Unavailable(*problem)
+            raise SubmissionUnavailable(*problem)
         return self._open()
 
-    def existing(self) -> Queue | None:
+    def open_existing(self) -> JobServices | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
         if self._present() is None and not self._notifier.closed and self._kept:
             if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
@@ -156,17 +156,17 @@ class Remote:
                 return None
         return self._queue
 
-    def needed(self, otherwise: str) -> Queue:
+    def require(self, otherwise: str) -> JobServices:
         """The queue of something that was kept before.
 
         Raises: NotFound: nothing ever was; `otherwise` says what is missing.
         """
-        queue = self.existing()
+        queue = self.open_existing()
         if queue is None:
             raise NotFound(otherwise)
         return queue
 
-    def refuse_read_only(self) -> None:
+    def require_writable(self) -> None:
         """Before anything that changes what is kept.
 
         Raises: Forbidden: the server is read-only.
@@ -177,17 +177,17 @@ class Remote:
                 msg("queue.start_without_read_only", "start it without --read-only"),
             )
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file; None when it was not inspected, or is not here."""
-        queue = self.existing()
-        return queue.blobs.inspected(sha256) if queue else None
+        queue = self.open_existing()
+        return queue.blobs.inspection(sha256) if queue else None
 
     def agents(self, viewer: str | None = None) -> list[Agent]:
         """The agents that somebody may see."""
-        queue = self.existing()
-        return queue.agents.all(viewer) if queue else []
+        queue = self.open_existing()
+        return queue.agents.list_visible(viewer) if queue else []
 
-    def start(self, prepare: Callable[[Queue], object] = lambda _: None) -> None:
+    def start(self, prepare: Callable[[JobServices], object] = lambda _: None) -> None:
         """The server runs: if anything is kept here, lost tasks are taken back from now on.
 
         The first page does not wait for the libraries of the database; who asks for the queue does.
@@ -196,7 +196,7 @@ class Remote:
         """
 
         def begin() -> None:
-            queue = self.existing()
+            queue = self.open_existing()
             with contextlib.suppress(VisualprofError):  # whoever asks for it is told
                 if queue:
                     prepare(queue)
@@ -204,18 +204,18 @@ class Remote:
         if not self.root.path.is_file() and self._kept:
             threading.Thread(target=begin, name="queue", daemon=True).start()
 
-    def wake(self) -> None:
+    def release_waiters(self) -> None:
         """Nobody waits for a task any more: the server is about to close."""
         self._notifier.close()
 
     def close(self) -> None:
         """Ends threads, waiting agents and connections; it is not opened again."""
-        self.wake()
+        self.release_waiters()
         with self._opening:
-            self._failure = Unavailable(msg("queue.server_closing", "the server is closing"))
+            self._failure = SubmissionUnavailable(msg("queue.server_closing", "the server is closing"))
             self._leave()
 
-    def _open(self) -> Queue:
+    def _open(self) -> JobServices:
         with self._opening:
             if self._notifier.closed and self._failure:
                 raise self._failure
@@ -228,13 +228,13 @@ class Remote:
                 self._failure = None
             return self._queue
 
-    def _present(self) -> Queue | None:
+    def _present(self) -> JobServices | None:
         """The queue that is open. One whose database somebody took away is left: what it knew is gone with it."""
         queue = self._queue
-        if queue is None or self._number == queue.number:
+        if queue is None or self._number == queue.file_id:
             return queue
         with self._opening:
-            if self._queue is queue and self._number != queue.number:
+            if self._queue is queue and self._number != queue.file_id:
                 _log.warning("%s is not the file that was opened; it is left", self._file)
                 self._leave()
         return self._queue
@@ -247,15 +247,15 @@ class Remote:
     @property
     def _number(self) -> tuple[int, int] | None:
         """That of the file; a database that is named is always the same."""
-        return None if self._url else file_number(self._file)
+        return None if self._url else file_id(self._file)
 
     def _leave(self) -> None:
         if self._queue:
             self._queue.close()
         self._queue = None
 
-    def _make(self) -> Queue:
-        with disk(str(self.folder)):
+    def _make(self) -> JobServices:
+        with disk_errors(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
             _kept(self.folder / "agent-token", self._known_token())
@@ -263,11 +263,11 @@ class Remote:
                 if not self._url:
                     self._file.touch(0o600)  # SQLite gives its other files the same mode
                 _shut(self.folder)
-        from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
+        from visualprof.remote.queue.opening import open_services  # with the libraries of the database: 0.2 s
 
-        return open_queue(
+        return open_services(
             self.folder, self.root, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only,
-            self._place, self._cache_bytes, self._store_runs, lambda: self.busy(),
+            self._place, self._cache_bytes, self._store_runs, lambda: self.busy_paths(),
         )  # fmt: skip
 
     def _known_token(self) -> str:
@@ -275,8 +275,8 @@ class Remote:
         path = self.folder / "agent-token"
         if path.is_file():
             return path.read_text().strip()
-        self._token = self._token or TOKEN + secrets.token_urlsafe(24)
-        with contextlib.suppress(DiskFull), disk(str(self.folder)):
+        self._token = self._token or TOKEN_PREFIX + secrets.token_urlsafe(24)
+        with contextlib.suppress(DiskFull), disk_errors(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return _kept(path, self._token)
         return self._token

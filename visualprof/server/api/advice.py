@@ -15,15 +15,15 @@ from visualprof.reader.results.advice import Advised
 from visualprof.reader.results.report import Report
 from visualprof.remote.agent.child_files import inside
 from visualprof.remote.protocol import Advise, ModelRef, Request, Spec, build
-from visualprof.remote.queue.check.job import Invalid, check_request
-from visualprof.remote.queue.registering import asked_by, keep_files, register
-from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel, whole_sha256
+from visualprof.remote.queue.check.job import InvalidRequest, check_request
+from visualprof.remote.queue.model_registration import configuration_from_request, register_model, store_local_files
+from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel, content_sha256
 from visualprof.remote.queue.store.records import Job
-from visualprof.remote.queue.uploads import graph_of
+from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.registry_rows import asker
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import READ_ONLY, Resource, change
 from visualprof.server.visible import Seen, Visible
 
@@ -64,7 +64,7 @@ class AppliedAnswer(msgspec.Struct):
 class Advices(Resource):
     """The routes over the advice of reports."""
 
-    def __init__(self, logdir: LogDirectory, remote: Remote, visible: Visible, reports: Reports) -> None:
+    def __init__(self, logdir: LogDirectory, remote: JobService, visible: Visible, reports: Reports) -> None:
         self._logdir, self._remote, self._visible, self._reports = logdir, remote, visible, reports
         self._known = Seen(remote, visible)
 
@@ -77,22 +77,22 @@ class Advices(Resource):
     )  # fmt: skip
     def apply(self, body: ApplyBody) -> AppliedAnswer:
         """Make versions of candidates, and queue the evaluation of each."""
-        self._remote.refuse_read_only()
-        queue, report = self._remote.opened(), self._reports.find(body.report)
+        self._remote.require_writable()
+        queue, report = self._remote.open(), self._reports.find(body.report)
         rows = chosen(report, body.candidates)
         job = self._visible.job(queue, report.job)
         return AppliedAnswer([self._applied(queue, job, report, row, body.model) for row in rows])
 
-    def _applied(self, queue: Queue, job: Job, report: Report, row: Advised, name: str) -> AppliedRow:
+    def _applied(self, queue: JobServices, job: Job, report: Report, row: Advised, name: str) -> AppliedRow:
         made = self._version(job, report, row, name) if row.files else None
         ref = made[1].ref if made else job.request.model
         request = evaluation_of(job.request, report, row, ref, f"{made[0].name}/{made[1].number}" if made else "")
         errors, _ = check_request(request, self._known)
         if errors:
-            raise Invalid(errors)
+            raise InvalidRequest(errors)
         queued, _ = queue.jobs.submit(request, who().user)
         model, version, new = made or (None, None, False)
-        parent = self._remote.inspected(job.request.model.blob) or {}
+        parent = self._remote.inspection(job.request.model.blob) or {}
         return AppliedRow(
             candidate=row.candidate,
             address=f"{model.name}/{version.number}" if model and version else None,
@@ -100,14 +100,14 @@ class Advices(Resource):
             number=version.number if version else None,
             new=new,
             job=queued,
-            graph=graph_of(version.files[0].sha256, version.facts.format) if version else None,
-            parent_graph=graph_of(job.request.model.blob, str(parent.get("format", ""))),
+            graph=graph_id(version.files[0].sha256, version.facts.format) if version else None,
+            parent_graph=graph_id(job.request.model.blob, str(parent.get("format", ""))),
         )
 
     def _version(self, job: Job, report: Report, row: Advised, name: str) -> tuple[RegisteredModel, ModelVersion, bool]:
-        ref = keep_files(self._remote, who().user, self._files(report, row))
-        parent = whole_sha256(job.request.model)
-        return register(
+        ref = store_local_files(self._remote, who().user, self._files(report, row))
+        parent = content_sha256(job.request.model)
+        return register_model(
             self._remote,
             asker(),
             name or self._name(parent, job.request.model.name),
@@ -120,13 +120,13 @@ class Advices(Resource):
                 tools=dict(row.tools),
                 host=report.environment.get("hostname", ""),
             ),
-            configuration=asked_by(job.request),
+            configuration=configuration_from_request(job.request),
         )
 
     def _name(self, parent: str, file: str) -> str:
         """That of the model which the parent is a version of, else the file's."""
-        registry = self._remote.opened().registry
-        mine = (m for m in registry.all(who().viewer) if m.changed_by(asker()))
+        registry = self._remote.open().registry
+        mine = (m for m in registry.list_visible(who().viewer) if m.can_be_changed_by(asker()))
         named = (m.name for m in mine for version in m.versions if version.sha256 == parent)
         return next(named, PurePosixPath(file).stem)
 

@@ -12,12 +12,18 @@ from msgspec import Meta
 
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease, Offer
-from visualprof.remote.queue.refusals import Elsewhere, Untrusted
+from visualprof.remote.queue.errors import Unauthenticated, UploadOffsetMismatch
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.messages import MAX_POINT, Announced, Beat, Report, batch_of
+from visualprof.remote.queue.tasks.messages import (
+    MAX_POINT_BYTES,
+    AnnouncedFile,
+    TaskHeartbeat,
+    TaskReport,
+    parse_batch,
+)
 from visualprof.server.answers import answer
 from visualprof.server.identity import sender
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import Query, Resource, change, get, read
 
 if TYPE_CHECKING:
@@ -56,7 +62,7 @@ class Registered(msgspec.Struct):
 class Heartbeat(msgspec.Struct):
     """Body of `heartbeat`. clock_ns: what the machine's clock shows."""
 
-    tasks: list[Beat] = []
+    tasks: list[TaskHeartbeat] = []
     capabilities: Capabilities | None = None
     clock_ns: int | None = None
 
@@ -105,13 +111,13 @@ class Size(msgspec.Struct, omit_defaults=True):
 class Announcement(msgspec.Struct):
     """Body of `uploads`."""
 
-    files: list[Announced]
+    files: list[AnnouncedFile]
 
 
 class AgentLink(Resource):
     """The routes for agents: who sends is asked before anything is read."""
 
-    def __init__(self, remote: Remote, accounts: Accounts | None) -> None:
+    def __init__(self, remote: JobService, accounts: Accounts | None) -> None:
         self._remote = remote
         self._machines = accounts.machines if accounts else None
 
@@ -119,12 +125,12 @@ class AgentLink(Resource):
         """The routes for an application."""
         made = super().blueprint()
         made.before_request(self._admit)
-        made.register_error_handler(Elsewhere, _elsewhere)
+        made.register_error_handler(UploadOffsetMismatch, _elsewhere)
         return made
 
     def _admit(self) -> None:
         refuse_browsers()
-        self._remote.refuse_read_only()
+        self._remote.require_writable()
         if request.path.endswith("/register"):
             g.local = _registers(self._remote, self._machines is not None)
         else:
@@ -138,7 +144,7 @@ class AgentLink(Resource):
             error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
         address, known = asked.address or sender(), (asked.agent, asked.token)
-        agents, local = self._remote.opened().agents, bool(g.local)
+        agents, local = self._remote.open().agents, bool(g.local)
         join = self._machines.join(_bearer(), asked.name, sender()) if self._machines else None
         agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known, join)
         return Registered(agent, token, self._remote.intervals)
@@ -148,21 +154,23 @@ class AgentLink(Resource):
 
         That is with the registration token, with a code where people have accounts, or as one that was there before.
 
-        Raises: Untrusted. BadParameter.
+        Raises: Unauthenticated. BadParameter.
         """
         if self._machines:
-            refused = Untrusted("this code was used, or is none", "the Machines page makes one: it lasts ten minutes")
+            refused = Unauthenticated(
+                "this code was used, or is none", "the Machines page makes one: it lasts ten minutes"
+            )
         else:
-            refused = Untrusted("this is not the server's token", "the Machines page shows it")
-        may = g.local is not None or (self._machines is not None and self._machines.enrols(_bearer()))
+            refused = Unauthenticated("this is not the server's token", "the Machines page shows it")
+        may = g.local is not None or (self._machines is not None and self._machines.is_join_code(_bearer()))
         try:
             asked = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
             if not may:
                 raise refused from error
             raise BadParameter(f"this is no registration: {error}", "docs/remote.md describes it") from error
-        queue = self._remote.existing()
-        if not may and not (queue and queue.agents.known((asked.agent, asked.token))):
+        queue = self._remote.open_existing()
+        if not may and not (queue and queue.agents.is_registered((asked.agent, asked.token))):
             raise refused
         return asked
 
@@ -170,15 +178,15 @@ class AgentLink(Resource):
     def heartbeat(self, body: Heartbeat) -> Beaten:
         """Keep leases alive, and hear of those that are over."""
         agent, queue = sending()
-        queue.agents.seen(agent, body.capabilities, body.clock_ns)
-        cancel, stale = queue.leases.beat(agent, body.tasks)
+        queue.agents.mark_seen(agent, body.capabilities, body.clock_ns)
+        cancel, stale = queue.leases.heartbeat(agent, body.tasks)
         return Beaten(cancel, stale, self._remote.intervals)
 
     @change("POST", "/agent/lease", needs="agent")
     def lease(self, body: Wish) -> Lease | Response:
         """Ask for a task, and wait for one."""
         agent, queue = sending()
-        queue.agents.seen(agent)
+        queue.agents.mark_seen(agent)
         wait_s = min(body.wait_s, self._remote.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
         begun, fleet = dict(list(body.begun.items())[:64]), body.fleet[:MAX_OFFERS]
@@ -188,62 +196,62 @@ class AgentLink(Resource):
     def log(self, task: str, query: LogQuery) -> Size:
         """Append to a task's log."""
         agent, queue = sending()
-        held = queue.leases.holder(agent, task, query.lease)
+        held = queue.leases.leased_task(agent, task, query.lease)
         return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
 
     @change("POST", "/agent/tasks/<task>/points", needs="agent")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """Report a point."""
         agent, queue = sending()
-        text = read(MAX_POINT)
+        text = read(MAX_POINT_BYTES)
         try:
-            batch = batch_of(text)
+            batch = parse_batch(text)
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
             raise BadParameter(f"this is no point: {error}", "docs/remote.md describes one") from error
-        queue.leases.point(agent, task, query.lease, batch, point)
+        queue.leases.save_point(agent, task, query.lease, batch, point)
         return {}
 
     @change("POST", "/agent/tasks/<task>/files", needs="agent")
     def files(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """What a task needs, with new addresses."""
         agent, queue = sending()
-        return {"files": queue.leases.files(queue.leases.holder(agent, task, query.lease))}
+        return {"files": queue.leases.files(queue.leases.leased_task(agent, task, query.lease))}
 
     @change("POST", "/agent/tasks/<task>/uploads", needs="agent")
     def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
         """Announce files of the result; answers where they go."""
         agent, queue = sending()
-        return {"files": queue.results.announce(queue.leases.holder(agent, task, query.lease), body.files)}
+        return {"files": queue.results.begin_uploads(queue.leases.leased_task(agent, task, query.lease), body.files)}
 
     @change("POST", "/agent/tasks/<task>/finish", needs="agent")
-    def finish(self, task: str, query: LeaseQuery, body: Report) -> dict[str, Any]:
+    def finish(self, task: str, query: LeaseQuery, body: TaskReport) -> dict[str, Any]:
         """Report how a task ended."""
         if body.state not in ("succeeded", "failed", "cancelled"):
             raise BadParameter(f"a task does not end in state {body.state}")
         agent, queue = sending()
-        queue.finisher.finish(agent, task, query.lease, body)
+        queue.finalizer.finish(agent, task, query.lease, body)
         return {}
 
 
 class AgentFiles(Resource):
     """Files of the local store: uploaded ones are read, results written. The signed address is the permission."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: JobService) -> None:
         self._remote = remote
 
     def blueprint(self) -> Blueprint:
         """The routes for an application."""
         made = super().blueprint()
-        made.before_request(self._remote.refuse_read_only)
-        made.register_error_handler(Elsewhere, _elsewhere)
+        made.before_request(self._remote.require_writable)
+        made.register_error_handler(UploadOffsetMismatch, _elsewhere)
         return made
 
     @get("/agent/files/<path:key>", needs="agent")
     def read_file(self, key: str) -> Response:
         """A file."""
-        queue = self._remote.needed("no file is kept here")
-        facts = queue.signer.check("get", key, request.args)
+        queue = self._remote.require("no file is kept here")
+        facts = queue.signer.verify_url("get", key, request.args)
         path = queue.store.path(key)
         if not path.is_file():
             raise NotFound(f"{key} is gone")
@@ -255,8 +263,8 @@ class AgentFiles(Resource):
     @change("PUT", "/agent/files/<path:key>", status=201, needs="agent")
     def write(self, key: str) -> Size:
         """Append to a file of a result."""
-        queue = self._remote.needed("no file is kept here")
-        limit = int(queue.signer.check("put", key, request.args)["size"])
+        queue = self._remote.require("no file is kept here")
+        limit = int(queue.signer.verify_url("put", key, request.args)["size"])
         return Size(queue.store.append(key, _start(limit), request.stream.read, limit))
 
 
@@ -280,37 +288,37 @@ def refuse_agents() -> None:
         raise Forbidden("an agent's token is of no use here", "agents use /api/v1/agent/")
 
 
-def _elsewhere(error: Elsewhere) -> Response:
+def _elsewhere(error: UploadOffsetMismatch) -> Response:
     return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
 
 
-def _registers(remote: Remote, accounts: bool) -> bool | None:
+def _registers(remote: JobService, accounts: bool) -> bool | None:
     """Is the sender the agent that this server started? None: it has no token by which a new one may register.
 
     That of the server is none where people have accounts.
 
-    Raises: Untrusted: it has none at all.
+    Raises: Unauthenticated: it has none at all.
     """
     token = _bearer().encode("utf-8", "replace")
-    if not accounts and hmac.compare_digest(token, remote.token.encode()):
+    if not accounts and hmac.compare_digest(token, remote.registration_token.encode()):
         return False
     if hmac.compare_digest(token, remote.local_token.encode()):
         return True
     return None
 
 
-def sender_of(remote: Remote) -> tuple[Agent, Queue]:
+def sender_of(remote: JobService) -> tuple[Agent, JobServices]:
     """The agent that sends, and the queue.
 
-    Raises: Untrusted.
+    Raises: Unauthenticated.
     """
-    token, queue = _bearer(), remote.existing()
+    token, queue = _bearer(), remote.open_existing()
     if queue is None:
-        raise Untrusted("this agent is not registered here", "register it again, with the server's token")
-    return queue.agents.trusted(token), queue
+        raise Unauthenticated("this agent is not registered here", "register it again, with the server's token")
+    return queue.agents.authenticate(token), queue
 
 
-def sending() -> tuple[Agent, Queue]:
+def sending() -> tuple[Agent, JobServices]:
     """Who sends the request, once it is admitted."""
     return g.sender
 
@@ -318,7 +326,7 @@ def sending() -> tuple[Agent, Queue]:
 def _bearer() -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise Untrusted("this needs a token", "send Authorization: Bearer TOKEN")
+        raise Unauthenticated("this needs a token", "send Authorization: Bearer TOKEN")
     return token.strip()
 
 

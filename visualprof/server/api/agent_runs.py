@@ -9,14 +9,14 @@ from flask import Blueprint, g
 from visualprof.reader.logdir.scan import Root
 from visualprof.server.api.agent_link import refuse_browsers, sender_of, sending
 from visualprof.server.followed import AnnouncedFiles, ArrivedFile, AskedOfRun, Followed, SaidOfRun
-from visualprof.server.remote_service import Remote
+from visualprof.server.remote_service import JobService
 from visualprof.server.routes import Resource, change
 
 
 class AgentRuns(Resource):
     """The routes for agents that follow a folder."""
 
-    def __init__(self, remote: Remote, root: Root) -> None:
+    def __init__(self, remote: JobService, root: Root) -> None:
         self._remote, self._followed = remote, Followed(root)
 
     def blueprint(self) -> Blueprint:
@@ -27,7 +27,7 @@ class AgentRuns(Resource):
 
     def _admit(self) -> None:
         refuse_browsers()
-        self._remote.refuse_read_only()
+        self._remote.require_writable()
         g.sender = sender_of(self._remote)
 
     @change("POST", "/agent/runs", needs="agent")

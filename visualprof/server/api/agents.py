@@ -13,16 +13,16 @@ from visualprof.accounts.records import Grant
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.messages import msg
 from visualprof.remote.protocol import Capabilities, Phase
-from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.records import Agent, Standing
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
 from visualprof.server.identity import actor, who
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
 if TYPE_CHECKING:
-    from visualprof.accounts.machines import Booking, Machines
+    from visualprof.accounts.machines import Booking, MachineAccess
     from visualprof.accounts.service import Accounts
 
 INSTALL = "visualprof agent install-runtime onnxruntime"
@@ -130,7 +130,7 @@ class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
 class Agents(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: Remote, accounts: Accounts | None, base_url: str = "") -> None:
+    def __init__(self, remote: JobService, accounts: Accounts | None, base_url: str = "") -> None:
         self._remote, self._accounts, self._base_url = remote, accounts, base_url
 
     @get("/agents")
@@ -148,19 +148,19 @@ class Agents(Resource):
                 msg("server.only_administrators_make_machine", "only administrators make a machine public or private")
             )
         queue, told = self._changing(), msgspec.json.encode(body).decode()
-        queue.agents.change(agent, body.name, body.public, body.standing, self._allow(agent, told))
+        queue.agents.update(agent, body.name, body.public, body.standing, self._allow(agent, told))
         return self._agents()
 
     @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"})
     def forget(self, agent: str) -> AgentsAnswer:
         """Forget an agent."""
-        self._changing().agents.remove(agent, self._allow(agent, "removed"))
+        self._changing().agents.delete(agent, self._allow(agent, "removed"))
         return self._agents()
 
     @change("POST", "/agents/token", refuses={**READ_ONLY, 409: "machines join by codes here"}, needs="admin")
     def rotate(self) -> AgentsAnswer:
         """Make another registration token; machines that are registered stay."""
-        self._remote.refuse_read_only()
+        self._remote.require_writable()
         if self._accounts:
             raise Conflict(
                 msg(
@@ -169,13 +169,13 @@ class Agents(Resource):
                 ),
                 "POST /agents/codes",
             )
-        self._remote.rotate_token()
+        self._remote.rotate_registration_token()
         return self._agents()
 
     @change("POST", "/agents/codes", status=201, refuses={404: "there are no accounts"})
     def enrol(self) -> Enrolment:
         """Make a code by which one machine registers."""
-        code = self._machines.enrol(actor())
+        code = self._machines.create_join_code(actor())
         return Enrolment(self._command(f" --token {code}"), code)
 
     @change("POST", "/agents/<agent>/grants", refuses=CHANGED)
@@ -199,7 +199,7 @@ class Agents(Resource):
     @change("DELETE", "/agents/<agent>/bookings/<booking>", refuses=CHANGED, needs="admin")
     def free(self, agent: str, booking: str) -> AgentsAnswer:
         """End that."""
-        self._machines.free(actor(), agent, booking)
+        self._machines.cancel_booking(actor(), agent, booking)
         return self._agents()
 
     @get("/agent.pyz", media=("application/octet-stream",), root="", needs="anyone")
@@ -212,28 +212,30 @@ class Agents(Resource):
         return response
 
     @property
-    def _machines(self) -> Machines:
+    def _machines(self) -> MachineAccess:
         return existing(self._accounts).machines
 
     def _allow(self, agent: str, what: str) -> Callable[[Any], None]:
         """Who changes it is asked, and noted, where there are accounts."""
-        return self._accounts.machines.changing(actor(), agent, what) if self._accounts else lambda _: None
+        return self._accounts.machines.authorize_change(actor(), agent, what) if self._accounts else lambda _: None
 
-    def _changing(self) -> Queue:
-        self._remote.refuse_read_only()
-        return self._remote.needed(msg("server.there_no_such_agent", "there is no such agent"))
+    def _changing(self) -> JobServices:
+        self._remote.require_writable()
+        return self._remote.require(msg("server.there_no_such_agent", "there is no such agent"))
 
     def _command(self, token: str) -> str:
         return f"visualprof agent --server {(self._base_url or request.host_url).rstrip('/')}{token}"
 
     def _agents(self) -> AgentsAnswer:
-        remote, by_code, queue = self._remote, self._accounts is not None, self._remote.existing()
+        remote, by_code, queue = self._remote, self._accounts is not None, self._remote.open_existing()
         rows = self._rows(queue) if queue else []
         hidden = not (by_code or who().may("admin"))
-        token = "" if remote.problem or by_code else " --token TOKEN" if hidden else f" --token {remote.token}"
+        token = (
+            "" if remote.problem or by_code else " --token TOKEN" if hidden else f" --token {remote.registration_token}"
+        )
         return AgentsAnswer(rows, self._command(token), hidden, by_code, INSTALL, remote.local_agent)
 
-    def _rows(self, queue: Queue) -> list[AgentRow]:
+    def _rows(self, queue: JobServices) -> list[AgentRow]:
         busy, lease_s, me = _busy(queue), self._remote.intervals.lease_s, who()
         team = self._accounts.machines if self._accounts else None
         owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
@@ -249,7 +251,7 @@ class Agents(Resource):
                 bookings=[_booking(booking, mine) for booking in bookings.get(agent.id, ())],
             )  # fmt: skip
 
-        return [shown(agent) for agent in queue.agents.all(me.viewer)]
+        return [shown(agent) for agent in queue.agents.list_visible(me.viewer)]
 
 
 def _booking(booking: Booking, told: bool) -> BookingRow:
@@ -259,7 +261,7 @@ def _booking(booking: Booking, told: bool) -> BookingRow:
     return BookingRow(booking.id, kind, mine, email, booking.from_ns, booking.until_ns)
 
 
-def _busy(queue: Queue) -> dict[str, list[AgentTask]]:
+def _busy(queue: JobServices) -> dict[str, list[AgentTask]]:
     """What machines are doing, as far as whoever asks may see it."""
     busy = dict[str, list[AgentTask]]()
     for job in queue.jobs.running(who().viewer):

@@ -19,12 +19,12 @@ from visualprof.remote.cases.bundle import SUFFIX, pack, sent_case
 from visualprof.remote.cases.folder import Case, library, read_case, value_typed
 from visualprof.remote.cases.jobs import job_of
 from visualprof.remote.protocol import Request, TaskFailure
-from visualprof.remote.queue.check.job import Invalid, check_request
-from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import take_local
+from visualprof.remote.queue.check.job import InvalidRequest, check_request
+from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.uploads import save_local_files
 from visualprof.server.api.cases import ShippedCase, described
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue
+from visualprof.server.remote_service import JobServices
 from visualprof.server.routes import READ_ONLY, Resource, change
 from visualprof.server.visible import Seen, Visible
 
@@ -67,32 +67,32 @@ class CaseJobs(msgspec.Struct):
 class CaseSubmissions(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: Remote, visible: Visible) -> None:
+    def __init__(self, remote: JobService, visible: Visible) -> None:
         self._remote, self._visible = remote, visible
         self._known = Seen(remote, visible)
 
     @change("POST", "/cases/sent", refuses=CHANGED)
     def sent(self, body: SentCase) -> ShippedCase:
         """What a case is that was sent as a zip; nothing of it is run."""
-        self._remote.refuse_read_only()
-        with self._case(self._remote.opened(), "", body) as case:
+        self._remote.require_writable()
+        with self._case(self._remote.open(), "", body) as case:
             return described(case)
 
     @change("POST", "/cases/jobs", status=201, refuses={**CHANGED, 429: "a quota is used up"})
     def submit(self, body: CaseWish) -> CaseJobs:
         """Submit a case with each compiler on each machine."""
-        self._remote.refuse_read_only()
-        queue, vendor = self._remote.opened(), _vendor(body)
+        self._remote.require_writable()
+        queue, vendor = self._remote.open(), _vendor(body)
         with self._case(queue, body.case, body.sent) as case:
             requests = list(_requests(body, case, vendor, self._packed(queue, case)))
         for request in requests:  # all of them, or none
             errors, _ = check_request(request, self._known)
             if errors:
-                raise Invalid(errors)
+                raise InvalidRequest(errors)
         return CaseJobs([queue.jobs.submit(request, who().user)[0] for request in requests])
 
     @contextmanager
-    def _case(self, queue: Queue, name: str, sent: SentCase | None) -> Generator[Case]:
+    def _case(self, queue: JobServices, name: str, sent: SentCase | None) -> Generator[Case]:
         """A case with its files, as long as it is looked at."""
         if sent is None:
             if name not in library():
@@ -110,14 +110,14 @@ class CaseSubmissions(Resource):
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
             yield sent_case(queue.blobs.path(sent.blob), sent.name, Path(folder))
 
-    def _packed(self, queue: Queue, case: Case) -> str:
+    def _packed(self, queue: JobServices, case: Case) -> str:
         """Keep the bundle of a case; its sha256."""
         with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder, _failing():
             packed, name = Path(folder, "packed"), f"{case.name}{SUFFIX}"
             pack(case, packed)
-            (upload,) = take_local(self._remote, {name: packed}, part=True)
+            (upload,) = save_local_files(self._remote, {name: packed}, part=True)
         if (user := who().user) is not None:
-            queue.blobs.hold(user, {upload.blob: (name, upload.size)})
+            queue.blobs.add_holder(user, {upload.blob: (name, upload.size)})
         return upload.blob
 
 

@@ -24,7 +24,7 @@ from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.partial_reports import Making
 from visualprof.server.api.spans import columns_of
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Remote
+from visualprof.server.remote_service import JobService
 from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Shown, Visible
 from visualprof.views.answers.charts import Option
@@ -147,7 +147,7 @@ class PointAnswer(Answer):
 class Reports:
     """The reports below the log directories, read again when their files change, and those in the making."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible, remote: Remote) -> None:
+    def __init__(self, logdir: LogDirectory, visible: Visible, remote: JobService) -> None:
         self._logdir, self._visible = logdir, visible
         self._making = Making(remote)
         self._shown = Shown()

@@ -19,7 +19,7 @@ from visualprof.server.answers import row
 from visualprof.server.api.agents import LOST_AFTER
 from visualprof.server.cached_figures import Lately
 from visualprof.server.latency import Meter
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import Resource, get
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class HealthAnswer(msgspec.Struct):
 class Health(Resource):
     """The route over everything that may go wrong. What takes time is asked seldom, however many want to know."""
 
-    def __init__(self, logdir: LogDirectory, remote: Remote, meter: Meter) -> None:
+    def __init__(self, logdir: LogDirectory, remote: JobService, meter: Meter) -> None:
         self._logdir, self._remote, self._meter = logdir, remote, meter
         self._started_ns = time.time_ns()
         folders: list[tuple[Place, Path]] = [("logs", root.path) for root in logdir.roots if not root.address]
@@ -151,7 +151,7 @@ class Health(Resource):
         return self._lately.of(self)
 
     def _health(self) -> HealthAnswer:
-        queue = self._remote.existing()
+        queue = self._remote.open_existing()
         found = HealthAnswer(
             __version__, self._started_ns, time.time_ns(), _database(queue) if queue else None, self._disks(),
             _jobs(queue) if queue else None, self._machines(queue), self._processes(),
@@ -165,9 +165,9 @@ class Health(Resource):
         used = self._sizes.of(self._places)
         return [_disk(place, path, used.get(path)) for place, path in self._places if path.exists()]
 
-    def _machines(self, queue: Queue | None) -> MachinesHealth:
-        lease_s, ahead = self._remote.intervals.lease_s, queue.agents.clocks if queue else {}
-        known = queue.agents.all() if queue else []
+    def _machines(self, queue: JobServices | None) -> MachinesHealth:
+        lease_s, ahead = self._remote.intervals.lease_s, queue.agents.clock_offsets_ns if queue else {}
+        known = queue.agents.list_visible() if queue else []
         online = [agent for agent in known if agent.online(lease_s)]
         lost = sum(not agent.online(LOST_AFTER * lease_s) for agent in known if agent.standing == "works")
         skewed = [SkewedMachine(a.name, ahead[a.id]) for a in online if abs(ahead.get(a.id, 0)) > SKEW_NS]
@@ -191,17 +191,17 @@ def _disk(place: Place, path: Path, used_bytes: int | None) -> DiskHealth:
     return DiskHealth(place, str(path), used_bytes, disk.free, disk.total)
 
 
-def _database(queue: Queue) -> DatabaseHealth:
+def _database(queue: JobServices) -> DatabaseHealth:
     begun = time.perf_counter_ns()
-    size_bytes, schema, known = queue.database.state()
+    size_bytes, schema, known = queue.database.status()
     return DatabaseHealth(queue.database.kind, size_bytes, schema, known, time.perf_counter_ns() - begun)
 
 
-def _jobs(queue: Queue) -> QueueHealth:
-    return QueueHealth(*queue.jobs.tally())
+def _jobs(queue: JobServices) -> QueueHealth:
+    return QueueHealth(*queue.jobs.totals())
 
 
-def _last_backup(queue: Queue) -> int | None:
+def _last_backup(queue: JobServices) -> int | None:
     return queue.database.last_backup_ns()
 
 

@@ -14,14 +14,14 @@ from msgspec import Meta
 
 from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
-from visualprof.remote.queue.check.matching import takers
+from visualprof.remote.queue.check.matching import eligible_agents
 from visualprof.remote.queue.store.records import Job, Task, Wait
 from visualprof.remote.queue.tasks.messages import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
 from visualprof.server.cached_figures import Lately
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import Query
 from visualprof.server.visible import Told, Visible
 from visualprof.views.answers.encoding import encode
@@ -172,12 +172,12 @@ class _Kept(NamedTuple):
 class JobList:
     """Every job of a queue, newest first."""
 
-    def __init__(self, remote: Remote, visible: Visible) -> None:
+    def __init__(self, remote: JobService, visible: Visible) -> None:
         self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
         self._told_of = Told()
-        self._of: Queue | None = None
+        self._of: JobServices | None = None
         self._waits = Lately(self._all_waits, _WAITS_S)
         self._leaving = Lately(_soon_removed, _LEAVING_S)
         self._begin()
@@ -187,15 +187,15 @@ class JobList:
         self._rows: dict[str, _Kept] = {}  # the latest changed last
         self._revision = self._oldest = self._shared = -1  # oldest: from then on nothing but jobs changed
 
-    def queue(self) -> Queue:
+    def queue(self) -> JobServices:
         """The queue.
 
         Raises: NotFound: nothing was ever submitted here.
         """
-        return self._remote.needed(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
+        return self._remote.require(msg("server.no_job_ever_submitted", "no job was ever submitted here"))
 
     @contextmanager
-    def refreshed(self, queue: Queue | None) -> Generator[None]:
+    def refreshed(self, queue: JobServices | None) -> Generator[None]:
         """With the lists as they are now."""
         now = -1 if queue is None else queue.jobs.revision()
         with self._lock:
@@ -208,7 +208,7 @@ class JobList:
 
     def listing(self, since: int | None = None) -> JobsAnswer:
         """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
-        queue, viewer = self._remote.existing(), who().viewer
+        queue, viewer = self._remote.open_existing(), who().viewer
         problem = self._remote.problem  # which it may just have met
         with self.refreshed(queue):
             rows, revision = self._rows, self._revision
@@ -234,13 +234,13 @@ class JobList:
         job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
-        online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
-        unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
+        online = [a for a in queue.agents.list_visible(job.owner) if a.online(self._remote.intervals.lease_s)]
+        unserved = [spec.id for spec in job.request.specs if not eligible_agents(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._job_rows(queue, [job], counts)[0]
         waits = {} if job.state in FINAL else self._waiting_reasons(queue, name)
-        removed_ns = queue.retention.due(name).get(name)
+        removed_ns = queue.retention.due_times(name).get(name)
         return JobAnswer(shown, job.request, rows, unserved, results, verdicts, waits, job.kept, removed_ns)
 
     def keep(self, name: str, kept: bool) -> JobAnswer:
@@ -249,26 +249,26 @@ class JobList:
         Raises: NotFound.
         """
         queue = self.queue()
-        queue.retention.keep(name, kept)
+        queue.retention.set_kept(name, kept)
         self._leaving.forget()
         return self.one(name)
 
-    def _waiting_reasons(self, queue: Queue, job: str = "") -> dict[str, Wait]:
+    def _waiting_reasons(self, queue: JobServices, job: str = "") -> dict[str, Wait]:
         """Why tasks wait, of a job or of all."""
-        from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
+        from visualprof.remote.queue.tasks.wait_reasons import wait_reasons  # with the libraries of the database
 
-        return waits(queue.database, self._remote.intervals.lease_s, job)
+        return wait_reasons(queue.database, self._remote.intervals.lease_s, job)
 
-    def _all_waits(self, queue: Queue) -> dict[str, Wait]:
+    def _all_waits(self, queue: JobServices) -> dict[str, Wait]:
         """Why jobs wait: that which is the first of its tasks to be taken."""
         by_job: dict[str, Wait] = {}
         for task, wait in self._waiting_reasons(queue).items():
             by_job.setdefault(task.rpartition("-")[0], wait)
         return by_job
 
-    def _refresh(self, queue: Queue) -> None:
-        self._revision, shared, jobs, count = queue.jobs.since(self._revision)
-        for job, shown in zip(jobs, self._job_rows(queue, jobs, queue.jobs.counts(jobs)), strict=True):
+    def _refresh(self, queue: JobServices) -> None:
+        self._revision, shared, jobs, count = queue.jobs.changes_since(self._revision)
+        for job, shown in zip(jobs, self._job_rows(queue, jobs, queue.jobs.point_counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
             kept = _Kept(
                 self._revision,
@@ -284,8 +284,8 @@ class JobList:
             self._rows = {name: kept for name, kept in self._rows.items() if name in there}
             self._oldest, self._shared = self._revision, shared
 
-    def _job_rows(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
-        files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
+    def _job_rows(self, queue: JobServices, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
+        files = queue.blobs.names_and_graphs({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
         names = queue.agents.names({task.agent for job in jobs for task in job.tasks if task.agent})
         return [self._row(job, files, names, counts) for job in jobs]
 
@@ -331,16 +331,16 @@ class JobList:
         )
 
 
-def _published(queue: Queue, task: Task, attempt: int) -> Path | None:
+def _published(queue: JobServices, task: Task, attempt: int) -> Path | None:
     """The log in a run of the bucket, where this server has no other."""
     if queue.mirror is None or task.run is None or attempt != task.attempt or queue.logs.path(task, attempt).is_file():
         return None
-    return queue.mirror.log(task.run)
+    return queue.mirror.log_path(task.run)
 
 
-def _soon_removed(queue: Queue) -> dict[str, int]:
+def _soon_removed(queue: JobServices) -> dict[str, int]:
     soon = queue.database.now_ns() + _SOON_NS
-    return {job: at_ns for job, at_ns in queue.retention.due().items() if at_ns < soon}
+    return {job: at_ns for job, at_ns in queue.retention.due_times().items() if at_ns < soon}
 
 
 def _shown_files(job: Job) -> list[str]:
@@ -353,12 +353,12 @@ def _point_row(task: Task, point: dict[str, object]) -> PointRow:
     return msgspec.structs.replace(shown, **margins)
 
 
-def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
+def piece(queue: JobServices, name: str, query: LogQuery) -> LogAnswer:
     """What the request asks for: bytes from `offset`, or the last ones when it is negative.
 
-    Raises: NotFound. NotReady: it is being fetched. StoreDown.
+    Raises: NotFound. NotReady: it is being fetched. StoreUnavailable.
     """
-    task = queue.jobs.of_task(name, who().viewer).task(name)
+    task = queue.jobs.get_by_task(name, who().viewer).task(name)
     attempt = task.attempt if query.attempt is None else query.attempt
     data, begin, size = queue.logs.read(task, attempt, query.offset, published=_published(queue, task, attempt))
     ended = attempt < task.attempt or task.state in FINAL

@@ -10,14 +10,14 @@ from msgspec import Meta
 
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import DTYPES, SCENARIOS, Request
-from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
-from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
-from visualprof.remote.queue.draft.forms import Draft, Drafted
-from visualprof.remote.queue.draft.loads import LOADS
+from visualprof.remote.queue.check.job import FieldError, InvalidRequest, check_request, parse_request, point_count
+from visualprof.remote.queue.draft.compose import DEFAULT_TEXTS, MEASURE_FIELDS, compose, draft_from_request
+from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
+from visualprof.remote.queue.draft.loads import LOAD_FIELDS
 from visualprof.server.answers import answer, row
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery, LogAnswer, LogQuery, piece
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 from visualprof.server.visible import Seen, Visible
 
@@ -81,8 +81,10 @@ class MeasureEntry(msgspec.Struct):
 def measures() -> list[MeasureEntry]:
     """Everything of that kind."""
     chosen = {"mlperf": SCENARIOS}
-    plain = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
-    return plain + [MeasureEntry(n, field, USUAL[n], chosen.get(n, ()), True) for n, (field, _) in LOADS.items()]
+    plain = [MeasureEntry(name, field, DEFAULT_TEXTS[name]) for name, field in MEASURE_FIELDS.items()]
+    return plain + [
+        MeasureEntry(n, field, DEFAULT_TEXTS[n], chosen.get(n, ()), True) for n, (field, _) in LOAD_FIELDS.items()
+    ]
 
 
 class BackendsAnswer(msgspec.Struct):
@@ -103,12 +105,12 @@ class FreedAnswer(msgspec.Struct):
 class Jobs(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: Remote, visible: Visible) -> None:
+    def __init__(self, remote: JobService, visible: Visible) -> None:
         self._remote, self._visible = remote, visible
         self._jobs = JobList(remote, visible)
         self._known = Seen(remote, visible)
 
-    def prepare(self, queue: Queue) -> None:
+    def prepare(self, queue: JobServices) -> None:
         """Read every job, and who may see it, before somebody asks for them: it takes a second of 10,000 jobs."""
         if self._visible.accounts:
             self._visible.accounts.sharing.revision()
@@ -131,12 +133,12 @@ class Jobs(Resource):
         """Submit a job; 200 and the job of the same key where it was submitted before."""
         queue = self._changing()
         request = parse_request(body)
-        known = queue.jobs.known(request, who().user)  # what was accepted stays so, whatever has changed since
+        known = queue.jobs.find(request, who().user)  # what was accepted stays so, whatever has changed since
         if known is not None:
             return answer(self._jobs.one(known))
         errors, _ = check_request(request, self._known)
         if errors:
-            raise Invalid(errors)
+            raise InvalidRequest(errors)
         job, new = queue.jobs.submit(request, who().user)
         return answer(self._jobs.one(job), 201 if new else 200)
 
@@ -145,17 +147,17 @@ class Jobs(Resource):
         """Check a job without submitting it."""
         request = parse_request(body)
         errors, warnings = check_request(request, self._known)
-        return CheckAnswer(_fields(errors), _fields(warnings), points_of(request) if request.specs else 0)
+        return CheckAnswer(_fields(errors), _fields(warnings), point_count(request) if request.specs else 0)
 
     @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
-    def draft(self, body: Draft) -> Drafted:
+    def draft(self, body: Draft) -> CheckedDraft:
         """A complete job of what somebody typed."""
         return compose(body, self._known)
 
     @get("/jobs/<job>/draft", refuses=NO_JOB)
     def template(self, job: str) -> Draft:
         """What somebody would type to get this job."""
-        return draft_of(self._visible.job(self._jobs.queue(), job).request, self._known.agents())
+        return draft_from_request(self._visible.job(self._jobs.queue(), job).request, self._known.agents())
 
     @get("/jobs/<job>", refuses=NO_JOB)
     def one(self, job: str) -> JobAnswer:
@@ -185,13 +187,13 @@ class Jobs(Resource):
     def space(self, job: str) -> FreedAnswer:
         """What removing a job would free."""
         queue = self._jobs.queue()
-        return row(FreedAnswer, queue.removal.frees(self._visible.job(queue, job).id))
+        return row(FreedAnswer, queue.deleter.estimate(self._visible.job(queue, job).id))
 
     @change("DELETE", "/jobs/<job>", refuses=CHANGED)
     def remove(self, job: str) -> FreedAnswer:
         """Remove a job that has ended, with its results."""
         queue = self._changing()
-        return row(FreedAnswer, queue.removal.remove(self._visible.own_job(queue, job)))
+        return row(FreedAnswer, queue.deleter.delete(self._visible.own_job(queue, job)))
 
     @get("/tasks/<task>/log", refuses={404: "there is no such task"})
     def log(self, task: str, query: LogQuery) -> LogAnswer:
@@ -206,17 +208,17 @@ class Jobs(Resource):
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
         made = super().blueprint()
-        made.register_error_handler(Invalid, _refused)
+        made.register_error_handler(InvalidRequest, _refused)
         return made
 
-    def _changing(self) -> Queue:
-        self._remote.refuse_read_only()
-        return self._remote.opened()
+    def _changing(self) -> JobServices:
+        self._remote.require_writable()
+        return self._remote.open()
 
 
 def _fields(errors: list[FieldError]) -> list[FieldError]:
     return [FieldError(error.field, error.error, error.hint or None) for error in errors]
 
 
-def _refused(refusal: Invalid) -> Response:
+def _refused(refusal: InvalidRequest) -> Response:
     return answer(JobRefused(refusal.error, refusal.hint or None, _fields(refusal.errors)), 400)

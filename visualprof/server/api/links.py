@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from visualprof.accounts.principal import LONGEST_H
+from visualprof.accounts.principal import MAX_LINK_HOURS
 from visualprof.messages import msg
 from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
@@ -58,18 +58,18 @@ class Links(Resource):
         self._reports.page_of(query.run)
         return self._of(self._visible.key(query.run))
 
-    @change("POST", "/links", status=201, refuses={**NO_RUN, 400: f"hours: 1 to {LONGEST_H}"})
+    @change("POST", "/links", status=201, refuses={**NO_RUN, 400: f"hours: 1 to {MAX_LINK_HOURS}"})
     def make(self, body: NewLink) -> LinksAnswer:
         """Make a link to a run."""
         page, key = self._reports.page_of(body.run), self._visible.key(body.run)
-        code = existing(self._visible.accounts).links.make(actor(), key, body.hours)
+        code = existing(self._visible.accounts).links.create(actor(), key, body.hours)
         return self._of(key, f"?{urlencode({'link': code})}#/{page}")
 
     @change("DELETE", "/links/<link>", refuses={404: "there is no such link"})
     def end(self, link: str) -> LinksAnswer:
         """End a link."""
-        return self._of(existing(self._visible.accounts).links.end(actor(), link))
+        return self._of(existing(self._visible.accounts).links.revoke(actor(), link))
 
     def _of(self, key: str, path: str | None = None) -> LinksAnswer:
-        found = existing(self._visible.accounts).links.of_run(actor(), key)
+        found = existing(self._visible.accounts).links.for_run(actor(), key)
         return LinksAnswer([row(LinkRow, link) for link in found], path)

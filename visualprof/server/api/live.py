@@ -211,8 +211,8 @@ class Live(Resource):
         principal, accounts = who(), self._visible.accounts
         if self._read_only or not principal.may("member"):
             return False
-        access = accounts.sharing.of(self._visible.key(run)) if accounts else None
-        return access is None or access.owner is None or access.shared_by(principal)
+        access = accounts.sharing.access(self._visible.key(run)) if accounts else None
+        return access is None or access.owner is None or access.can_be_shared_by(principal)
 
     def _look(self, run: str, beside: Beside) -> LiveRun | None:
         """What goes on in a run; None where nothing did within the last hour."""

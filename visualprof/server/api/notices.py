@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from visualprof.accounts.notices.kinds import Kind, Language, Notice
+from visualprof.accounts.notifications.kinds import Kind, Language, Notification
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.server.answers import row
@@ -27,7 +27,7 @@ class NoticesAnswer(msgspec.Struct):
     """One's own, the newest first. unread: of all that are kept."""
 
     unread: int
-    notices: list[Notice]
+    notices: list[Notification]
 
 
 class NoticesQuery(Query):
@@ -83,7 +83,7 @@ class NoticesOf(Resource):
     @change("POST", "/notices/read", refuses=NO_ACCOUNTS, needs="viewer")
     def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
         """One has seen them."""
-        existing(self._accounts).notices.mark_read(who().user or "", body.upto)
+        existing(self._accounts).notifications.mark_read(who().user or "", body.upto)
         return self._listed(None, 20)
 
     @get("/account/contact", refuses=NO_ACCOUNTS)
@@ -103,20 +103,20 @@ class NoticesOf(Resource):
         if body.mail and "@" not in who().email:
             raise BadParameter(msg("server.mail_your_account_no", "mail: your account has no e-mail address"))
         kinds = list(dict.fromkeys(body.kinds))
-        secret = contacts.choose(actor(), kinds, body.language, body.mail, body.webhook.strip())
+        secret = contacts.update(actor(), kinds, body.language, body.mail, body.webhook.strip())
         return self._chosen(secret or None)
 
     @change("POST", "/account/contact/trial", refuses={429: "one a minute"}, needs="viewer")
     def try_contact(self) -> ContactAnswer:
         """Get a notice that says nothing, by every way that one has chosen."""
-        existing(self._accounts).notices.try_out(actor(), time.time_ns())
+        existing(self._accounts).notifications.send_test(actor(), time.time_ns())
         return self._chosen()
 
     def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
-        unread, found = existing(self._accounts).notices.of(who().user or "", before, limit)
+        unread, found = existing(self._accounts).notifications.list_for_user(who().user or "", before, limit)
         return NoticesAnswer(unread, found)
 
     def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
-        contact = existing(self._accounts).contacts.of(who().user or "")
+        contact = existing(self._accounts).contacts.get(who().user or "")
         mine = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
         return row(ContactAnswer, contact, **mine)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.results.report import Report, report_of
 from visualprof.remote.queue.store.records import Agent, Job, Task
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 
 
 class Making:
     """The reports of running tasks, by the ids that their results will have; not for several threads at a time."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: JobService) -> None:
         self._remote = remote
-        self._seen: tuple[Queue | None, int] = (None, -1)
+        self._seen: tuple[JobServices | None, int] = (None, -1)
         self._made: dict[str, Report] = {}  # by task
 
     def current(self, finished: Container[str]) -> dict[str, Report]:
@@ -24,7 +24,7 @@ class Making:
 
         A task that has ended counts until its result was seen there, so that its report never goes away in between.
         """
-        queue = self._remote.existing()
+        queue = self._remote.open_existing()
         try:
             seen = queue, queue.jobs.revision() if queue else 0
             if seen != self._seen:
@@ -34,18 +34,18 @@ class Making:
         self._made = {t: r for t, r in self._made.items() if r.state == "running" or r.id not in finished}
         return {report.id: report for report in self._made.values()}
 
-    def _look(self, queue: Queue) -> dict[str, Report]:
-        agents = {agent.id: agent for agent in queue.agents.all()}
+    def _look(self, queue: JobServices) -> dict[str, Report]:
+        agents = {agent.id: agent for agent in queue.agents.list_visible()}
         made: dict[str, Report] = {}
         for job in queue.jobs.running():
             points = queue.jobs.points(job)
             for task in job.tasks:
                 if task.state == "running":
-                    place = queue.results.vacant(job.id, f"{job.folder}/{task.spec.id}")
+                    place = queue.results.free_run_name(job.id, f"{job.folder}/{task.spec.id}")
                     made[task.id] = self._report(job, task, agents.get(task.agent or ""), points[task.id], place)
         for name in self._made.keys() - made.keys():
             try:
-                task = queue.jobs.of_task(name).task(name)
+                task = queue.jobs.get_by_task(name).task(name)
             except NotFound:  # removed meanwhile
                 continue
             if task.run and self._is_there(queue, task.run):
@@ -53,15 +53,15 @@ class Making:
                 made[name] = replace(self._made[name], id=place, folder=place, state=task.state)
         return made
 
-    def _is_there(self, queue: Queue, run: str) -> bool:
+    def _is_there(self, queue: JobServices, run: str) -> bool:
         if queue.mirror:
-            queue.mirror.look()
-            if queue.mirror.holds(run):
+            queue.mirror.sync()
+            if queue.mirror.contains(run):
                 return True
         return (self._remote.root.path / run).is_dir()
 
     def _report(self, job: Job, task: Task, agent: Agent | None, points: list[dict[str, object]], run: str) -> Report:
-        from visualprof.remote.queue.tasks.finish import documents  # with the libraries of the database
+        from visualprof.remote.queue.tasks.task_finalizer import documents  # with the libraries of the database
 
         model = {"name": job.request.model.name, "sha256": job.request.model.blob}
         told = documents(job, task, agent, model)

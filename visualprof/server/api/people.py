@@ -10,7 +10,7 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.accounts.principal import Role
-from visualprof.accounts.records import Deed, Token, User
+from visualprof.accounts.records import AuditEvent, Token, User
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.server.answers import csv_file, row
@@ -111,7 +111,7 @@ class AuditQuery(Query):
 class AuditAnswer(msgspec.Struct):
     """The log, the newest first."""
 
-    deeds: list[Deed]
+    deeds: list[AuditEvent]
 
 
 class People(Resource):
@@ -140,12 +140,12 @@ class People(Resource):
     @change("POST", "/account/tokens", status=201, refuses={400: "a wrong name, role or time"}, needs="viewer")
     def make_token(self, body: NewToken) -> AccountAnswer:
         """Make a token."""
-        return self._own(existing(self._accounts).sessions.make_token(actor(), body.name, body.role, body.days))
+        return self._own(existing(self._accounts).sessions.create_token(actor(), body.name, body.role, body.days))
 
     @change("DELETE", "/account/tokens/<token>", refuses={404: "there is no such token"}, needs="viewer")
     def end_token(self, token: str) -> AccountAnswer:
         """End a token."""
-        existing(self._accounts).sessions.end_token(actor(), token)
+        existing(self._accounts).sessions.revoke_token(actor(), token)
         return self._own()
 
     @get("/users", refuses={404: "there are no accounts"}, needs="admin")
@@ -165,7 +165,7 @@ class People(Resource):
         users = existing(self._accounts).users
         if body.password is not None:
             users.set_password(actor(), user, body.password)
-        users.change(actor(), user, body.name, body.role, body.disabled)
+        users.update(actor(), user, body.name, body.role, body.disabled)
         return self._everybody()
 
     @change("POST", "/users/<user>/password", refuses=NO_USER, needs="admin")
@@ -188,19 +188,21 @@ class People(Resource):
     @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
         """What was done."""
-        rows = existing(self._accounts).deeds(query.before, query.limit)
+        rows = existing(self._accounts).audit_events(query.before, query.limit)
         if query.format == "json":
             return AuditAnswer(rows)
-        columns = {name: [getattr(deed, name) for deed in rows] for name in (field.name for field in fields(Deed))}
+        columns = {
+            name: [getattr(deed, name) for deed in rows] for name in (field.name for field in fields(AuditEvent))
+        }
         return csv_file(Table(columns=columns).to_csv(), "audit")
 
     def _own(self, new_token: str | None = None) -> AccountAnswer:
         accounts, me = existing(self._accounts), who()
-        mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.of_user(me.user or "")]
-        tokens = accounts.sessions.tokens_of(me.user or "")
-        quota, used = accounts.quotas.of(me.user or "")
+        mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.for_user(me.user or "")]
+        tokens = accounts.sessions.tokens_for_user(me.user or "")
+        quota, used = accounts.quotas.get(me.user or "")
         password = not self._settings.user_header and accounts.users.has_password(me.user or "")
         return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), password, new_token)
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
-        return UsersAnswer(existing(self._accounts).users.all(), code)
+        return UsersAnswer(existing(self._accounts).users.list_all(), code)

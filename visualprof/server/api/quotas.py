@@ -69,8 +69,8 @@ class QuotaRoutes(Resource):
     def quotas(self) -> QuotasAnswer:
         """What everybody may have, and has."""
         accounts = existing(self._accounts)
-        users, own = accounts.users.all(), accounts.quotas.all()
-        used = accounts.quotas.used(user.id for user in users)
+        users, own = accounts.users.list_all(), accounts.quotas.all()
+        used = accounts.quotas.usage(user.id for user in users)
         rows = {user: row(QuotaRow, quota) for user, quota in own.items()}
         listed = [UserQuota(u.id, u.email, rows.get(u.id), row(UsedRow, used[u.id])) for u in users]
         return QuotasAnswer(rows.get("", QuotaRow()), listed)
@@ -78,8 +78,8 @@ class QuotaRoutes(Resource):
     @change("PUT", "/quotas", refuses={400: "no such bound", 404: "there is no such user"}, needs="admin")
     def set_quota(self, body: NewQuota) -> QuotasAnswer:
         """Change what a user, or everybody, may have."""
-        from visualprof.accounts.quotas import EVERYBODY, Quota  # with the libraries of the database
+        from visualprof.accounts.quotas import DEFAULT_USER, Quota  # with the libraries of the database
 
         quota = Quota(**msgspec.structs.asdict(body.quota)) if body.quota else None
-        existing(self._accounts).quotas.change(actor(), EVERYBODY if body.user is None else body.user, quota)
+        existing(self._accounts).quotas.change(actor(), DEFAULT_USER if body.user is None else body.user, quota)
         return self.quotas()

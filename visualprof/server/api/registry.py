@@ -13,7 +13,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef, Part
 from visualprof.remote.queue.draft.forms import Draft
-from visualprof.remote.queue.registering import asked_by, draft_of_version, register
+from visualprof.remote.queue.model_registration import configuration_from_request, draft_from_version, register_model
 from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel
 from visualprof.server.answers import answer
 from visualprof.server.api.evaluation import Reports
@@ -35,7 +35,7 @@ from visualprof.server.api.registry_rows import (
 from visualprof.server.api.session import existing
 from visualprof.server.api.uploads import FilesAnswer, files_of
 from visualprof.server.identity import who
-from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.remote_service import JobService, JobServices
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 from visualprof.server.visible import Visible
 
@@ -47,21 +47,21 @@ _NOBODY = msg("server.no_model_ever_registered", "no model was ever registered h
 class Registry(Resource):
     """The routes over the registered models of a server."""
 
-    def __init__(self, remote: Remote, visible: Visible, reports: Reports) -> None:
+    def __init__(self, remote: JobService, visible: Visible, reports: Reports) -> None:
         self._remote, self._visible, self._reports = remote, visible, reports
 
     @get("/registry")
     def models(self) -> RegistryAnswer:
         """Every registered model."""
-        queue, problem = self._remote.existing(), self._remote.problem
-        found = queue.registry.all(who().viewer) if queue else []
+        queue, problem = self._remote.open_existing(), self._remote.problem
+        found = queue.registry.list_visible(who().viewer) if queue else []
         shown = Shown(found, self._reports.current()[1])
         return RegistryAnswer([shown.model(model) for model in found], *(problem or (None, None)))
 
     @get("/registry/version", refuses=NO_MODEL)
     def at(self, query: AddressQuery) -> VersionAnswer:
         """A version by its address."""
-        model, version = self._queue().registry.find(query.address, asker())
+        model, version = self._queue().registry.resolve(query.address, asker())
         return self._version(model, version)
 
     @change(
@@ -76,7 +76,7 @@ class Registry(Resource):
         if body.job:
             request = self._visible.job(queue, body.job).request
             ref, source = request.model, Origin("job", job=body.job)
-            configuration = configuration or asked_by(request)
+            configuration = configuration or configuration_from_request(request)
         for blob in (ref.blob, *(part.blob for part in ref.parts)):
             if not self._visible.holds(blob):
                 raise NotFound(
@@ -84,12 +84,12 @@ class Registry(Resource):
                     msg("server.upload_first", "upload it first"),
                 )
         if not ref.name:
-            kept = queue.blobs.inspected(ref.blob) or {}
+            kept = queue.blobs.inspection(ref.blob) or {}
             ref = replace(ref, name=self._visible.own_name(ref.blob) or str(kept.get("name", "")))
         lineage = body.lineage
         if body.parent:
-            lineage = replace(lineage or Lineage(), parent=queue.registry.find(body.parent, by)[1].sha256)
-        model, version, new = register(
+            lineage = replace(lineage or Lineage(), parent=queue.registry.resolve(body.parent, by)[1].sha256)
+        model, version, new = register_model(
             self._remote, by, body.name, ref, source=source, lineage=lineage, notes=body.notes,
             configuration=configuration,
         )  # fmt: skip
@@ -98,7 +98,7 @@ class Registry(Resource):
     @get("/registry/<model>", refuses=NO_MODEL)
     def one(self, model: str) -> RegisteredAnswer:
         """A model with its versions."""
-        return self._registered(self._queue().registry.one(model, who().viewer))
+        return self._registered(self._queue().registry.get(model, who().viewer))
 
     @change("PATCH", "/registry/<model>", refuses={**CHANGED, 409: "the name is taken"})
     def edit(self, model: str, body: ModelChange) -> RegisteredAnswer:
@@ -112,7 +112,7 @@ class Registry(Resource):
             )
         else:
             self._refuse_project(body.project)
-        return self._registered(self._changing().registry.change(model, asker(), **values))
+        return self._registered(self._changing().registry.update(model, asker(), **values))
 
     @change("DELETE", "/registry/<model>", refuses={**CHANGED, 409: "a job uses a version"})
     def remove(self, model: str, query: ForceQuery) -> LossesAnswer:
@@ -127,18 +127,18 @@ class Registry(Resource):
     @change("PUT", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
     def alias(self, model: str, alias: str, body: AliasTarget) -> RegisteredAnswer:
         """Move an alias to a version."""
-        return self._registered(self._changing().registry.name(model, alias, body.number, asker()))
+        return self._registered(self._changing().registry.set_alias(model, alias, body.number, asker()))
 
     @change("DELETE", "/registry/<model>/aliases/<alias>", refuses=CHANGED)
     def unalias(self, model: str, alias: str) -> RegisteredAnswer:
         """Take an alias away."""
-        return self._registered(self._changing().registry.name(model, alias, None, asker()))
+        return self._registered(self._changing().registry.set_alias(model, alias, None, asker()))
 
     @change("PATCH", "/registry/<model>/<version>", refuses=CHANGED)
     def annotate(self, model: str, version: str, body: VersionChange) -> RegisteredAnswer:
         """Change the notes of a version, or what its next job begins with."""
         values = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
-        return self._registered(self._changing().registry.annotate(model, _number(version), asker(), **values))
+        return self._registered(self._changing().registry.update_version(model, _number(version), asker(), **values))
 
     @change("DELETE", "/registry/<model>/<version>", refuses={**CHANGED, 409: "a job uses it"})
     def remove_version(self, model: str, version: str, query: ForceQuery) -> LossesAnswer:
@@ -153,7 +153,7 @@ class Registry(Resource):
     @get("/registry/<model>/<version>/draft", refuses=NO_MODEL)
     def draft(self, model: str, version: str) -> Draft:
         """What somebody would type to measure a version."""
-        return draft_of_version(*self._chosen(model, version))
+        return draft_from_version(*self._chosen(model, version))
 
     @get("/registry/<model>/<version>/files", refuses=NO_MODEL)
     def files(self, model: str, version: str) -> FilesAnswer:
@@ -173,15 +173,15 @@ class Registry(Resource):
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
-    def _queue(self) -> Queue:
-        return self._remote.needed(_NOBODY)
+    def _queue(self) -> JobServices:
+        return self._remote.require(_NOBODY)
 
-    def _changing(self) -> Queue:
-        self._remote.refuse_read_only()
-        return self._remote.opened()
+    def _changing(self) -> JobServices:
+        self._remote.require_writable()
+        return self._remote.open()
 
     def _chosen(self, model: str, version: str) -> tuple[RegisteredModel, ModelVersion]:
-        found, number = self._queue().registry.one(model, who().viewer), _number(version)
+        found, number = self._queue().registry.get(model, who().viewer), _number(version)
         for one in found.versions:
             if one.number == number:
                 return found, one
@@ -190,25 +190,25 @@ class Registry(Resource):
     def _refuse_project(self, project: str | None) -> None:
         """Raises: NotFound: whoever asks is in no such project."""
         accounts = existing(self._visible.accounts)
-        if project is not None and project not in {one.id for one in accounts.projects.of(who().viewer)}:
+        if project is not None and project not in {one.id for one in accounts.projects.list_visible(who().viewer)}:
             raise NotFound(msg("server.there_no_project", f"there is no project {project[:40]!r}"))
 
     def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
-        shown = Shown(self._queue().registry.all(who().viewer), self._reports.current()[1])
+        shown = Shown(self._queue().registry.list_visible(who().viewer), self._reports.current()[1])
         return RegisteredAnswer(shown.model(model), [shown.version(model, one) for one in model.versions])
 
     def _version(self, model: RegisteredModel, version: ModelVersion, new: bool = False) -> VersionAnswer:
-        shown = Shown(self._queue().registry.all(who().viewer), self._reports.current()[1])
+        shown = Shown(self._queue().registry.list_visible(who().viewer), self._reports.current()[1])
         return VersionAnswer(shown.model(model), shown.version(model, version), new)
 
     def _remove(self, model: str, number: int | None, force: bool) -> LossesAnswer:
         before = self._losses(model, number)
-        self._changing().registry.remove(model, number, asker(), force)
+        self._changing().registry.delete(model, number, asker(), force)
         return before
 
     def _losses(self, model: str, number: int | None) -> LossesAnswer:
         registry, viewer = self._queue().registry, who().viewer
-        lost, found = registry.losses(model, number, viewer), registry.one(model, viewer)
+        lost, found = registry.removal_impact(model, number, viewer), registry.get(model, viewer)
         gone = [version for version in found.versions if number in (None, version.number)]
         files = {version.files[0].sha256 for version in gone}
         reports = [report.id for report in self._reports.current()[1] if report.model_sha256 in files]

@@ -12,15 +12,15 @@ from msgspec import UNSET, Meta, UnsetType
 from visualprof.messages import msg
 from visualprof.reader.results.report import Report
 from visualprof.remote.queue.store.model_records import (
-    Asker,
     Configuration,
     Lineage,
     ModelFile,
     ModelVersion,
     Origin,
     RegisteredModel,
+    Requester,
 )
-from visualprof.remote.queue.uploads import graph_of
+from visualprof.remote.queue.uploads import graph_id
 from visualprof.server.answers import row
 from visualprof.server.identity import who
 from visualprof.server.routes import Query
@@ -214,9 +214,9 @@ class LossesAnswer(msgspec.Struct):
     evaluations: list[str]
 
 
-def asker() -> Asker:
+def asker() -> Requester:
     """Who sends the present request."""
-    return Asker(who().user, who().viewer)
+    return Requester(who().user, who().viewer)
 
 
 class Shown:
@@ -235,7 +235,7 @@ class Shown:
         """A model of a list."""
         best = [self._best(version) for version in model.versions]
         return row(
-            ModelRow, model, changeable=model.changed_by(asker()), versions=len(model.versions),
+            ModelRow, model, changeable=model.can_be_changed_by(asker()), versions=len(model.versions),
             newest=self.version(model, model.versions[0]) if model.versions else None,
             best_samples_per_s=max((most for most, _ in best if most is not None), default=None),
             best_p50_ns=min((least for _, least in best if least is not None), default=None),
@@ -275,7 +275,7 @@ def _parent_row(model: RegisteredModel, version: ModelVersion) -> ParentRow:
 
 
 def _graph(version: ModelVersion) -> str | None:
-    return graph_of(version.files[0].sha256, version.facts.format)
+    return graph_id(version.files[0].sha256, version.facts.format)
 
 
 def _measured(report: Report) -> Measured:

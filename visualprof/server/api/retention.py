@@ -9,16 +9,16 @@ import msgspec
 from msgspec import Meta
 
 from visualprof.messages import msg
-from visualprof.remote.queue.store.records import Removable, Rule
+from visualprof.remote.queue.store.records import RetentionKind, RetentionRule
 from visualprof.server.answers import row
 from visualprof.server.identity import actor
-from visualprof.server.remote_service import Remote
+from visualprof.server.remote_service import JobService
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-KINDS: tuple[Removable, ...] = get_args(Removable)
+KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 Days = Annotated[int, Meta(ge=1, le=36_500)]
 CHANGED = {400: "no such number of days", 404: "there is no such project"}
 
@@ -30,7 +30,7 @@ class RuleRow(msgspec.Struct, forbid_unknown_fields=True):
     the jobs that are shared with it; "" for all that no other rule is for.
     """
 
-    kind: Removable
+    kind: RetentionKind
     project: str = ""
     days: Days | None = None
 
@@ -48,7 +48,7 @@ class RetentionAnswer(msgspec.Struct):
 class RuleQuery(Query):
     """A rule that may be set."""
 
-    kind: Removable
+    kind: RetentionKind
     days: Annotated[int, Meta(ge=1, le=36_500, description="its number of days")]
     project: Annotated[str, Meta(description="of the jobs that are shared with it; all others when absent")] = ""
 
@@ -68,14 +68,14 @@ class RemovedAnswer(msgspec.Struct):
 class Retention(Resource):
     """The routes over the rules of a server."""
 
-    def __init__(self, remote: Remote, accounts: Accounts | None) -> None:
+    def __init__(self, remote: JobService, accounts: Accounts | None) -> None:
         self._remote, self._accounts = remote, accounts
 
     @get("/retention", needs="admin")
     def rules(self) -> RetentionAnswer:
         """What is removed when."""
-        projects = self._accounts.projects.of(None) if self._accounts else ()
-        queue = self._remote.existing()
+        projects = self._accounts.projects.list_visible(None) if self._accounts else ()
+        queue = self._remote.open_existing()
         kinds = KINDS if self._accounts else KINDS[:2]
         rules = [row(RuleRow, rule) for rule in queue.retention.rules() if rule.kind in kinds] if queue else []
         return RetentionAnswer(rules, {project.id: project.name for project in projects})
@@ -83,21 +83,21 @@ class Retention(Resource):
     @get("/retention/removes", refuses=CHANGED, needs="admin")
     def removes(self, query: RuleQuery) -> RemovedAnswer:
         """What a rule would remove now."""
-        queue = self._remote.needed(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
-        return row(RemovedAnswer, queue.retention.removes(Rule(query.kind, query.project, query.days)))
+        queue = self._remote.require(msg("server.nothing_ever_kept_here", "nothing was ever kept here"))
+        return row(RemovedAnswer, queue.retention.preview(RetentionRule(query.kind, query.project, query.days)))
 
     @change("PUT", "/retention", refuses={**READ_ONLY, **CHANGED}, needs="admin")
     def set_rule(self, body: RuleRow) -> RetentionAnswer:
         """Set a rule; the server follows it within an hour."""
-        self._remote.refuse_read_only()
-        self._remote.opened().retention.change(Rule(body.kind, body.project, body.days), **self._noted)
+        self._remote.require_writable()
+        self._remote.open().retention.change(RetentionRule(body.kind, body.project, body.days), **self._noted)
         return self.rules()
 
     @change("DELETE", "/retention/<project>", refuses=READ_ONLY, needs="admin")
     def drop(self, project: str) -> RetentionAnswer:
         """Let the jobs of a project follow the rule of all others."""
-        self._remote.refuse_read_only()
-        self._remote.opened().retention.drop(project, **self._noted)
+        self._remote.require_writable()
+        self._remote.open().retention.drop(project, **self._noted)
         return self.rules()
 
     @property
@@ -105,6 +105,8 @@ class Retention(Resource):
         """Who changes a rule is noted where there are accounts."""
         if self._accounts is None:
             return {}
-        from visualprof.accounts.audit import note  # with the libraries of the database
+        from visualprof.accounts.audit import record_event  # with the libraries of the database
 
-        return {"noted": partial(note, actor=actor(), action=msg("server.change_retention", "change retention"))}
+        return {
+            "noted": partial(record_event, actor=actor(), action=msg("server.change_retention", "change retention"))
+        }

@@ -9,8 +9,8 @@ import msgspec
 from flask import Response, request
 from msgspec.structs import replace
 
-from visualprof.accounts.notices.kinds import Language
-from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
+from visualprof.accounts.notifications.kinds import Language
+from visualprof.accounts.principal import ANONYMOUS, Actor, Principal, Registration, Role
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.server.answers import answer, row
@@ -19,8 +19,8 @@ from visualprof.server.routes import Resource, change, get, read
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
-    from visualprof.accounts.external_login import Issued as IssuedAccounts
-    from visualprof.accounts.mail_links import ByMail
+    from visualprof.accounts.external_login import OidcLogin as IssuedAccounts
+    from visualprof.accounts.mail_links import AccountLinkMailer
     from visualprof.accounts.service import Accounts
 
 NO_ISSUER = {404: msg("server.there_none_there_no", "there is none, or there are no accounts")}
@@ -124,7 +124,7 @@ class Session(Resource):
         settings: Settings,
         accounts: Accounts | None,
         issued: IssuedAccounts | None = None,
-        by_mail: ByMail | None = None,
+        by_mail: AccountLinkMailer | None = None,
     ) -> None:
         self._settings, self._accounts, self._issued, self._by_mail = settings, accounts, issued, by_mail
 
@@ -142,7 +142,7 @@ class Session(Resource):
     @change("POST", "/session/issuer", refuses={**NO_ISSUER, 502: "it does not answer"}, needs="anyone")
     def begin_issuer(self) -> IssuerAddress | Response:
         """Begin to log in at the issuer; a cookie keeps what the way back needs."""
-        kept, address = self._known_issuer().begin(sender())
+        kept, address = self._known_issuer().start(sender())
         response = answer(IssuerAddress(address))
         set_cookie(response, self._settings, kept, COOKIE, COOKIE_S)
         return response
@@ -151,8 +151,8 @@ class Session(Resource):
     def log_in_issued(self, body: Issued) -> SessionAnswer | Response:
         """Log in with what the issuer gave; the cookie is that of a new session."""
         issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, COOKIE), "")
-        said = issued.issuer.finish(kept, body.state, body.code, body.error)
-        user, name = issued.log_in(said, sender()), issued.session(said)
+        said = issued.issuer.finish_login(kept, body.state, body.code, body.error)
+        user, name = issued.log_in(said, sender()), issued.session_digest(said)
         response = self._begin(existing(self._accounts), user, said.token, name)
         set_cookie(response, self._settings, "", COOKIE)
         return response
@@ -170,8 +170,8 @@ class Session(Resource):
         if who().session:
             accounts.sessions.end(actor(), who().session)
         token = request.cookies.get(cookie_name(self._settings, ISSUED), "")
-        leave = self._issued.issuer.end(token) if self._issued and token else ""
-        response = answer(replace(self._answer(NOBODY), leave=leave))
+        leave = self._issued.issuer.end_session_url(token) if self._issued and token else ""
+        response = answer(replace(self._answer(ANONYMOUS), leave=leave))
         for of in ("visualprof", ISSUED):
             set_cookie(response, self._settings, "", of)
         return response
@@ -187,7 +187,7 @@ class Session(Resource):
                 msg("server.ask_link", "ask for a link to it"),
             )
         user = accounts.users.register(
-            Actor(NOBODY, sender()), body.email, body.name, body.password, accounts.registration, body.code
+            Actor(ANONYMOUS, sender()), body.email, body.name, body.password, accounts.registration, body.code
         )
         return self._begin(accounts, user.id)
 
@@ -202,7 +202,7 @@ class Session(Resource):
                 msg("server.server_sends_no_such", "this server sends no such links"),
                 msg("server.ask_administrator_one", "ask an administrator for one"),
             )
-        self._by_mail.ask(Actor(NOBODY, sender()), body.email, body.wish, body.language)
+        self._by_mail.request(Actor(ANONYMOUS, sender()), body.email, body.wish, body.language)
         return self._answer(who())
 
     @change(
@@ -211,7 +211,7 @@ class Session(Resource):
     def reset(self, body: NewPassword) -> SessionAnswer:
         """Set a new password by a code; whoever has it logs in with that."""
         with_passwords(self._accounts, self._settings).users.reset_password(
-            Actor(NOBODY, sender()), body.code, body.password
+            Actor(ANONYMOUS, sender()), body.code, body.password
         )
         return self._answer(who())
 
@@ -231,8 +231,8 @@ class Session(Resource):
             )
 
     def _begin(self, accounts: Accounts, user: str, token: str = "", issued: str | None = None) -> Response:
-        cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""), issued)
-        response = answer(self._answer(accounts.sessions.of_cookie(cookie)))
+        cookie = accounts.sessions.create(user, sender(), request.headers.get("User-Agent", ""), issued)
+        response = answer(self._answer(accounts.sessions.principal_for_cookie(cookie)))
         set_cookie(response, self._settings, cookie)
         if self._issued:
             set_cookie(response, self._settings, token if len(token) <= LONGEST else "", ISSUED)

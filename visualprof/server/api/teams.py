@@ -99,19 +99,19 @@ class Teams(Resource):
     @change("DELETE", "/projects/<project>", refuses=NO_PROJECT)
     def remove(self, project: str) -> ProjectsAnswer:
         """Remove a project; its runs become private."""
-        self._accounts.projects.remove(actor(), project)
+        self._accounts.projects.delete(actor(), project)
         return self._projects()
 
     @change("POST", "/projects/<project>/members", refuses=NO_PROJECT)
     def add(self, project: str, body: NewMember) -> ProjectsAnswer:
         """Take somebody in."""
-        self._accounts.projects.add(actor(), project, body.email)
+        self._accounts.projects.add_member(actor(), project, body.email)
         return self._projects()
 
     @change("DELETE", "/projects/<project>/members/<user>", refuses=NO_PROJECT)
     def leave(self, project: str, user: str) -> ProjectsAnswer:
         """Take somebody out."""
-        self._accounts.projects.leave(actor(), project, user)
+        self._accounts.projects.remove_member(actor(), project, user)
         return self._projects()
 
     @get("/runs/access", refuses=NO_RUN)
@@ -131,11 +131,11 @@ class Teams(Resource):
         return existing(self._visible.accounts)
 
     def _projects(self) -> ProjectsAnswer:
-        return ProjectsAnswer(self._accounts.projects.of(who().viewer))
+        return ProjectsAnswer(self._accounts.projects.list_visible(who().viewer))
 
     def _access(self, run: str) -> AccessAnswer:
         self._reports.page_of(run)
         key = self._visible.key(run)
-        access = self._accounts.sharing.of(key)
-        job, removed_ns = self._visible.queue.retention.of_run(key)
-        return row(AccessAnswer, access, changeable=access.shared_by(who()), job=job, removed_ns=removed_ns)
+        access = self._accounts.sharing.access(key)
+        job, removed_ns = self._visible.queue.retention.job_of_run(key)
+        return row(AccessAnswer, access, changeable=access.can_be_shared_by(who()), job=job, removed_ns=removed_ns)

@@ -15,20 +15,20 @@ from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
-from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.store.files import Part
+from visualprof.remote.queue.service import JobService
+from visualprof.remote.queue.store.files import PartUpload
 from visualprof.remote.queue.uploads import (
-    Upload,
-    again,
-    announce,
-    arrived,
-    fetched,
-    give_up,
-    graph_of,
-    kept,
-    kept_models,
-    missing,
-    take,
+    UploadedFile,
+    begin_upload,
+    cancel_upload,
+    ensure_local,
+    finish_upload,
+    graph_id,
+    resume_upload,
+    reuse_upload,
+    save_upload,
+    stored_models,
+    stored_uploads,
 )
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
@@ -114,7 +114,7 @@ class Way(msgspec.Struct):
 
     upload: str
     have_bytes: int
-    parts: list[Part]
+    parts: list[PartUpload]
 
 
 class FilesAnswer(msgspec.Struct):
@@ -126,9 +126,9 @@ class FilesAnswer(msgspec.Struct):
 class Uploads(Resource):
     """The routes; models: those of the Graph page, which then has the uploaded ones too."""
 
-    def __init__(self, remote: Remote, visible: Visible, models: Models) -> None:
+    def __init__(self, remote: JobService, visible: Visible, models: Models) -> None:
         self._remote, self._visible = remote, visible
-        models.also(lambda id: _entries(remote, id), lambda path: fetched(remote, path))
+        models.also(lambda id: _entries(remote, id), lambda path: ensure_local(remote, path))
 
     @change(
         "POST", "/uploads", status=201, content="application/octet-stream",
@@ -142,19 +142,19 @@ class Uploads(Resource):
         """Keep a model, a file with weights of it, or arrays for jobs."""
         self._visible.refuse_bytes(request.content_length or 0)
         return self._combined_answer(
-            take(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
+            save_upload(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
         )
 
     @change("POST", "/uploads/direct", status=201, refuses={**_DIRECT, 413: "too large", 429: "a quota is used up"})
     def announce(self, body: AnnouncedFile) -> Way:
         """Announce a file that is sent to the bucket; the answer says where."""
-        upload, way = announce(self._remote, who().user, body.name, body.size_bytes, body.blob, body.part)
+        upload, way = begin_upload(self._remote, who().user, body.name, body.size_bytes, body.blob, body.part)
         return Way(upload, way.have, way.parts)
 
     @get("/uploads/direct/<upload>", refuses=_DIRECT, needs="member")
     def missing(self, upload: str) -> Way:
         """What is missing of an announced file, with new addresses."""
-        way = missing(self._remote, who().user, upload)
+        way = resume_upload(self._remote, who().user, upload)
         return Way(upload, way.have, way.parts)
 
     @change(
@@ -163,12 +163,12 @@ class Uploads(Resource):
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
         """Keep an announced file, once all of it was sent."""
-        return self._combined_answer(arrived(self._remote, who().user, upload, self._visible.holds))
+        return self._combined_answer(finish_upload(self._remote, who().user, upload, self._visible.holds))
 
     @change("DELETE", "/uploads/direct/<upload>", status=204, refuses=_DIRECT)
     def give_up(self, upload: str) -> None:
         """Await an announced file no more."""
-        give_up(self._remote, who().user, upload)
+        cancel_upload(self._remote, who().user, upload)
 
     @change("POST", "/uploads/known", refuses=READ_ONLY)
     def known(self, body: KnownFile) -> FilesAnswer:
@@ -176,7 +176,7 @@ class Uploads(Resource):
         if not self._visible.holds(body.blob):
             return FilesAnswer([])
         try:
-            file = again(self._remote, body.blob, body.name, body.part)
+            file = reuse_upload(self._remote, body.blob, body.name, body.part)
         except NotFound:
             return FilesAnswer([])
         self._hold([file])
@@ -186,48 +186,48 @@ class Uploads(Resource):
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
         found = self._visible.job(
-            self._remote.needed(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
+            self._remote.require(msg("server.no_job_ever_submitted", "no job was ever submitted here")), job
         )
         submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
         return files_of(self._remote, submitted.model, others, found.owner)
 
-    def _combined_answer(self, uploads: Sequence[Upload]) -> UploadAnswer:
+    def _combined_answer(self, uploads: Sequence[UploadedFile]) -> UploadAnswer:
         self._hold(uploads)
         answer, *others = map(_upload_answer, uploads)
         answer.others = others
         return answer
 
-    def _hold(self, uploads: Sequence[Upload]) -> None:
+    def _hold(self, uploads: Sequence[UploadedFile]) -> None:
         user = who().user
         if user is not None:
-            self._remote.opened().blobs.hold(user, {upload.blob: (upload.name, upload.size) for upload in uploads})
+            self._remote.open().blobs.add_holder(user, {upload.blob: (upload.name, upload.size) for upload in uploads})
 
 
-def files_of(remote: Remote, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
+def files_of(remote: JobService, model: ModelRef, others: Sequence[str], owner: str | None) -> FilesAnswer:
     """A model and other files as their owner calls them."""
-    files = [_upload_answer(upload) for upload in kept(remote, [model.blob, *others], owner)]
+    files = [_upload_answer(upload) for upload in stored_uploads(remote, [model.blob, *others], owner)]
     for file in files:
         if file.blob == model.blob:
             file.name = model.name  # others may have uploaded it under another
     return FilesAnswer(files)
 
 
-def _entries(remote: Remote, id: str) -> list[Entry]:
+def _entries(remote: JobService, id: str) -> list[Entry]:
     """The uploaded models, or that of an id; without them the Graph page still has those of the log directories."""
     try:
-        models = kept_models(remote, who().viewer, id)
+        models = stored_models(remote, who().viewer, id)
     except VisualprofError as error:
         _log.warning("uploaded models are not shown: %s", error.error)
         return []
     return [(uploaded(m.id, m.name, m.format, m.size, m.kept_ns), m.path) for m in models]
 
 
-def _upload_answer(upload: Upload) -> UploadAnswer:
+def _upload_answer(upload: UploadedFile) -> UploadAnswer:
     content, blob = upload.content, upload.blob
     if isinstance(content, InspectedArray):
         return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)
     if isinstance(content, InspectedPart):
         return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
     model = row(UploadedModel, content)
-    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_of(blob, content.format))
+    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_id(blob, content.format))

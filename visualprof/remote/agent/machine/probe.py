@@ -20,7 +20,7 @@ from visualprof.remote.agent import bundle
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.sandbox import Sandbox
 from visualprof.remote.processor import cpu_name
-from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_order
+from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_key
 
 PATIENCE_S = 120.0
 Say = Callable[[str], object]
@@ -66,7 +66,7 @@ class Machine:
             for r in self.capabilities.runtimes
             if r.backend == spec.backend and spec.version in ("", r.version) and spec.device in r.devices
         ]
-        return sorted(fitting, key=lambda runtime: version_order(runtime.version), reverse=True)
+        return sorted(fitting, key=lambda runtime: version_key(runtime.version), reverse=True)
 
     def prefixes_for(self, python: str, everything: bool) -> tuple[str, ...]:
         """Folders that an interpreter reads; everything: those of all, for a stage that starts others."""

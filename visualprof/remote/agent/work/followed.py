@@ -30,13 +30,13 @@ from visualprof.remote.agent.machine.processes import start_ticks
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.recordings import (
     GROWING,
-    MOST_BYTES,
-    MOST_FILE,
-    MOST_FILES,
-    MOST_GROWN,
-    MOST_HEAD,
-    MOST_SAID,
-    MOST_SIZE,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_GROWING_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_LIVE_FILE_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_TOTAL_BYTES,
     RECORDING,
 )  # fmt: skip
 
@@ -229,7 +229,7 @@ def claim_of(root: int) -> dict[str, Any] | None:
     """Who follows a folder, and by which name the server knows it; None where nobody does."""
     try:
         with plain(root, CLAIM) as file:
-            said = json.loads(file.read(MOST_SAID))
+            said = json.loads(file.read(MAX_LIVE_FILE_BYTES))
         return said if re.fullmatch("[0-9a-f]{32}", said["folder"]) and isinstance(said["agent"], str) else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -269,11 +269,11 @@ def spoken(live: int, told: dict[str, float]) -> dict[str, str]:
     left = MOST_TOLD
     for name in sorted(_names(live), key=lambda name: (name != REQUEST, told.get(name, 0.0), name)):
         with contextlib.suppress(OSError, ValueError), plain(live, name) as file:
-            text = file.read(MOST_SAID + 1)
+            text = file.read(MAX_LIVE_FILE_BYTES + 1)
             left -= len(text)
             if left <= 0:
                 break
-            if len(text) <= MOST_SAID:
+            if len(text) <= MAX_LIVE_FILE_BYTES:
                 said[name] = text.decode() if name.startswith("ack.") or name == REQUEST else _living(text.decode())
                 told[name] = time.monotonic()
     return said
@@ -311,10 +311,10 @@ def recordings(folder: int) -> list[dict[str, Any]]:
         for entry in islice(entries, MOST_ENTRIES):
             if RECORDING.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
-                found += [(status.st_mtime_ns, status.st_size, entry.name)] * (status.st_size <= MOST_FILE)
+                found += [(status.st_mtime_ns, status.st_size, entry.name)] * (status.st_size <= MAX_FILE_BYTES)
     kept: list[dict[str, Any]] = []
-    room = MOST_BYTES
-    for _, size, name in sorted(found, reverse=True)[:MOST_FILES]:
+    room = MAX_TOTAL_BYTES
+    for _, size, name in sorted(found, reverse=True)[:MAX_FILES]:
         room -= size
         kept += [{"name": name, "size_bytes": size}] * (room >= 0)
     return kept
@@ -327,15 +327,15 @@ def growth(folder: int, have: dict[str, int]) -> list[dict[str, Any]]:
     known how many the server has.
     """
     grown: list[dict[str, Any]] = []
-    left = MOST_GROWN
+    left = MAX_REQUEST_BYTES
     with os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, MOST_ENTRIES) if GROWING.fullmatch(entry.name)]
-    for name in sorted(names)[:MOST_FILES]:
+    for name in sorted(names)[:MAX_FILES]:
         with contextlib.suppress(OSError), plain(folder, name) as file:
-            size, head, offset = os.fstat(file.fileno()).st_size, file.readline(MOST_HEAD), have.get(name, 0)
+            size, head, offset = os.fstat(file.fileno()).st_size, file.readline(MAX_HEAD_BYTES), have.get(name, 0)
             file.seek(offset)
             data = file.read(min(left, max(0, size - offset))) if name in have else b""
             left -= len(data)
             said = {"head": b64encode(head).decode(), "data": b64encode(data).decode()}
-            grown += [{"name": name, "size_bytes": size, "offset": offset, **said}] * (size <= MOST_SIZE)
+            grown += [{"name": name, "size_bytes": size, "offset": offset, **said}] * (size <= MAX_GROWING_BYTES)
     return grown

@@ -10,7 +10,7 @@ from typing import Literal
 
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.converters import Converter
-from visualprof.remote.protocol import Runtime, Spec, version_order
+from visualprof.remote.protocol import Runtime, Spec, version_key
 
 Kind = Literal["original", "conversion", "runtime", "combination"]
 
@@ -46,7 +46,7 @@ def runtime_of(spec: Spec, runtimes: Iterable[Runtime]) -> Runtime | None:
         for one in runtimes
         if one.backend == spec.backend and spec.version in ("", one.version) and spec.device in one.devices
     ]
-    return max(fitting, key=lambda one: version_order(one.version), default=None)
+    return max(fitting, key=lambda one: version_key(one.version), default=None)
 
 
 def runtime_candidates(spec: Spec, model_format: str, runtimes: Sequence[Runtime]) -> Iterator[Candidate]:

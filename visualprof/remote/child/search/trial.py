@@ -42,7 +42,7 @@ class Trial:
 def missed(constraints: Iterable[Constraint], figures: Figures) -> Iterable[str]:
     """The constraints that some figures do not keep, in words."""
     for one in constraints:
-        kept = one.kept(figures)
+        kept = one.is_satisfied(figures)
         if kept is None:
             yield msg("child.not_known", f"{one.text}: not known")
         elif not kept:

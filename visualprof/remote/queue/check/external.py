@@ -11,7 +11,7 @@ from visualprof.errors import FormatError
 from visualprof.messages import msg
 from visualprof.reader.protobuf import Message
 from visualprof.remote.queue.check.names import check_name
-from visualprof.remote.queue.refusals import Unfit
+from visualprof.remote.queue.errors import InvalidResult
 
 MAX_FILES = 64
 _HINT = msg(
@@ -76,7 +76,7 @@ def _of_tensorflow(path: Path, name: str) -> list[External]:
 def _refuse_elsewhere(file: str, name: str, hint: str = _HINT) -> None:
     try:
         check_name(file)
-    except Unfit:
+    except InvalidResult:
         raise FormatError(
             msg(
                 "queue.weights_model_lie_which",

@@ -95,7 +95,7 @@ def inspect_array(path: Path, name: str) -> InspectedArray:
     Raises: FormatError: it is none, holds objects, or its data is not as long as its head says.
     """
     with path.open("rb") as file:
-        dtype, shape = npy.header(file, path.stat().st_size, name)
+        dtype, shape = npy.read_header(file, path.stat().st_size, name)
     return InspectedArray(dtype, list(shape))
 
 
@@ -122,7 +122,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
             msg("queue.unpack_first_gunzip", "unpack it first: gunzip"),
         )
     if head.startswith(zips.MAGIC):
-        zips.check(path, name)
+        zips.check_zip(path, name)
     try:
         format, inputs, outputs, counts = _read(Source(path), name)
     except TaskFailure as failure:
@@ -132,7 +132,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
         raise
     except RecursionError as error:
         raise FormatError(
-            msg("queue.model_nests_too_deep", f"{name}: the model nests too deep to be read"), supported()
+            msg("queue.model_nests_too_deep", f"{name}: the model nests too deep to be read"), supported_hint()
         ) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     if not format.own_inputs:
@@ -140,10 +140,10 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     external = EXTERNAL[format.name](path, name) if format.name in EXTERNAL else []
     dims = _sizes(inputs) | batch
     model = _model(format.name, inputs, outputs, dims, _warnings(format, inputs), external)
-    return under(name, replace(model, **counts))
+    return with_weights_named(name, replace(model, **counts))
 
 
-def under(name: str, model: InspectedModel) -> InspectedModel:
+def with_weights_named(name: str, model: InspectedModel) -> InspectedModel:
     """A model of this name: OpenVINO looks for weights under its own, whatever that was when it was saved."""
     return replace(model, external=[External(f"{Path(name).stem}.bin", 0)]) if model.format == "openvino" else model
 
@@ -168,14 +168,15 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
         else msg("queue.neither_model_nor_array", f"{name}: neither a model nor an array by its content")
     )
     near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
-    raise FormatError(error, near.get(Path(name).suffix.lower()) or supported())
+    raise FormatError(error, near.get(Path(name).suffix.lower()) or supported_hint())
 
 
 def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
     format = all_formats().get(graph.format)
     if format is None:
         raise FormatError(
-            msg("queue.model_can_looked_here", f"{name}: a model that can be looked at here, but not run"), supported()
+            msg("queue.model_can_looked_here", f"{name}: a model that can be looked at here, but not run"),
+            supported_hint(),
         )
     nodes = [n for n in graph.nodes if not n.scope]
     inputs = [_tensor(graph, n, format) for n in nodes if n.kind == "input"]
@@ -189,7 +190,7 @@ def _counts(graph: ModelGraph) -> dict[str, Any]:
     return {"parameters": None if -1 in sizes else sum(sizes), "operators": dict(operators)}
 
 
-def supported() -> str:
+def supported_hint() -> str:
     """What can be uploaded, as a hint."""
     *titles, last = [format.title for format in all_formats().values()]
     return msg(
@@ -220,12 +221,12 @@ def backends_of(format: str) -> list[str]:
     return [b.name for b in all_backends() if format in b.formats]
 
 
-def as_json(content: Inspected) -> dict[str, Any]:
+def inspection_to_json(content: Inspected) -> dict[str, Any]:
     """For keeping; `from_json` is its inverse."""
     return {"kind": KINDS[type(content)], **asdict(content)}
 
 
-def from_json(kept: dict[str, Any]) -> Inspected:
+def inspection_from_json(kept: dict[str, Any]) -> Inspected:
     """What was kept, with the backends of today."""
     if kept["kind"] == "array":
         return InspectedArray(kept["dtype"], kept["shape"])
@@ -294,7 +295,7 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
     if not inputs:
         raise FormatError(
             msg("queue.model_no_inputs_so", f"{name}: the model has no inputs, so there is nothing to measure it with"),
-            supported(),
+            supported_hint(),
         )
     if len(inputs) > MAX_INPUTS:
         raise FormatError(

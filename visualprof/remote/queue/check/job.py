@@ -9,22 +9,22 @@ from typing import Any, Protocol
 from visualprof.messages import msg
 from visualprof.remote.protocol import Intervals, ModelRef, Request
 from visualprof.remote.queue.check import machines, shapes
-from visualprof.remote.queue.check.form import FieldError, Invalid, parse_request
-from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, from_json
+from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, inspection_from_json
 from visualprof.remote.queue.check.limits import limit_errors
+from visualprof.remote.queue.check.request_json import FieldError, InvalidRequest, parse_request
 from visualprof.remote.queue.check.rows import row_errors
 from visualprof.remote.queue.check.search import search_errors
 from visualprof.remote.queue.store.records import Agent
 
-__all__ = ["FieldError", "Invalid", "check_request", "parse_request", "points_of"]
+__all__ = ["FieldError", "InvalidRequest", "check_request", "parse_request", "point_count"]
 
 Findings = tuple[list[FieldError], list[FieldError]]  # errors, warnings
 
 
-class Known(Protocol):
+class JobContext(Protocol):
     """What the server knows of files and machines."""
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file; None for one that is not here."""
         ...
 
@@ -43,7 +43,7 @@ class Known(Protocol):
         ...
 
 
-def check_request(request: Request, known: Known) -> Findings:
+def check_request(request: Request, known: JobContext) -> Findings:
     """Errors, which refuse a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
     if request.priority == "high" and not known.urgent:
@@ -70,12 +70,12 @@ def check_request(request: Request, known: Known) -> Findings:
     return errors, warnings
 
 
-def points_of(request: Request) -> int:
+def point_count(request: Request) -> int:
     """How many points a job measures."""
-    return len(request.specs) * shapes.points_of_spec(request)
+    return len(request.specs) * shapes.points_per_spec(request)
 
 
-def _specs(request: Request, model: InspectedModel | None, known: Known) -> Findings:
+def _specs(request: Request, model: InspectedModel | None, known: JobContext) -> Findings:
     agents = known.agents()
     online = [a for a in agents if a.online(known.intervals.lease_s)]
     errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
@@ -83,17 +83,17 @@ def _specs(request: Request, model: InspectedModel | None, known: Known) -> Find
     return errors, list(machines.agent_warnings(request.specs, agents, online))
 
 
-def _inputs(request: Request, model: InspectedModel, known: Known) -> Findings:
+def _inputs(request: Request, model: InspectedModel, known: JobContext) -> Findings:
     arrays, errors = _arrays(request, known)
     errors += [*shapes.input_errors(request, model), *shapes.array_errors(request, arrays)]
     sizes = shapes.known_sizes(request, arrays)
     errors += shapes.size_errors(request, sizes)
-    too_large, large = shapes.memory(request, sizes)
+    too_large, large = shapes.input_memory_errors(request, sizes)
     return errors + too_large, [*shapes.size_warnings(request, arrays), *large]
 
 
-def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[FieldError]]:
-    kept = known.inspected(request.model.blob)
+def _model(request: Request, known: JobContext) -> tuple[InspectedModel | None, list[FieldError]]:
+    kept = known.inspection(request.model.blob)
     if kept is None:
         return None, [
             FieldError(
@@ -102,7 +102,7 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
                 msg("queue.upload_model_first", "upload the model first"),
             )
         ]
-    content = from_json(kept)
+    content = inspection_from_json(kept)
     if request.case.name:
         return None, []  # a bundle: the agent looks into it
     if not isinstance(content, InspectedModel):
@@ -116,11 +116,11 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
     return content, list(_part_errors(request.model, content, known))
 
 
-def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iterator[FieldError]:
+def _part_errors(model: ModelRef, content: InspectedModel, known: JobContext) -> Iterator[FieldError]:
     """Files that nobody uploaded though the job or the model names them, or too short for what that looks for there."""
     given = {part.path: part.blob for part in model.parts}
     for i, part in enumerate(model.parts):
-        if known.inspected(part.blob) is None:
+        if known.inspection(part.blob) is None:
             yield FieldError(
                 f"model.parts[{i}].blob",
                 msg("queue.file_not_here", "this file is not here"),
@@ -134,7 +134,7 @@ def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iter
                 error,
                 msg("queue.upload_together_model_both", "upload it together with the model, or both in a zip"),
             )
-        elif (kept := known.inspected(given[file.path])) and (size := kept["size_bytes"]) < file.size_bytes:
+        elif (kept := known.inspection(given[file.path])) and (size := kept["size_bytes"]) < file.size_bytes:
             error = msg(
                 "queue.bytes_model_looks",
                 f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}",
@@ -144,11 +144,11 @@ def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iter
             )
 
 
-def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:
+def _arrays(request: Request, known: JobContext) -> tuple[dict[int, shapes.Array], list[FieldError]]:
     """The uploaded arrays by the number of their input."""
     arrays, errors = dict[int, shapes.Array](), list[FieldError]()
     for i, blob in ((i, row.blob) for i, row in enumerate(request.inputs) if row.fill == "file"):
-        kept = known.inspected(blob)
+        kept = known.inspection(blob)
         if kept is None:
             errors.append(
                 FieldError(
@@ -157,7 +157,7 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
                     msg("queue.upload_npy_first", "upload the .npy first"),
                 )
             )
-        elif array := array_of(kept):
+        elif array := array_from_inspection(kept):
             arrays[i] = array
         else:
             name = kept.get("name", msg("queue.file", "the file"))
@@ -167,9 +167,9 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
     return arrays, errors
 
 
-def _data(request: Request, known: Known) -> Iterator[FieldError]:
+def _data(request: Request, known: JobContext) -> Iterator[FieldError]:
     """Rows of the user's own that are no arrays, or do not fit the model."""
-    arrays = {name: array_of(known.inspected(blob)) for name, blob in request.advise.data.items()}
+    arrays = {name: array_from_inspection(known.inspection(blob)) for name, blob in request.advise.data.items()}
     for name in (name for name, array in arrays.items() if array is None):
         yield FieldError(
             f"advise.data.{name}",
@@ -183,9 +183,9 @@ def _data(request: Request, known: Known) -> Iterator[FieldError]:
         yield from row_errors(request.inputs, request.dims, free, there)
 
 
-def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
+def array_from_inspection(kept: dict[str, Any] | None) -> shapes.Array | None:
     """An uploaded array as inspection kept it; None for other files."""
-    content = from_json(kept) if kept else None
+    content = inspection_from_json(kept) if kept else None
     if not kept or not isinstance(content, InspectedArray):
         return None
     return shapes.Array(str(kept.get("name") or msg("queue.file", "the file")), content.dtype, content.shape)
@@ -193,7 +193,7 @@ def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
 
 def _time(request: Request) -> list[FieldError]:
     """A deadline that the points cannot keep."""
-    steps = shapes.points_of_spec(request) * request.measure.load.steps * request.repeat
+    steps = shapes.points_per_spec(request) * request.measure.load.step_count * request.repeat
     needed = steps * request.measure.min_s
     if not needed > request.timeout_s:
         return []

@@ -24,9 +24,9 @@ from visualprof.remote.protocol import (
     cpu_numbers,
 )
 from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
-from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.names import check_distinct, check_name
-from visualprof.remote.queue.refusals import Unfit
+from visualprof.remote.queue.check.request_json import FieldError, suggest
+from visualprof.remote.queue.errors import InvalidResult
 
 MAX_SPECS = 64
 MAX_VALUES = 64
@@ -98,7 +98,7 @@ def _case(case: CaseRef) -> Iterator[FieldError]:
         yield FieldError(
             "case.vendor",
             msg("queue.there_no_vendor", f"there is no vendor {case.vendor[:80]!r}"),
-            nearest(case.vendor, [*all_vendors()]),
+            suggest(case.vendor, [*all_vendors()]),
         )
     for key, value in case.settings.items():
         if not _is_json(value):
@@ -154,7 +154,7 @@ def _parts(model: ModelRef) -> Iterator[FieldError]:
         check_distinct(names)
         for part in model.parts[:MAX_PARTS]:
             check_name(part.path)
-    except Unfit as refused:
+    except InvalidResult as refused:
         yield FieldError("model.parts", refused.error, refused.hint or None)
     for i, part in enumerate(model.parts):
         if not SHA256.fullmatch(part.blob):
@@ -209,7 +209,7 @@ def _advise(request: Request) -> Iterator[FieldError]:
             yield FieldError(
                 f"advise.data.{name[:MAX_NAME]}",
                 msg("queue.model_no_such_input", "the model has no such input"),
-                nearest(name, names),
+                suggest(name, names),
             )
         elif not SHA256.fullmatch(blob):
             yield FieldError(
@@ -305,7 +305,7 @@ def _input(path: str, row: Input) -> Iterator[FieldError]:
         yield FieldError(f"{path}.name", msg("queue.must_1_characters", f"must have 1 to {INPUT_NAME_MAX} characters"))
     if row.dtype not in DTYPES:
         error = msg("queue.no_type_values", f"{row.dtype[:40]!r} is no type of values")
-        yield FieldError(f"{path}.dtype", error, nearest(row.dtype, list(DTYPES)))
+        yield FieldError(f"{path}.dtype", error, suggest(row.dtype, list(DTYPES)))
     if len(row.dims) > MAX_RANK:
         yield FieldError(
             f"{path}.dims",
@@ -355,7 +355,7 @@ def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
         yield FieldError(
             f"{path}.platform",
             msg("queue.there_no", f"there is no {spec.platform[:40]!r}"),
-            nearest(spec.platform, platforms),
+            suggest(spec.platform, platforms),
         )
     if not DEVICE.fullmatch(spec.device):
         yield FieldError(

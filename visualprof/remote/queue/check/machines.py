@@ -8,9 +8,9 @@ from dataclasses import replace
 from visualprof.messages import msg
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.protocol import Spec
-from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel
-from visualprof.remote.queue.check.matching import lacks, takers
+from visualprof.remote.queue.check.matching import eligible_agents, missing_requirements
+from visualprof.remote.queue.check.request_json import FieldError, suggest
 from visualprof.remote.queue.store.records import Agent
 
 START = msg("queue.start_one_visualprof_agent", "start one: visualprof agent")
@@ -23,7 +23,7 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
         backend = known.get(spec.backend)
         if backend is None:
             error = msg("queue.there_no_backend", f"there is no backend {spec.backend[:80]!r}")
-            yield FieldError(f"specs[{i}].backend", error, nearest(spec.backend, list(known)))
+            yield FieldError(f"specs[{i}].backend", error, suggest(spec.backend, list(known)))
             continue
         if model and model.format not in backend.formats:
             error = msg("queue.not_load_models", f"{spec.backend} does not load {model.format} models")
@@ -60,7 +60,7 @@ def _options(path: str, spec: Spec, backend: Backend) -> Iterator[FieldError]:
     for name, value in spec.options.items():
         values = backend.options.get(name)
         if values is None:
-            hint = nearest(name, list(backend.options)) or msg("queue.no_options", f"{spec.backend} has no options")
+            hint = suggest(name, list(backend.options)) or msg("queue.no_options", f"{spec.backend} has no options")
             yield FieldError(f"{path}.{name}", msg("queue.no_such_option", f"{spec.backend} has no such option"), hint)
         elif values and value not in values:
             yield FieldError(f"{path}.{name}", f"is {value[:80]!r}", msg("queue.one", f"one of {', '.join(values)}"))
@@ -73,7 +73,9 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
         if spec.agent and spec.agent not in by_id:
             yield unknown_agent(f"specs[{i}].agent", spec.agent, agents)
         elif spec.agent:
-            yield from (replace(e, field=f"specs[{i}].{e.field}") for e in lacks(spec, by_id[spec.agent]))
+            yield from (
+                replace(e, field=f"specs[{i}].{e.field}") for e in missing_requirements(spec, by_id[spec.agent])
+            )
 
 
 def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError:
@@ -104,11 +106,11 @@ def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Seque
                 f"specs[{i}].agent",
                 msg("queue.not_there_now_waits", f"{agent.name} is not there now: this waits until it is back"),
             )
-        elif not spec.agent and not takers(spec, online):
+        elif not spec.agent and not eligible_agents(spec, online):
             field = f"specs[{i}].{'platform' if spec.platform else 'version' if spec.version else 'backend'}"
             platform = f" on {spec.platform}" if spec.platform else ""
             what = f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{platform}"
-            if takers(spec, agents):
+            if eligible_agents(spec, agents):
                 yield FieldError(
                     field, msg("queue.no_agent_there_now", f"no agent with {what} is there now: this waits")
                 )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from visualprof.messages import msg
-from visualprof.remote.protocol import Offer, Runtime, Spec, version_order
-from visualprof.remote.queue.check.form import FieldError
+from visualprof.remote.protocol import Offer, Runtime, Spec, version_key
+from visualprof.remote.queue.check.request_json import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
 
 
@@ -16,16 +16,16 @@ def device_names(devices: Sequence[str]) -> list[str]:
     return [*devices, "cuda"] if any(device.startswith("cuda") for device in devices) else list(devices)
 
 
-def serving(runtimes: Sequence[Runtime], backend: str, version: str) -> list[Runtime]:
+def matching_runtimes(runtimes: Sequence[Runtime], backend: str, version: str) -> list[Runtime]:
     """The runtimes of a backend that have the version; "" is any."""
     return [r for r in runtimes if r.backend == backend and version in ("", r.version)]
 
 
-def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
+def missing_requirements(spec: Spec, agent: Agent) -> Iterator[FieldError]:
     """What a machine lacks for a spec, by the spec's field; nothing when it can run it."""
     has = agent.capabilities
-    versions = serving(has.runtimes, spec.backend, "")
-    fitting = serving(has.runtimes, spec.backend, spec.version)
+    versions = matching_runtimes(has.runtimes, spec.backend, "")
+    fitting = matching_runtimes(has.runtimes, spec.backend, spec.version)
     if spec.platform not in ("", *has.platforms):
         yield FieldError(
             "platform", msg("queue.not", f"{agent.name} is {' and '.join(has.platforms)}, not {spec.platform}")
@@ -53,14 +53,14 @@ def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
         )
 
 
-def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
+def eligible_agents(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     """The machines that can run a spec, and are given tasks."""
     working = [a for a in agents if a.standing == "works"]
-    return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
+    return [a for a in working if spec.agent in ("", a.id) and not any(missing_requirements(spec, a))]
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeCapacity:
     """Where a machine takes tasks: its free devices, and for jobs that it has begun, by id, the device that they have.
 
     The specs of a job that is measured repeatedly take turns on one device. fleet: what the free nodes of a fleet can
@@ -82,7 +82,7 @@ def _offers(agent: Agent, devices: Sequence[str]) -> list[Offer]:
     return [Offer(has.platform, r.backend, r.version, d) for d in devices for r in has.runtimes if d in r.devices]
 
 
-def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:
+def choose_device(agent: Agent, task: AnyRow, free: FreeCapacity) -> tuple[str, str]:
     """The device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
     fitting = [
         offer
@@ -93,4 +93,4 @@ def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:
         and task.device in device_names([offer.device])
     ]
     device = fitting[0].device
-    return device, max((offer.version for offer in fitting if offer.device == device), key=version_order)
+    return device, max((offer.version for offer in fitting if offer.device == device), key=version_key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Oversize, Unfit
-from visualprof.remote.queue.store.files import shown
+from visualprof.remote.queue.errors import InvalidResult, PayloadTooLarge
+from visualprof.remote.queue.store.files import display_name
 
 MAX_FILES = 200
 MAX_FILE = 4 << 30
@@ -24,7 +24,7 @@ def check_name(name: str) -> None:
     """
     parts = name.split("/")
     if len(parts) > MAX_DEPTH or not all(_plain(part) for part in parts):
-        raise Unfit(
+        raise InvalidResult(
             msg("queue.cannot_name_results_file", f"{name[:100]!r} cannot be the name of a result's file"),
             msg(
                 "queue.name_folder_name_not",
@@ -42,11 +42,11 @@ def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
         check_name(name)
     check_distinct(names)
     if len(names) > MAX_FILES:
-        raise Oversize(msg("queue.files_result_most", f"{len(names)} files; a result has at most {MAX_FILES}"))
+        raise PayloadTooLarge(msg("queue.files_result_most", f"{len(names)} files; a result has at most {MAX_FILES}"))
     if any(size < 0 for size in sizes):
-        raise Unfit(msg("queue.file_negative_size", "a file has a negative size"))
+        raise InvalidResult(msg("queue.file_negative_size", "a file has a negative size"))
     if max(sizes, default=0) > MAX_FILE or sum(sizes) > MAX_ALL:
-        raise Oversize(
+        raise PayloadTooLarge(
             msg(
                 "queue.result_most_gib_gib",
                 f"a result has at most {MAX_ALL >> 30} GiB, and {MAX_FILE >> 30} GiB in a file",
@@ -61,12 +61,12 @@ def check_distinct(names: Sequence[str]) -> None:
     """
     folded = [name.casefold() for name in names]
     if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
-        raise Unfit(msg("queue.two_files_result_same", "two files of the result have the same name"))
+        raise InvalidResult(msg("queue.two_files_result_same", "two files of the result have the same name"))
 
 
 def model_name(name: str, taken: Sequence[str]) -> str:
     """How the model is called in the folder of its result."""
-    plain = shown(name).lstrip(".") or "model"
+    plain = display_name(name).lstrip(".") or "model"
     if not _plain(plain):
         plain = "model"
     return plain if plain not in (*taken, *REQUIRED) else f"model-{plain}"

@@ -20,7 +20,7 @@ MAX_RANK = 32
 HINT = msg("queue.save_numpy_save_path", "save it with numpy.save(path, array), one array a file")
 
 
-def header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, ...]]:
+def read_header(file: BinaryIO, size: int, name: str) -> tuple[str, tuple[int, ...]]:
     """Type and shape of an array of plain numbers in either order of its dimensions.
 
     Args: file: at its start. size: bytes of all of it. name: for messages.

@@ -8,7 +8,7 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.remote.protocol import Input
-from visualprof.remote.queue.check.form import FieldError, nearest
+from visualprof.remote.queue.check.request_json import FieldError, suggest
 from visualprof.remote.queue.check.shapes import Array
 
 HOW = msg(
@@ -32,7 +32,7 @@ def row_errors(
             yield FieldError(
                 f"advise.data.{name[:200]}",
                 msg("queue.model_no_input", f"the model has no input {name[:80]!r}"),
-                nearest(name, names),
+                suggest(name, names),
             )
     for one in inputs:
         array = arrays.get(one.name)

@@ -11,9 +11,9 @@ from visualprof.remote.child.search.space import NONE, space_of
 from visualprof.remote.constraints import parse_constraint
 from visualprof.remote.converters import all_converters
 from visualprof.remote.protocol import Request
-from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel
 from visualprof.remote.queue.check.limits import MAX_LANES, MAX_NAME, MAX_VALUES
+from visualprof.remote.queue.check.request_json import FieldError, suggest
 
 MAX_AXES = 16
 MAX_SETTINGS = 1_000_000
@@ -87,7 +87,7 @@ def _of(
     elif allowed is None:
         there = ["threads", "streams", "precision", "conversion", *backend.options]
         yield FieldError(
-            path, msg("queue.no_such_setting", f"{backend.name} has no such setting"), nearest(name, there)
+            path, msg("queue.no_such_setting", f"{backend.name} has no such setting"), suggest(name, there)
         )
         return
     if allowed and (bad := next((value for value in values if value not in allowed), None)) is not None:

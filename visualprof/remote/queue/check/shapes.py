@@ -10,11 +10,11 @@ from visualprof.messages import msg
 from visualprof.reader.graph import ITEM_BYTES
 from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Input, Request
-from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor
+from visualprof.remote.queue.check.request_json import FieldError, suggest
 
 LARGE_BYTES = 1 << 30
-MOST_BYTES = 16 << 30
+MAX_BYTES = 16 << 30
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError
             yield FieldError(
                 "inputs",
                 msg("queue.models_input_missing", f"the model's input {name!r} is missing"),
-                nearest(name, names) or None,
+                suggest(name, names) or None,
             )
     seen: dict[str, tuple[str, int | str]] = {}
     for i, row in enumerate(request.inputs):
         if row.name in tensors:
             yield from _tensor(f"inputs[{i}]", row, tensors[row.name], seen)
         else:
-            hint = nearest(row.name, list(tensors))
+            hint = suggest(row.name, list(tensors))
             yield FieldError(
                 f"inputs[{i}].name", msg("queue.model_no_input", f"the model has no input {row.name!r}"), hint
             )
@@ -140,7 +140,7 @@ def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldErr
                 yield FieldError(
                     f"inputs[{i}].dims[{axis}]", msg("queue.nothing_gives_size", f"nothing gives {dim!r} a size"), hint
                 )
-    if not swept(request) and len(request.sweep.values) > 1:
+    if not sweeps_input(request) and len(request.sweep.values) > 1:
         names = sorted({d for i in request.inputs for d in i.dims if isinstance(d, str)})
         dim = request.sweep.dim
         error = (
@@ -151,7 +151,7 @@ def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldErr
         yield FieldError(
             "sweep.dim",
             error,
-            nearest(dim, names) or msg("queue.every_dimension_model_fixed", "every dimension of the model is fixed"),
+            suggest(dim, names) or msg("queue.every_dimension_model_fixed", "every dimension of the model is fixed"),
         )
 
 
@@ -167,7 +167,7 @@ def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fie
                 f"dims.{name}",
                 msg("queue.uploaded_array_here_so", f"an uploaded array has {known[name]} here, so {size} is not used"),
             )
-    if not swept(request) and request.sweep.dim and request.sweep.values != [1]:
+    if not sweeps_input(request) and request.sweep.dim and request.sweep.values != [1]:
         error = msg(
             "queue.no_input_dimension_one",
             f"no input has the dimension {request.sweep.dim!r}: one point is measured, with the sizes as they are",
@@ -175,15 +175,15 @@ def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fie
         yield FieldError("sweep.dim", error)
 
 
-def memory(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError], list[FieldError]]:
+def input_memory_errors(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError], list[FieldError]]:
     """Points whose inputs no machine should be asked to make, and those that are large."""
     errors, warnings = list[FieldError](), list[FieldError]()
-    for i, value in enumerate(request.sweep.values if swept(request) else [1]):
+    for i, value in enumerate(request.sweep.values if sweeps_input(request) else [1]):
         total = sum(_bytes(row, {**sizes, request.sweep.dim: value}) for row in request.inputs)
-        field = f"sweep.values[{i}]" if swept(request) else "inputs"
+        field = f"sweep.values[{i}]" if sweeps_input(request) else "inputs"
         error = msg("queue.inputs_point_take_gib", f"the inputs of this point take {total / (1 << 30):,.1f} GiB")
-        if total > MOST_BYTES:
-            errors.append(FieldError(field, error, msg("queue.most_gib", f"at most {MOST_BYTES >> 30} GiB")))
+        if total > MAX_BYTES:
+            errors.append(FieldError(field, error, msg("queue.most_gib", f"at most {MAX_BYTES >> 30} GiB")))
         elif total > LARGE_BYTES:
             warnings.append(
                 FieldError(
@@ -195,14 +195,14 @@ def memory(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError]
     return errors, warnings
 
 
-def swept(request: Request) -> bool:
+def sweeps_input(request: Request) -> bool:
     """Does some input have the swept dimension?"""
     return bool(request.sweep.dim) and any(request.sweep.dim in i.dims for i in request.inputs)
 
 
-def points_of_spec(request: Request) -> int:
+def points_per_spec(request: Request) -> int:
     """How many points each spec of a job has."""
-    return len(request.sweep.values) if swept(request) else 1
+    return len(request.sweep.values) if sweeps_input(request) else 1
 
 
 def _bytes(row: Input, sizes: Mapping[str, int]) -> int:

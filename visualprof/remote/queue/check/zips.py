@@ -17,7 +17,7 @@ ALWAYS_ALLOWED = 64 << 20
 _END = struct.Struct("<4s4H2LH")
 
 
-def check(path: Path, name: str) -> None:
+def check_zip(path: Path, name: str) -> None:
     """Refuses bombs and names that lead out of a folder.
 
     Raises: FormatError.
@@ -54,7 +54,7 @@ def check(path: Path, name: str) -> None:
     _not_a_bomb(name, sum(e.file_size for e in entries), path.stat().st_size)
 
 
-def members(path: Path, name: str) -> list[str]:
+def list_members(path: Path, name: str) -> list[str]:
     """The files of a zip; nothing for any other file.
 
     Raises: FormatError: it is none that may be opened.
@@ -62,7 +62,7 @@ def members(path: Path, name: str) -> list[str]:
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             return []
-    check(path, name)
+    check_zip(path, name)
     with zipfile.ZipFile(path) as archive:
         return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
 

@@ -9,20 +9,27 @@ from typing import Any, get_type_hints
 
 from visualprof.messages import msg
 from visualprof.remote.protocol import Input, Measure, ModelRef, Part, Profile, Request, Sweep
-from visualprof.remote.queue.check.form import FieldError, within
-from visualprof.remote.queue.check.inspect import InspectedModel, Tensor, from_json
-from visualprof.remote.queue.check.job import Known, array_of, check_request, points_of
+from visualprof.remote.queue.check.inspect import InspectedModel, Tensor, inspection_from_json
+from visualprof.remote.queue.check.job import JobContext, array_from_inspection, check_request, point_count
 from visualprof.remote.queue.check.limits import MAX_INPUTS
+from visualprof.remote.queue.check.request_json import FieldError, is_at_or_below
 from visualprof.remote.queue.check.shapes import Array, array_sizes
-from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftError, DraftInput, DraftSpec
-from visualprof.remote.queue.draft.grammar import EXAMPLES, batch_of, dims_text, parse_dims, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.forms import CheckedDraft, Draft, DraftError, DraftInput, DraftSpec
+from visualprof.remote.queue.draft.grammar import (
+    EXAMPLES,
+    dims_text,
+    guess_batch_dim,
+    parse_dims,
+    parse_sizes,
+    sizes_text,
+)
 from visualprof.remote.queue.draft.loads import load_texts, parse_load
-from visualprof.remote.queue.draft.searches import batch_text, parse_search, typed_search
-from visualprof.remote.queue.draft.specs import Machines, choices, expanded, first_specs, made_id
+from visualprof.remote.queue.draft.searches import batch_text, parse_search, search_draft
+from visualprof.remote.queue.draft.specs import AgentList, expand_specs, first_specs, generate_spec_id, spec_choices
 from visualprof.remote.queue.store.records import Agent
 
 # What can be typed about measuring, and where it stands in a request.
-MEASURES = {
+MEASURE_FIELDS = {
     "warmup_s": "measure.warmup_s",
     "min_s": "measure.min_s",
     "max_s": "measure.max_s",
@@ -41,20 +48,20 @@ _OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profil
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
 
 
-def compose(draft: Draft, known: Known) -> Drafted:
+def compose(draft: Draft, known: JobContext) -> CheckedDraft:
     """The job that a draft means, what is wrong with it, and what can be chosen."""
-    kept = known.inspected(draft.model)
-    content = from_json(kept) if kept else None
+    kept = known.inspection(draft.model)
+    content = inspection_from_json(kept) if kept else None
     model = content if isinstance(content, InspectedModel) else None
     name = draft.model_name or str(kept.get("name", "") if kept else "")
-    machines = Machines(known.agents(), known.intervals.lease_s)
+    machines = AgentList(known.agents(), known.intervals.lease_s)
     arrays = _arrays(draft, known)
     inputs, errors = _inputs(draft, model, name, arrays)
     sweep, sweep_errors = _sweep(draft, model, inputs)
     decided = array_sizes(inputs, {i: arrays[row.blob] for i, row in enumerate(inputs) if row.blob in arrays})
     dims, size_errors = _sizes(draft, model, inputs, sweep.dim, decided)
     wanted = draft.specs if draft.specs is not None else first_specs(model, machines) if model else []
-    specs, spec_errors = expanded(wanted, model, machines)
+    specs, spec_errors = expand_specs(wanted, model, machines)
     numbers, number_errors = _numbers(draft.measure)
     load, load_errors = parse_load(draft.measure)
     search, search_errors = parse_search(draft.search, sweep.dim)
@@ -80,23 +87,23 @@ def compose(draft: Draft, known: Known) -> Drafted:
     )
     checked, warnings = check_request(request, known)
     errors += [DraftError(e.field, e.error, e.hint) for e in checked if not _covered(e, errors)]
-    return Drafted(
+    return CheckedDraft(
         request=request,
         errors=errors,
         warnings=warnings,
-        points=points_of(request),
+        points=point_count(request),
         dims=_names(inputs),
         sizes={dim: size for dim, size in (decided | dims).items() if dim != sweep.dim},
-        choices=[choices(spec, machines) for spec in specs],
+        choices=[spec_choices(spec, machines) for spec in specs],
     )
 
 
-def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
+def draft_from_request(request: Request, agents: Sequence[Agent]) -> Draft:
     """What somebody would type to get such a job; ids that were made of the rest go on following it."""
     inputs = [DraftInput(i.name, i.dtype, dims_text(i.dims), i.fill, i.blob) for i in request.inputs]
     specs = [
         DraftSpec(
-            id="" if spec.id == made_id(spec, agents) else spec.id,
+            id="" if spec.id == generate_spec_id(spec, agents) else spec.id,
             backends=[spec.backend],
             precisions=[spec.precision],
             threads=[str(spec.threads or "")],
@@ -118,8 +125,8 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         spread=request.spread,
         priority=request.priority,
         advise=request.advise,
-        search=typed_search(request.search),
-        measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
+        search=search_draft(request.search),
+        measure={name: text for name, text in measure_texts(request).items() if text != DEFAULT_TEXTS[name]},
     )
 
 
@@ -129,7 +136,7 @@ def measure_texts(request: Request) -> dict[str, str]:
     "": profile_at the first size, price_per_hour unknown.
     """
     texts: dict[str, str] = {}
-    for name, path in MEASURES.items():
+    for name, path in MEASURE_FIELDS.items():
         owner, _, field = path.rpartition(".")
         value = getattr(getattr(request, owner) if owner else request, field)
         nothing = value is None or (name == "profile_at" and not value)
@@ -137,18 +144,18 @@ def measure_texts(request: Request) -> dict[str, str]:
     return texts | load_texts(request.measure.load)
 
 
-USUAL = measure_texts(Request("", ModelRef("", ""), []))
+DEFAULT_TEXTS = measure_texts(Request("", ModelRef("", ""), []))
 
 
 def _covered(error: FieldError, errors: Sequence[FieldError]) -> bool:
     """Is it a consequence of what is wrong with the same field already?"""
-    return any(within(error.field, e.field) or within(e.field, error.field) for e in errors)
+    return any(is_at_or_below(error.field, e.field) or is_at_or_below(e.field, error.field) for e in errors)
 
 
-def _arrays(draft: Draft, known: Known) -> dict[str, Array]:
+def _arrays(draft: Draft, known: JobContext) -> dict[str, Array]:
     """The uploaded arrays that a draft names, by blob."""
     named = dict.fromkeys([*draft.arrays, *(i.blob for i in draft.inputs or () if i.blob)])
-    arrays = {blob: array_of(known.inspected(blob)) for blob in list(named)[:MAX_INPUTS]}
+    arrays = {blob: array_from_inspection(known.inspection(blob)) for blob in list(named)[:MAX_INPUTS]}
     return {blob: array for blob, array in arrays.items() if array}
 
 
@@ -203,7 +210,7 @@ def _names(inputs: Sequence[Input]) -> list[str]:
 
 
 def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) -> tuple[Sweep, list[DraftError]]:
-    dim = draft.sweep if draft.sweep is not None else batch_of([i.dims for i in inputs])
+    dim = draft.sweep if draft.sweep is not None else guess_batch_dim([i.dims for i in inputs])
     searched = batch_text(draft.search, dim)
     text = searched or (draft.sizes if draft.sizes is not None else draft.usual_sizes if dim else "")
     try:
@@ -249,7 +256,7 @@ def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[
     numbers, errors = {owner: dict[str, Any]() for owner, _ in _OWNERS}, list[DraftError]()
     kinds = {owner: get_type_hints(kind) for owner, kind in _OWNERS}
     for name, text in texts.items():
-        owner, _, field = MEASURES.get(name, "").rpartition(".")
+        owner, _, field = MEASURE_FIELDS.get(name, "").rpartition(".")
         if not text or not field:
             continue
         if kinds[owner][field] is str:
@@ -260,6 +267,6 @@ def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[
             numbers[owner][field] = int(text) if whole else float(text)
         else:
             errors.append(
-                DraftError(MEASURES[name], msg("queue.no_number", f"{text[:40]!r} is no number"), code="number")
+                DraftError(MEASURE_FIELDS[name], msg("queue.no_number", f"{text[:40]!r} is no number"), code="number")
             )
     return numbers, errors

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from visualprof.remote.protocol import Advise, Priority, Request, SearchObjective
-from visualprof.remote.queue.check.form import FieldError
+from visualprof.remote.queue.check.request_json import FieldError
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class SpecChoices:
 
 
 @dataclass(frozen=True)
-class Drafted:
+class CheckedDraft:
     """The job that a draft became, and what a page shows of it.
 
     request: complete, also where there are errors. dims: named dimensions of the inputs, in their order.
@@ -135,6 +135,6 @@ class Drafted:
 msgspec.json.Decoder(Draft)
 
 
-def draft_of(form: dict[str, Any]) -> Draft:
+def parse_draft(form: dict[str, Any]) -> Draft:
     """A draft as JSON has it. Raises: msgspec.ValidationError: it is none."""
     return msgspec.convert(form, Draft)

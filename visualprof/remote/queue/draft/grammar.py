@@ -11,7 +11,7 @@ from visualprof.remote.queue.check.limits import MAX_SIZE, MAX_VALUES
 EXAMPLES = msg("queue.example_1_64_8", "for example 1:64, 8:64:8 or 1, 2, 4")
 _SCALAR = re.compile(r"\(\s*\)|\[\s*\]|（\s*）")
 _BETWEEN_DIMS = re.compile(r"[\s,，×]+|(?<=\d)x(?=\d)")
-BETWEEN = re.compile(r"[\s,，、]+")
+SEPARATORS = re.compile(r"[\s,，、]+")
 _RANGE = re.compile(r"(\d{1,18})(?::(\d{1,18})(?::\+?(\d{1,18}))?)?")
 _BATCH = re.compile(r"batch|batch_?size|n|b", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ def parse_sizes(text: str) -> list[int]:
     Raises: ValueError: it is not 1 to 64 sizes from 1 up.
     """
     sizes: list[int] = []
-    for part in filter(None, BETWEEN.split(text)):
+    for part in filter(None, SEPARATORS.split(text)):
         match = _RANGE.fullmatch(part)
         if match is None:
             raise ValueError(msg("queue.no_size", f"{part[:40]!r} is no size"))
@@ -66,7 +66,7 @@ def dims_text(dims: Sequence[int | str]) -> str:
     return ", ".join(map(str, dims)) or "()"
 
 
-def batch_of(shapes: Sequence[Sequence[int | str]]) -> str:
+def guess_batch_dim(shapes: Sequence[Sequence[int | str]]) -> str:
     """Which dimension of the inputs is the batch: by its name, else the first of the first input; "" without one."""
     names = [dim for dims in shapes for dim in dims if isinstance(dim, str)]
     named = [n for n in names if _BATCH.fullmatch(n)] or [n for n in names if "batch" in n.lower()]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.protocol import PERCENTILE, SCENARIOS, Load
-from visualprof.remote.queue.check.form import nearest
+from visualprof.remote.protocol import DEFAULT_PERCENTILE, SCENARIOS, Load
 from visualprof.remote.queue.check.limits import MAX_STEPS
+from visualprof.remote.queue.check.request_json import suggest
 from visualprof.remote.queue.draft.forms import DraftError
-from visualprof.remote.queue.draft.grammar import BETWEEN, EXAMPLES, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.grammar import EXAMPLES, SEPARATORS, parse_sizes, sizes_text
 
 FIELD = "measure.load"
 _SLO = re.compile(r"p(?P<percentile>\d{1,2}(\.\d)?)\s*<=?\s*(?P<limit>\d{1,12}(\.\d+)?)\s*(?P<unit>us|ms|s)")
@@ -22,7 +22,7 @@ _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 def parse_load(texts: Mapping[str, str]) -> tuple[Load, list[DraftError]]:
     """The load of what was typed by the names of `LOADS`, and what is wrong with it."""
     fields, errors = dict[str, Any](), list[DraftError]()
-    for name, (field, parse) in LOADS.items():
+    for name, (field, parse) in LOAD_FIELDS.items():
         try:
             fields |= parse(texts[name].strip()) if texts.get(name) else {}
         except ValueError as error:  # noqa: PERF203 - four fields, each alone
@@ -33,7 +33,7 @@ def parse_load(texts: Mapping[str, str]) -> tuple[Load, list[DraftError]]:
 
 def load_texts(load: Load) -> dict[str, str]:
     """What somebody would type to get this load; "" for what is usual."""
-    limit = f"p{load.percentile or PERCENTILE:g}<={load.limit_ms:.15g}ms" if load.limit_ms else ""
+    limit = f"p{load.percentile or DEFAULT_PERCENTILE:g}<={load.limit_ms:.15g}ms" if load.limit_ms else ""
     return {
         "concurrency": sizes_text(load.concurrency),
         "rate": ", ".join(f"{rate:.15g}" for rate in load.rates),
@@ -50,7 +50,7 @@ def _concurrency(text: str) -> dict[str, Any]:
 
 
 def _rates(text: str) -> dict[str, Any]:
-    parts = list(filter(None, BETWEEN.split(text)))[: MAX_STEPS + 1]
+    parts = list(filter(None, SEPARATORS.split(text)))[: MAX_STEPS + 1]
     if wrong := next((part for part in parts if not _RATE.fullmatch(part)), None):
         raise ValueError(
             msg("queue.no_rate_2", f"{wrong[:40]!r} is no rate"),
@@ -77,13 +77,13 @@ def _slo(text: str) -> dict[str, Any]:
 def _mlperf(text: str) -> dict[str, Any]:
     if text not in SCENARIOS:
         raise ValueError(
-            msg("queue.no_scenario_mlperf", f"{text[:40]!r} is no scenario of MLPerf"), nearest(text, list(SCENARIOS))
+            msg("queue.no_scenario_mlperf", f"{text[:40]!r} is no scenario of MLPerf"), suggest(text, list(SCENARIOS))
         )
     return {"mlperf": text}
 
 
 # What can be typed about the load: where it stands in a request, and what reads it.
-LOADS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+LOAD_FIELDS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "concurrency": (f"{FIELD}.concurrency", _concurrency),
     "rate": (f"{FIELD}.rates", _rates),
     "slo": (f"{FIELD}.limit_ms", _slo),

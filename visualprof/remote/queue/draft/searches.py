@@ -10,7 +10,7 @@ from visualprof.messages import msg
 from visualprof.remote.child.search.space import BATCH
 from visualprof.remote.protocol import Search
 from visualprof.remote.queue.draft.forms import DraftError, DraftSearch
-from visualprof.remote.queue.draft.grammar import BETWEEN, EXAMPLES, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.grammar import EXAMPLES, SEPARATORS, parse_sizes, sizes_text
 
 NUMBERS = ("threads", "streams")
 _WHERE = re.compile(r"[,，;；\n]+|\s+and\s+|&&")
@@ -34,7 +34,7 @@ def batch_text(draft: DraftSearch, swept: str) -> str | None:
     return (draft.over.get(BATCH) or draft.over.get(swept)) if draft.objective else None
 
 
-def typed_search(search: Search) -> DraftSearch:
+def search_draft(search: Search) -> DraftSearch:
     """What somebody would type to get this search."""
     usual = Search()
     texts = {name: f"{getattr(search, name):g}" for name in _TEXTS if getattr(search, name) != getattr(usual, name)}
@@ -48,7 +48,7 @@ def _text(name: str, values: list[str]) -> str:
 
 def _values(name: str, text: str, errors: list[DraftError]) -> list[str]:
     if name not in NUMBERS:
-        return list(dict.fromkeys(filter(None, BETWEEN.split(text))))
+        return list(dict.fromkeys(filter(None, SEPARATORS.split(text))))
     try:
         return [str(size) for size in parse_sizes(text)]
     except ValueError as error:

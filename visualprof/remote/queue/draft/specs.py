@@ -10,19 +10,19 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.backends import all_backends
-from visualprof.remote.protocol import Runtime, Spec, version_order
+from visualprof.remote.protocol import Runtime, Spec, version_key
 from visualprof.remote.queue.check.inspect import InspectedModel
 from visualprof.remote.queue.check.limits import MAX_SPECS
 from visualprof.remote.queue.check.machines import unknown_agent
-from visualprof.remote.queue.check.matching import lacks, serving, takers
+from visualprof.remote.queue.check.matching import eligible_agents, matching_runtimes, missing_requirements
 from visualprof.remote.queue.draft.forms import DraftError, DraftSpec, SpecChoices
 from visualprof.remote.queue.store.records import Agent
 
-MOST_FIRST = 4
+MAX_FIRST_SPECS = 4
 ID_LENGTH = 44  # room for a number behind it
 
 
-class Machines:
+class AgentList:
     """The registered machines. online: those of them that were heard of within a lease."""
 
     def __init__(self, agents: Sequence[Agent], lease_s: float) -> None:
@@ -35,14 +35,14 @@ class Machines:
         online = [a for a in agents if a in self.online]
         return online if len(online) == 1 else agents
 
-    def of(self, spec: Spec) -> list[Agent]:
+    def agents_for_spec(self, spec: Spec) -> list[Agent]:
         """Where a spec may run: the machine that it names, else those that are online."""
         if spec.agent:
             return [a for a in self.all if a.id == spec.agent]
         return [a for a in self.online if spec.platform in ("", a.capabilities.platform)]
 
 
-def first_specs(model: InspectedModel, machines: Machines) -> list[DraftSpec]:
+def first_specs(model: InspectedModel, machines: AgentList) -> list[DraftSpec]:
     """A backend that loads the model on each machine that has it, on its best device; a few at most.
 
     Where no machine has any: each backend that would load it on a CPU.
@@ -52,18 +52,18 @@ def first_specs(model: InspectedModel, machines: Machines) -> list[DraftSpec]:
         DraftSpec(backends=[backend], agent=agent.id if several else "", device=_best_device(runtimes))
         for backend in model.backends
         for agent in machines.online
-        if (runtimes := serving(agent.capabilities.runtimes, backend, ""))
+        if (runtimes := matching_runtimes(agent.capabilities.runtimes, backend, ""))
     ]
     anywhere = {backend.name for backend in all_backends() if backend.cpu}
-    return (specs or [DraftSpec(backends=[one]) for one in model.backends if one in anywhere])[:MOST_FIRST]
+    return (specs or [DraftSpec(backends=[one]) for one in model.backends if one in anywhere])[:MAX_FIRST_SPECS]
 
 
 def _best_device(runtimes: Sequence[Runtime]) -> str:
     return next((device for runtime in runtimes for device in runtime.devices if device != "cpu"), "cpu")
 
 
-def expanded(
-    drafts: Sequence[DraftSpec], model: InspectedModel | None, machines: Machines
+def expand_specs(
+    drafts: Sequence[DraftSpec], model: InspectedModel | None, machines: AgentList
 ) -> tuple[list[Spec], list[DraftError]]:
     """The specs of the drafts, each with an id of its own, and what is wrong with them."""
     specs, errors = list[Spec](), list[DraftError]()
@@ -82,7 +82,7 @@ def expanded(
         )
         backends = draft.backends
         if not backends and model:
-            backends = [b for b in model.backends if takers(replace(common, backend=b), machines.online)]
+            backends = [b for b in model.backends if eligible_agents(replace(common, backend=b), machines.online)]
             if not backends and (agents or not draft.agent):
                 errors.append(_nobody(model, common, machines))
         lists = (dict.fromkeys(values) for values in (backends, draft.precisions or [""], draft.threads or [""]))
@@ -107,10 +107,10 @@ def expanded(
                 "no_spec",
             )
         )
-    return with_ids(specs, machines.all), errors
+    return assign_ids(specs, machines.all), errors
 
 
-def _which(field: str, agent: str, named: Sequence[Agent], machines: Machines) -> Iterator[DraftError]:
+def _which(field: str, agent: str, named: Sequence[Agent], machines: AgentList) -> Iterator[DraftError]:
     if agent and not named:
         yield DraftError(**asdict(unknown_agent(field, agent, machines.all)))
     elif len(named) > 1:
@@ -122,7 +122,7 @@ def _which(field: str, agent: str, named: Sequence[Agent], machines: Machines) -
         )
 
 
-def _nobody(model: InspectedModel, spec: Spec, machines: Machines) -> DraftError:
+def _nobody(model: InspectedModel, spec: Spec, machines: AgentList) -> DraftError:
     runtimes = [r for a in machines.online if spec.agent in ("", a.id) for r in a.capabilities.runtimes]
     offers = ", ".join(sorted({f"{r.backend} {r.version} ({', '.join(r.devices)})" for r in runtimes}))
     error = msg("queue.no_agent_online_can", f"no agent that is online can run this {model.format} model") + (
@@ -134,12 +134,12 @@ def _nobody(model: InspectedModel, spec: Spec, machines: Machines) -> DraftError
     )
 
 
-def with_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
+def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
     """The specs with an id each: the one that was typed, else one made of the rest, numbered where it is taken."""
     taken = {spec.id for spec in specs if spec.id}
     named: list[Spec] = []
     for spec in specs:
-        base = spec.id or made_id(spec, agents)
+        base = spec.id or generate_spec_id(spec, agents)
         numbered = (base if n == 1 else f"{base}-{n}" for n in range(1, len(specs) + 2))
         name = spec.id or next(name for name in numbered if name not in taken)
         taken.add(name)
@@ -147,7 +147,7 @@ def with_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
     return named
 
 
-def made_id(spec: Spec, agents: Sequence[Agent]) -> str:
+def generate_spec_id(spec: Spec, agents: Sequence[Agent]) -> str:
     """What tells a spec apart: `ort-1.23.2-gpu-box-cuda0-f16-4t`; a name for a folder."""
     short = {b.name: b.short for b in all_backends()}.get(spec.backend) or spec.backend
     where = next((a.name for a in agents if a.id == spec.agent), "") if spec.agent else spec.platform
@@ -166,13 +166,17 @@ def _joined(parts: Iterable[str]) -> str:
     return "-".join(part for part, _ in groupby(filter(None, parts)))
 
 
-def choices(spec: Spec, machines: Machines) -> SpecChoices:
+def spec_choices(spec: Spec, machines: AgentList) -> SpecChoices:
     """What machines offer for a spec as it stands."""
-    runtimes = [r for a in machines.of(spec) for r in serving(a.capabilities.runtimes, spec.backend, "")]
-    versions = sorted({r.version for r in runtimes}, key=version_order, reverse=True)
-    devices = dict.fromkeys(["cpu", *(d for r in serving(runtimes, spec.backend, spec.version) for d in r.devices)])
+    runtimes = [
+        r for a in machines.agents_for_spec(spec) for r in matching_runtimes(a.capabilities.runtimes, spec.backend, "")
+    ]
+    versions = sorted({r.version for r in runtimes}, key=version_key, reverse=True)
+    devices = dict.fromkeys(
+        ["cpu", *(d for r in matching_runtimes(runtimes, spec.backend, spec.version) for d in r.devices)]
+    )
     anywhere = replace(spec, agent="", platform="")
-    reasons = {a.id: next(lacks(anywhere, a), None) for a in machines.all}
+    reasons = {a.id: next(missing_requirements(anywhere, a), None) for a in machines.all}
     return SpecChoices(
         versions,
         list(devices),

@@ -13,11 +13,11 @@ from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import OverQuota
+from visualprof.remote.queue.errors import QuotaExceeded
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
+from visualprof.remote.queue.store.files import MAX_BLOB_BYTES, ReadChunk, Store, display_name
 from visualprof.remote.queue.store.model_tables import models, version_files
-from visualprof.remote.queue.store.quotas import refuse_bytes
+from visualprof.remote.queue.store.quotas import check_upload_quota
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 from visualprof.remote.queue.store.visibility import visible_models
@@ -48,7 +48,7 @@ class Blobs:
         self._database = database
         self._store = store
 
-    def keep(self, name: str, read: Read, limit: int = MAX_BLOB) -> tuple[str, int]:
+    def put(self, name: str, read: ReadChunk, limit: int = MAX_BLOB_BYTES) -> tuple[str, int]:
         """Store a file; its sha256 and size. The name is only shown.
 
         Raises: Oversize, DiskFull.
@@ -59,7 +59,7 @@ class Blobs:
 
     def add(self, sha256: str, name: str, size: int) -> None:
         """Note a file that is in the store."""
-        row = {"name": shown(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
+        row = {"name": display_name(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
         try:
             with self._database.write() as connection:
                 connection.execute(insert(blobs).values(sha256=sha256, **row))
@@ -67,22 +67,22 @@ class Blobs:
             with self._database.write() as connection:
                 connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(row))
 
-    def again(self, sha256: str, name: str) -> int:
+    def reuse(self, sha256: str, name: str) -> int:
         """Note that a file that is here was wanted again, under this name; its size.
 
         Raises: NotFound: it is not here, or nothing was found in it.
         """
-        self._store.want(_key(sha256))
+        self._store.require(_key(sha256))
         found = blobs.c.inspected.is_not(None)
         with self._database.write() as connection:
             here = update(blobs).where((blobs.c.sha256 == sha256) & found)
-            if not connection.execute(here.values(name=shown(name), kept_ns=self._database.now_ns())).rowcount:
+            if not connection.execute(here.values(name=display_name(name), kept_ns=self._database.now_ns())).rowcount:
                 raise NotFound(
                     msg("queue.file_not_here_2", f"the file {sha256} is not here"), msg("queue.upload", "upload it")
                 )
             return int(connection.execute(select(blobs.c.size_bytes).where(blobs.c.sha256 == sha256)).scalar_one())
 
-    def hold(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
+    def add_holder(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
         """Notes who uploaded files, by which name at last. files: names and sizes by sha256.
 
         Raises: OverQuota: with these they would have more than they may; what nobody holds of them is removed.
@@ -92,22 +92,22 @@ class Blobs:
             with self._database.write() as connection:
                 known = set(connection.execute(earlier).scalars())
                 new = {sha256: file for sha256, file in files.items() if sha256 not in known}
-                refuse_bytes(connection, owner, sum(size for _, size in new.values()))
+                check_upload_quota(connection, owner, sum(size for _, size in new.values()))
                 for sha256, (name, _) in files.items():
-                    named = insert(holders).values(sha256=sha256, owner=owner, name=shown(name))
+                    named = insert(holders).values(sha256=sha256, owner=owner, name=display_name(name))
                     if sha256 in known:
-                        named = update(holders).filter_by(sha256=sha256, owner=owner).values(name=shown(name))
+                        named = update(holders).filter_by(sha256=sha256, owner=owner).values(name=display_name(name))
                     connection.execute(named)
         except IntegrityError:  # another server noted one of them at the same moment
-            self.hold(owner, files)
-        except OverQuota:
+            self.add_holder(owner, files)
+        except QuotaExceeded:
             self._release(files)
             raise
 
     def _release(self, files: Iterable[str]) -> None:
         """Remove those that nobody needs."""
         with self._database.write() as connection:
-            gone = forget_unneeded(connection, files)
+            gone = delete_unneeded(connection, files)
         for sha256 in gone:
             self._store.delete(f"blobs/{sha256}")
 
@@ -136,26 +136,26 @@ class Blobs:
             )
         return path
 
-    def remember(self, sha256: str, name: str, content: dict[str, Any]) -> None:
+    def save_inspection(self, sha256: str, name: str, content: dict[str, Any]) -> None:
         """Note what inspection found: JSON's types; "graph" in it is the model's id on the Graph page.
 
         "names" are all by which the same content was kept, the first one first.
         """
-        names = list(dict.fromkeys([*(self.inspected(sha256) or {}).get("names", []), shown(name)]))
-        values = {"name": shown(name), "inspected": msgspec.json.encode({**content, "names": names}).decode()}
+        names = list(dict.fromkeys([*(self.inspection(sha256) or {}).get("names", []), display_name(name)]))
+        values = {"name": display_name(name), "inspected": msgspec.json.encode({**content, "names": names}).decode()}
         with self._database.write() as connection:
             connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(values))
 
-    def inspected(self, sha256: str) -> dict[str, Any] | None:
+    def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
-    def known(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
+    def inspected_rows(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
         """Rows of files of which something was found."""
         some = select(blobs).where(blobs.c.sha256.in_(wanted), blobs.c.inspected.is_not(None))
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return {row.sha256: row for row in connection.execute(some)}
 
     def models(self, most: int, viewer: str | None, sha256: str = "") -> Sequence[AnyRow]:
@@ -167,10 +167,10 @@ class Blobs:
             own = select(holders.c.sha256).where(holders.c.owner == viewer)
             shown = _shown_files(viewer).with_only_columns(version_files.c.sha256)
             of_model = of_model.where(blobs.c.sha256.in_(own) | blobs.c.sha256.in_(shown))
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return connection.execute(of_model.limit(most)).all()
 
-    def forget(self, sha256: str) -> None:
+    def delete_unused(self, sha256: str) -> None:
         """Remove a file that was never of use; one that jobs may name stays."""
         useless = (blobs.c.sha256 == sha256) & blobs.c.inspected.is_(None)
         with self._database.write() as connection:
@@ -178,10 +178,12 @@ class Blobs:
         if gone:
             self._store.delete(f"blobs/{sha256}")
 
-    def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
+    def names_and_graphs(
+        self, wanted: set[tuple[str, str | None]]
+    ) -> dict[tuple[str, str | None], tuple[str, str | None]]:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
         named, owners = sorted({sha256 for sha256, _ in wanted}), sorted({owner or "" for _, owner in wanted})
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             rows = connection.execute(_FACTS, {"named": named, "owners": owners}).all()
         files = {row.sha256: (str(row.name), _graph(row.inspected)) for row in rows}
         own = {(row.sha256, row.owner): str(row.own_name) for row in rows if row.owner is not None}
@@ -189,20 +191,20 @@ class Blobs:
         return {key: (own.get(key, name), graph) for key, (name, graph) in known.items()}
 
 
-def named_by_a_job() -> ColumnElement[bool]:
+def used_by_job() -> ColumnElement[bool]:
     """Condition on `blobs`."""
     return exists().where(jobs.c.request.contains(blobs.c.sha256))
 
 
-def in_a_version() -> ColumnElement[bool]:
+def used_by_version() -> ColumnElement[bool]:
     """Condition on `blobs`: a registered model has it."""
     return exists().where(version_files.c.sha256 == blobs.c.sha256)
 
 
-def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
+def delete_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
     """Those of some files that nobody holds, and no job and no registered model names; their rows are gone."""
     held = exists().where(holders.c.sha256 == blobs.c.sha256)
-    needed = held | named_by_a_job() | in_a_version()
+    needed = held | used_by_job() | used_by_version()
     of_nobody = select(blobs.c.sha256).where(blobs.c.sha256.in_(list(names)), ~needed)
     gone = list(connection.execute(of_nobody).scalars())
     connection.execute(delete(blobs).where(blobs.c.sha256.in_(gone)))

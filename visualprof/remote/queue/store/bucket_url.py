@@ -16,7 +16,7 @@ _LIKE = msg("queue.like_s3_bucket_prefix", "it is like s3://bucket/prefix?endpoi
 
 
 @dataclass(frozen=True)
-class Place:
+class BucketLocation:
     """A bucket.
 
     prefix: of the keys, "" or with a slash at its end. endpoint: the service. public: by which browsers and agents
@@ -40,7 +40,7 @@ class Place:
         return f"{parts.scheme}://{f'{self.bucket}.' if self.virtual else ''}{parts.netloc}"
 
 
-def place_of(url: str) -> Place:
+def parse_bucket_url(url: str) -> BucketLocation:
     """A bucket by its URL.
 
     Raises: BadParameter: it is none, or has credentials in it.
@@ -64,7 +64,7 @@ def place_of(url: str) -> Place:
     endpoint = facts["endpoint"].rstrip("/")
     public = facts.get("public", endpoint).rstrip("/")
     region, virtual = facts.get("region", "us-east-1"), facts.get("style") == "virtual"
-    return Place(parts.netloc, prefix, endpoint, public, region, virtual)
+    return BucketLocation(parts.netloc, prefix, endpoint, public, region, virtual)
 
 
 def _is_endpoint(text: str) -> bool:

@@ -30,7 +30,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
+from visualprof.remote.queue.errors import DatabaseUnavailable, DiskFull, ServerBusy
 from visualprof.remote.queue.store.model_tables import metadata  # which then has every table
 from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _BUSY_S = 30
 _CONNECTIONS = 80  # more than the server has threads; they are opened as they are needed, and kept
 _BEGIN = "visualprof_begin"  # how a transaction of SQLite begins; "" is none
-UNASKED = "visualprof_unasked"
+RESULT_UNUSED = "visualprof_unasked"
 UNUSABLE = msg("queue.database_jobs_cannot_used", "the database of jobs cannot be used: ")
 _DAMAGED = msg(
     "queue.end_server_move_jobs",
@@ -67,8 +67,8 @@ class Database:
     process they wait for each other here: SQLite's own waiting sleeps up to 100 ms at a time.
     """
 
-    ahead_ns = 0  # what the database's clock shows beyond that of this machine
-    own_clock = True  # it is this machine's
+    clock_offset_ns = 0  # what the database's clock shows beyond that of this machine
+    uses_local_clock = True  # it is this machine's
     kind = "SQLite"
     remedy = msg("queue.move_away_begin_anew", "move it away to begin anew")  # where it cannot be used
     _errors: type[Exception] = sqlite3.DatabaseError  # of the driver, which is also asked past SQLAlchemy
@@ -86,16 +86,16 @@ class Database:
 
         Raises: Damaged.
         """
-        with self._named_errors(), self._reader.connect() as connection:
+        with self._translate_errors(), self._reader.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def look(self) -> Generator[Connection]:
+    def query(self) -> Generator[Connection]:
         """As `read`, where each statement may see another state: for one, which needs no transaction around it.
 
         Raises: Damaged.
         """
-        with self._named_errors(), self._looker.connect() as connection:
+        with self._translate_errors(), self._looker.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -104,19 +104,19 @@ class Database:
 
         Raises: DiskFull, Damaged.
         """
-        with self._named_errors(), self._turn, self._writer.begin() as connection:
+        with self._translate_errors(), self._turn, self._writer.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def alone(self) -> Generator[bool]:
+    def exclusive(self) -> Generator[bool]:
         """Is no other server of this database in such a block? On a file any number may be."""
         yield True
 
     def now_ns(self) -> int:
         """Now, by the clock that all servers of this database share."""
-        return time.time_ns() + self.ahead_ns
+        return time.time_ns() + self.clock_offset_ns
 
-    def state(self) -> tuple[int | None, str, str]:
+    def status(self) -> tuple[int | None, str, str]:
         """Its size in bytes, None where nothing tells; its schema, and that which this program makes."""
         known = max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
         with self.read() as connection:
@@ -136,7 +136,7 @@ class Database:
         self.engine.dispose()
 
     @contextlib.contextmanager
-    def _named_errors(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         """Say what is wrong with the database, instead of calling it unexpected.
 
         Raises: DiskFull, Crowded, Damaged.
@@ -146,14 +146,14 @@ class Database:
         except IntegrityError:
             raise
         except PoolExhausted as error:
-            raise Crowded(
+            raise ServerBusy(
                 msg("queue.database_jobs_busy", "the database of jobs is busy"),
                 msg("queue.try_again_soon", "try again soon"),
             ) from error
         except (DatabaseError, self._errors) as error:
-            raise self._refusal(error.orig if isinstance(error, DatabaseError) else error) from error
+            raise self._translate(error.orig if isinstance(error, DatabaseError) else error) from error
 
-    def _refusal(self, error: BaseException | None) -> VisualprofError:
+    def _translate(self, error: BaseException | None) -> VisualprofError:
         """What the driver's error means."""
         reason = str(error)
         if "disk is full" in reason or "readonly database" in reason:
@@ -162,11 +162,11 @@ class Database:
                 msg("queue.free_some_space_servers", "free some space on the server's disk"),
             )
         if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
-            return Crowded(
+            return ServerBusy(
                 msg("queue.database_jobs_busy", "the database of jobs is busy"),
                 msg("queue.try_again_soon", "try again soon"),
             )
-        return Damaged(f"{UNUSABLE}{reason}", _DAMAGED)
+        return DatabaseUnavailable(f"{UNUSABLE}{reason}", _DAMAGED)
 
 
 def open_sqlite(path: Path) -> Database:
@@ -238,9 +238,11 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
                 command.upgrade(config, "head")
             if to:
                 command.downgrade(config, to)
-    except Damaged as error:
+    except DatabaseUnavailable as error:
         reason = error.error.removeprefix(UNUSABLE)
-        raise Damaged(msg("queue.cannot_used", f"{name} cannot be used: {reason}"), database.remedy) from error
+        raise DatabaseUnavailable(
+            msg("queue.cannot_used", f"{name} cannot be used: {reason}"), database.remedy
+        ) from error
 
 
 @cache
@@ -251,22 +253,22 @@ def _scripts(folder: Path) -> ScriptDirectory:
     return ScriptDirectory(str(folder))
 
 
-def unasked(statement: Statement) -> Statement:
+def without_result(statement: Statement) -> Statement:
     """A statement of which nobody wants to know what it did: a writer need not wait for it."""
-    return statement.execution_options(**{UNASKED: True})
+    return statement.execution_options(**{RESULT_UNUSED: True})
 
 
-def changed(connection: Connection, name: str = "jobs") -> int:
+def next_revision(connection: Connection, name: str = "jobs") -> int:
     """Count one change of the named kind and gives the new revision."""
     return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
 
 
-def of_kind(name: str) -> ScalarSelect[int]:
+def revision_subquery(name: str) -> ScalarSelect[int]:
     """The present revision of the named kind, in a statement that asks for more."""
     return select(revisions.c.revision).where(revisions.c.name == name).scalar_subquery()
 
 
-def revision(connection: Connection, name: str = "jobs") -> int:
+def current_revision(connection: Connection, name: str = "jobs") -> int:
     """The present revision of the named kind."""
     return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
 

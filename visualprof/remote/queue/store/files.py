@@ -21,20 +21,20 @@ from typing import Literal
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Elsewhere, Oversize, disk
-from visualprof.remote.queue.store.signing import GET_S, PUT_S, Signer
+from visualprof.remote.queue.errors import PayloadTooLarge, UploadOffsetMismatch, disk_errors
+from visualprof.remote.queue.store.signing import GET_VALID_S, PUT_VALID_S, Signer
 
-CHUNK = 1 << 20
-MAX_BLOB = 8 << 30
-DATABASE = "jobs.sqlite"
-Read = Callable[[int], bytes]
-Room = Literal["blobs", "incoming"]
+CHUNK_BYTES = 1 << 20
+MAX_BLOB_BYTES = 8 << 30
+DATABASE_FILE = "jobs.sqlite"
+ReadChunk = Callable[[int], bytes]
+Namespace = Literal["blobs", "incoming"]
 _KEY = re.compile(r"blobs/[0-9a-f]{64}|incoming/[a-z0-9-]{1,60}/[0-9a-f]{32}")
 _BELOW = re.compile(r"(blobs|incoming)/(?!\.\.?$)[^/\\]+")
 
 
 @dataclass(frozen=True)
-class Part:
+class PartUpload:
     """Bytes of a file that are still to be sent, to an address of their own."""
 
     offset: int
@@ -43,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Way:
+class UploadPlan:
     """How a file gets into the store. have: bytes that are there.
 
     url: to which the rest is appended; or parts: those that are missing, of a large file the next ones.
@@ -51,7 +51,7 @@ class Way:
 
     have: int
     url: str = ""
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[PartUpload] = field(default_factory=list[PartUpload])
 
 
 class Store:
@@ -60,7 +60,7 @@ class Store:
     direct: browsers and commands send their files past this server, as `announce` says.
     """
 
-    direct = False
+    direct_uploads = False
 
     def __init__(self, folder: Path, signer: Signer) -> None:
         self._folder = folder
@@ -76,16 +76,16 @@ class Store:
             raise NotFound(msg("queue.no_file_server", f"{key[:100]!r} is no file of this server"))
         return self._folder / key
 
-    def local(self, blob: str) -> Path:
+    def local_path(self, blob: str) -> Path:
         """Where a blob, or a copy of it, would be."""
         return self._folder / "blobs" / blob
 
-    def put(self, read: Read, limit: int) -> tuple[str, int]:
+    def put(self, read: ReadChunk, limit: int) -> tuple[str, int]:
         """Keep a blob; its sha256 and size. What is there already is kept once.
 
         Raises: Oversize, DiskFull; nothing is left then.
         """
-        with disk(f"{self._folder}"):
+        with disk_errors(f"{self._folder}"):
             folder = self._folder / "blobs"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             arriving = folder / f".{uuid.uuid4().hex}"
@@ -102,36 +102,36 @@ class Store:
                 arriving.unlink(missing_ok=True)
         return digest, size
 
-    def announce(self, key: str, size: int, new: bool = True) -> Way:
+    def begin_upload(self, key: str, size: int, new: bool = True) -> UploadPlan:
         """Expects a file, and says how it is sent. new: nothing was ever sent of it.
 
         Raises: DiskFull.
         """
         del new
         path = self.path(key)
-        with disk(f"{self._folder}"):
+        with disk_errors(f"{self._folder}"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch()
-        return Way(path.stat().st_size, self._signer.url("put", key, PUT_S, size=str(size)))
+        return UploadPlan(path.stat().st_size, self._signer.sign_url("put", key, PUT_VALID_S, size=str(size)))
 
-    def arrived(self, key: str, size: int) -> int:
+    def received_bytes(self, key: str, size: int) -> int:
         """How much is there of a file of that size."""
         del size
         with contextlib.suppress(FileNotFoundError):
             return self.path(key).stat().st_size
         return 0
 
-    def bring(self, key: str, size: int, target: Path) -> str:
+    def download(self, key: str, size: int, target: Path) -> str:
         """Put a file that has arrived where it is wanted; the sha256 of what is there then.
 
         Raises: NotFound.
         """
         del size
-        place(self.path(key), target)
+        link_or_copy(self.path(key), target)
         with target.open("rb") as file:
-            return digest_of(file.read)[0]
+            return hash_stream(file.read)[0]
 
-    def append(self, key: str, offset: int, read: Read, limit: int) -> int:
+    def append(self, key: str, offset: int, read: ReadChunk, limit: int) -> int:
         """Add bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
 
         Raises: NotFound: nobody expects it. Elsewhere: it ends elsewhere. Oversize: beyond `limit` bytes. DiskFull.
@@ -140,14 +140,14 @@ class Store:
             handle = os.open(self.path(key), os.O_WRONLY)
         except FileNotFoundError as error:
             raise NotFound(msg("queue.not_expected_any_more", f"{key} is not expected any more")) from error
-        with self._appending[hash(key) % 64], disk(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
+        with self._appending[hash(key) % 64], disk_errors(f"{self._folder}"), os.fdopen(handle, "wb", 0) as file:
             end = file.seek(0, os.SEEK_END)
             if end != offset:
-                raise Elsewhere(end)
+                raise UploadOffsetMismatch(end)
             try:
-                while piece := read(CHUNK):
+                while piece := read(CHUNK_BYTES):
                     if file.tell() + len(piece) > limit:
-                        raise Oversize(
+                        raise PayloadTooLarge(
                             msg("queue.more_than_bytes_announced", f"more than the {limit} bytes that were announced")
                         )
                     _write(file, piece)
@@ -167,11 +167,11 @@ class Store:
         else:
             path.unlink(missing_ok=True)
 
-    def purge(self, blob: str) -> None:
+    def delete_blob(self, blob: str) -> None:
         """Remove a blob that no row names."""
         self.delete(f"blobs/{blob}")
 
-    def listed(self, room: Room) -> list[str]:
+    def list_names(self, room: Namespace) -> list[str]:
         """What lies in a room: blobs, or folders of what is arriving."""
         folder = self._folder / room
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -184,7 +184,7 @@ class Store:
         except OSError:
             return 0.0
 
-    def want(self, key: str) -> None:
+    def require(self, key: str) -> None:
         """Note that a file is wanted again: it is as young as a new one.
 
         Raises: NotFound: it is not here.
@@ -196,7 +196,7 @@ class Store:
 
     def get_url(self, key: str, name: str) -> str:
         """A signed address to read it, good for an hour. name: of the download."""
-        return self._signer.url("get", key, GET_S, name=name)
+        return self._signer.sign_url("get", key, GET_VALID_S, name=name)
 
 
 def _write(file: FileIO, piece: bytes) -> None:
@@ -206,33 +206,33 @@ def _write(file: FileIO, piece: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
+def _receive(path: Path, read: ReadChunk, limit: int) -> tuple[str, int]:
     """Write a stream; its sha256 and size."""
     with path.open("xb") as file:
 
         def taken(size: int) -> bytes:
             piece = read(size)
             if file.tell() + len(piece) > limit:
-                raise Oversize(
+                raise PayloadTooLarge(
                     msg("queue.file_over_mib", f"the file is over {limit >> 20:,} MiB"),
                     msg("queue.server_keeps_no_larger", "this server keeps no larger ones"),
                 )
             file.write(piece)
             return piece
 
-        return digest_of(taken)
+        return hash_stream(taken)
 
 
-def digest_of(read: Read) -> tuple[str, int]:
+def hash_stream(read: ReadChunk) -> tuple[str, int]:
     """sha256 and size of a stream."""
     digest, size = hashlib.sha256(), 0
-    while piece := read(CHUNK):
+    while piece := read(CHUNK_BYTES):
         digest.update(piece)
         size += len(piece)
     return digest.hexdigest(), size
 
 
-def place(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """The file under another name: the same file where the disk allows it, else a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -243,14 +243,14 @@ def place(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
     return clean[:200] or "file"
 
 
-def file_number(path: Path) -> tuple[int, int] | None:
+def file_id(path: Path) -> tuple[int, int] | None:
     """Device and number of a file, None when there is none."""
     try:
         status = path.stat()

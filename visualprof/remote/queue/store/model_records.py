@@ -11,7 +11,7 @@ from visualprof.remote.protocol import ModelRef, Part
 
 
 @dataclass(frozen=True)
-class Asker:
+class Requester:
     """Who asks. user: whose a new model becomes, None without accounts. viewer: as in `visibility`."""
 
     user: str | None = None
@@ -76,7 +76,7 @@ class ModelFile:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ModelFacts:
     """What the reader tells. parameters: None unknown. operators: how many of each type; None unknown."""
 
     format: str
@@ -95,7 +95,7 @@ class ModelVersion:
     number: int
     sha256: str
     files: list[ModelFile]
-    facts: Facts
+    facts: ModelFacts
     configuration: Configuration
     source: Origin
     lineage: Lineage | None
@@ -130,13 +130,13 @@ class RegisteredModel:
     aliases: dict[str, int]
     versions: list[ModelVersion]
 
-    def changed_by(self, by: Asker) -> bool:
+    def can_be_changed_by(self, by: Requester) -> bool:
         """May somebody change it? Its owner, and who sees everything."""
         return by.viewer is None or self.owner == by.viewer
 
 
 @dataclass(frozen=True)
-class Losses:
+class RemovalImpact:
     """What is left without a version that is removed: jobs that use it now, and versions that were made of it.
 
     jobs: ids of those that wait or run. children: addresses, as `NAME/3`. aliases: that lead to it.
@@ -147,7 +147,7 @@ class Losses:
     aliases: list[str]
 
 
-def whole_sha256(model: ModelRef) -> str:
+def content_sha256(model: ModelRef) -> str:
     """Of a model's content: that of its file; with others beside it, that of what `sha256sum` would list.
 
     Its own line comes first, and without its name, under which nothing looks for it; the others follow by path.

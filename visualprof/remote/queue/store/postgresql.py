@@ -18,12 +18,12 @@ from sqlalchemy.ext.compiler import compiles
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
-from visualprof.remote.queue.store.database import UNASKED, UNUSABLE, Database, migrate, open_sqlite
+from visualprof.remote.queue.errors import DatabaseUnavailable, DiskFull, ServerBusy
+from visualprof.remote.queue.store.database import RESULT_UNUSED, UNUSABLE, Database, migrate, open_sqlite
 
 _log = logging.getLogger(__name__)
 
-FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+URL_FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _OLDEST = 14
 _CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
 _FRESH_S = 0.1  # a connection that was used so lately is there
@@ -49,7 +49,7 @@ def _any_length(*_: Any, **__: Any) -> str:
 class PostgreSQL(Database):
     """Transactions over a server of PostgreSQL, which several servers of ours may use."""
 
-    own_clock = False
+    uses_local_clock = False
     kind = "PostgreSQL"
     remedy = msg(
         "queue.see_runs_database_names",
@@ -69,14 +69,14 @@ class PostgreSQL(Database):
         return time.time_ns() if self._since_ns is None else time.monotonic_ns() + self._since_ns
 
     @property
-    def ahead_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def clock_offset_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """See `Database`."""
         return self.now_ns() - time.time_ns()
 
     @contextlib.contextmanager
     def read(self) -> Generator[Connection]:
         """See `Database`. It is undone when the connection is given back."""
-        with self.look() as connection:
+        with self.query() as connection:
             driver: Any = connection.connection.driver_connection
             driver.execute(_SNAPSHOT)
             yield connection
@@ -90,7 +90,7 @@ class PostgreSQL(Database):
 
         Raises: DiskFull, Crowded, Damaged.
         """
-        with self._named_errors(), self._turn, self._writer.begin() as connection:
+        with self._translate_errors(), self._turn, self._writer.begin() as connection:
             driver: Any = connection.connection.driver_connection
             with driver.pipeline() as pipeline:
                 driver.execute("BEGIN")
@@ -100,7 +100,7 @@ class PostgreSQL(Database):
             turn.taken()
 
     @contextlib.contextmanager
-    def alone(self) -> Generator[bool]:
+    def exclusive(self) -> Generator[bool]:
         """Is no other server of this database in such a block? The lock ends with the transaction, or its server."""
         with self.read() as connection:
             given, now_us = connection.exec_driver_sql(_ALONE).one()
@@ -113,7 +113,7 @@ class PostgreSQL(Database):
     def _note_time(self, now_us: int) -> None:
         self._since_ns = now_us * 1000 - time.monotonic_ns()
 
-    def _refusal(self, error: BaseException | None) -> VisualprofError:
+    def _translate(self, error: BaseException | None) -> VisualprofError:
         state, reason = getattr(error, "sqlstate", None), " ".join(str(error).split())
         for secret in (self.engine.url.password, self.engine.url.query.get("password")):
             reason = reason.replace(str(secret), "***") if secret else reason
@@ -123,14 +123,14 @@ class PostgreSQL(Database):
                 msg("queue.free_some_space_servers_disk", "free some space on its server's disk"),
             )
         if state in _BUSY:
-            return Crowded(
+            return ServerBusy(
                 msg("queue.database_jobs_busy", "the database of jobs is busy"),
                 msg("queue.try_again_soon", "try again soon"),
             )
         if self._since_ns is not None:  # it worked before; from now on everybody who asks gets the answer
             _log.warning("the database: %s", reason)
             reason = msg("queue.see_servers_log", "see the server's log")
-        return Damaged(UNUSABLE + reason, self.remedy)
+        return DatabaseUnavailable(UNUSABLE + reason, self.remedy)
 
 
 def open_database(url: str, file: Path) -> Database:
@@ -186,7 +186,7 @@ def _sent(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     if turn is None:
         return False
     cursor.execute(statement, parameters)
-    if not context.execution_options.get(UNASKED):
+    if not context.execution_options.get(RESULT_UNUSED):
         turn.pipeline.sync()
         turn.taken()
     return True
@@ -216,7 +216,9 @@ def _address(url: str) -> URL:
     except (ArgumentError, ValueError):
         address = None
     if address is None or address.drivername not in ("postgresql", "postgresql+psycopg"):
-        raise BadParameter(msg("queue.no_address_database", "this is no address of a database"), f"--database {FORM}")
+        raise BadParameter(
+            msg("queue.no_address_database", "this is no address of a database"), f"--database {URL_FORM}"
+        )
     return address.set(drivername="postgresql+psycopg")
 
 

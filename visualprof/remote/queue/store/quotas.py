@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
 
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import OverQuota
-from visualprof.remote.queue.store.database import Database, unasked
+from visualprof.remote.queue.errors import QuotaExceeded
+from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks, uploads
 
-EVERYBODY = ""
+DEFAULT_USER = ""
 WINDOW_NS = 30 * 24 * 3600 * 10**9
 
 
@@ -32,7 +32,7 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Used:
+class Usage:
     """What a user has. A job runs if any of its tasks does, else it waits if any waits."""
 
     jobs_waiting: int
@@ -45,7 +45,7 @@ _HOUR_NS = 3600 * 10**9
 _ASK = msg("queue.ask_administrator_more", "ask an administrator for more")
 
 # Statements are made once: making one takes longer than running it.
-_OF = select(quotas).where(quotas.c.user.in_([bindparam("of"), EVERYBODY])).order_by(quotas.c.user.desc()).limit(1)
+_OF = select(quotas).where(quotas.c.user.in_([bindparam("of"), DEFAULT_USER])).order_by(quotas.c.user.desc()).limit(1)
 _RUNS = func.max(case((tasks.c.state == "running", 1), else_=0))
 _JOBS = (
     select(_RUNS.label("runs"))
@@ -64,8 +64,8 @@ _ENDED = func.coalesce(device_use.c.ended_ns, _NOW)
 _DEVICES = select(func.coalesce(func.sum(_ENDED - _BEGUN), 0)).where(
     device_use.c.owner == bindparam("of"), _ENDED > _SINCE
 )
-_BEGIN = unasked(insert(device_use))
-_END = unasked(
+_BEGIN = without_result(insert(device_use))
+_END = without_result(
     update(device_use).where(device_use.c.task == bindparam("of"), device_use.c.attempt == bindparam("tried"))
 )
 
@@ -81,23 +81,23 @@ class Quotas:
         with self._database.read() as connection:
             return {row.user: _quota(row) for row in connection.execute(select(quotas))}
 
-    def of(self, user: str) -> tuple[Quota, Used]:
+    def get(self, user: str) -> tuple[Quota, Usage]:
         """What somebody may have, and has."""
         with self._database.read() as connection:
-            return quota_of(connection, user), used_by(connection, user)
+            return quota_of(connection, user), usage_of(connection, user)
 
-    def used(self, users: Iterable[str]) -> dict[str, Used]:
+    def usage(self, users: Iterable[str]) -> dict[str, Usage]:
         """What each of them has."""
         with self._database.read() as connection:
-            return {user: used_by(connection, user) for user in users}
+            return {user: usage_of(connection, user) for user in users}
 
-    def refuse_bytes(self, user: str, more: int) -> None:
+    def check_upload(self, user: str, more: int) -> None:
         """Raises: OverQuota: somebody may not upload so many bytes more."""
         with self._database.read() as connection:
-            refuse_bytes(connection, user, more)
+            check_upload_quota(connection, user, more)
 
 
-def change_quota(connection: Connection, user: str, quota: Quota | None) -> None:
+def set_quota(connection: Connection, user: str, quota: Quota | None) -> None:
     """Set what a user, or `EVERYBODY`, may have; None removes the row."""
     connection.execute(delete(quotas).where(quotas.c.user == user))
     if quota is not None:
@@ -110,13 +110,13 @@ def quota_of(connection: Connection, user: str) -> Quota:
     return _quota(row) if row else Quota()
 
 
-def used_by(connection: Connection, user: str) -> Used:
+def usage_of(connection: Connection, user: str) -> Usage:
     """What somebody has."""
     runs = list(connection.execute(_JOBS, {"of": user}).scalars())
-    return Used(runs.count(0), runs.count(1), _uploaded(connection, user), _device_ns(connection, user))
+    return Usage(runs.count(0), runs.count(1), _uploaded(connection, user), _device_ns(connection, user))
 
 
-def refuse_job(connection: Connection, user: str | None) -> None:
+def check_job_quota(connection: Connection, user: str | None) -> None:
     """Before a job of somebody's is to wait.
 
     Raises: OverQuota.
@@ -124,21 +124,21 @@ def refuse_job(connection: Connection, user: str | None) -> None:
     quota = Quota() if user is None else quota_of(connection, user)
     if user is None or (quota.jobs_waiting is None and quota.device_ns is None):
         return
-    used = used_by(connection, user)
+    used = usage_of(connection, user)
     if quota.jobs_waiting is not None and used.jobs_waiting >= quota.jobs_waiting:
-        raise OverQuota(
+        raise QuotaExceeded(
             msg("queue.jobs_wait", f"jobs that wait: {used.jobs_waiting} of {quota.jobs_waiting}"),
             msg("queue.cancel_one", f"cancel one, or {_ASK}"),
         )
     if quota.device_ns is not None and used.device_ns >= quota.device_ns:
         hours = f"{used.device_ns / _HOUR_NS:,.1f} of {quota.device_ns / _HOUR_NS:,.1f}"
-        raise OverQuota(
+        raise QuotaExceeded(
             msg("queue.hours_devices_30_days", f"hours of devices in 30 days: {hours}"),
             msg("queue.wait_some_days", f"wait some days, or {_ASK}"),
         )
 
 
-def refuse_bytes(connection: Connection, user: str, more: int) -> None:
+def check_upload_quota(connection: Connection, user: str, more: int) -> None:
     """Before somebody has uploaded so many bytes more.
 
     Raises: OverQuota.
@@ -147,14 +147,14 @@ def refuse_bytes(connection: Connection, user: str, more: int) -> None:
     used = 0 if allowed is None else _uploaded(connection, user)
     if allowed is not None and used + more > allowed:
         has = msg("queue.mb", f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB")
-        raise OverQuota(
+        raise QuotaExceeded(
             msg("queue.uploads_used_mb_more", f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more"),
             msg("queue.remove_jobs_versions_models", f"remove jobs or versions of models, or {_ASK}"),
         )
 
 
 @dataclass(frozen=True)
-class Room:
+class Allowance:
     """What a user's quota leaves for tasks that are to begin. device_ns, jobs_running: used, or 0 without bound."""
 
     quota: Quota
@@ -162,32 +162,32 @@ class Room:
     jobs_running: int = 0
 
     @property
-    def any_task(self) -> bool:
+    def may_start_task(self) -> bool:
         """May a further task begin at all?"""
         return self.quota.device_ns is None or self.device_ns < self.quota.device_ns
 
     @property
-    def any_job(self) -> bool:
+    def may_start_job(self) -> bool:
         """Also one of a job of which none runs yet?"""
-        return self.any_task and (self.quota.jobs_running is None or self.jobs_running < self.quota.jobs_running)
+        return self.may_start_task and (self.quota.jobs_running is None or self.jobs_running < self.quota.jobs_running)
 
 
-def room_of(connection: Connection, user: str | None) -> Room:
+def allowance_of(connection: Connection, user: str | None) -> Allowance:
     """What somebody may begin; a task without an owner has no bound."""
     quota = Quota() if user is None else quota_of(connection, user)
     spent = 0 if user is None or quota.device_ns is None else _device_ns(connection, user)
     bounded = quota.jobs_running is not None
     running = list(connection.execute(_JOBS, {"of": user}).scalars()).count(1) if bounded else 0
-    return Room(quota, spent, running)
+    return Allowance(quota, spent, running)
 
 
-def begin_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
+def start_device_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
     """Somebody's task has a device from now on."""
     if user is not None:
         connection.execute(_BEGIN, {"task": task, "attempt": attempt, "owner": user, "begun_ns": now})
 
 
-def end_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
+def end_device_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
     """It has it no more; a task that was taken back may end again, by an agent that was late."""
     if user is not None:
         connection.execute(_END, {"of": task, "tried": attempt, "ended_ns": now})

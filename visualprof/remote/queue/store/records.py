@@ -22,17 +22,17 @@ AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on it
 
 
 # What rules remove by its age.
-Removable = Literal["jobs", "uploads", "notices", "audit"]
+RetentionKind = Literal["jobs", "uploads", "notices", "audit"]
 
 # `drained` gets no further task, `out` is refused until it is let in again.
 Standing = Literal["works", "drained", "out"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class RetentionRule:
     """After how many days something is removed; None is never. project: "" is of all that no other rule is for."""
 
-    kind: Removable
+    kind: RetentionKind
     project: str
     days: int | None
 
@@ -104,7 +104,7 @@ class Task:
     log_cut: int
 
     @property
-    def place(self) -> str:
+    def attempt_name(self) -> str:
         """Name the folder and log of this attempt."""
         return f"{self.id}-{self.attempt}"
 
@@ -148,20 +148,22 @@ class Job:
         return max((task.updated_ns for task in self.tasks), default=self.submitted_ns)
 
 
-def agent_of(row: AnyRow, ahead_ns: int) -> Agent:
+def agent_from_row(row: AnyRow, ahead_ns: int) -> Agent:
     """From a row of `agents`. ahead_ns: see `Database`; `seen_ns` becomes a time of this machine."""
     seen = row.seen_ns - ahead_ns
     return Agent(**_columns(_AGENT, row), seen_ns=seen, capabilities=_capabilities(row.capabilities))
 
 
-def task_of(row: AnyRow) -> Task:
+def task_from_row(row: AnyRow) -> Task:
     """From a row of `tasks`."""
     return Task(**_columns(_TASK, row), spec=SPEC.decode(row.spec), warnings=_WARNINGS.decode(row.warnings))
 
 
-def job_of(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
+def job_from_row(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
     """From a row of `jobs` and those of its tasks."""
-    return Job(**_columns(_JOB, row), request=REQUEST.decode(row.request), tasks=[task_of(task) for task in tasks])
+    return Job(
+        **_columns(_JOB, row), request=REQUEST.decode(row.request), tasks=[task_from_row(task) for task in tasks]
+    )
 
 
 def _columns(names: Sequence[str], row: AnyRow) -> dict[str, Any]:

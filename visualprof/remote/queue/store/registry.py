@@ -13,22 +13,22 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL, ModelRef
-from visualprof.remote.queue.refusals import Conflict
-from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.blobs import forget_unneeded
+from visualprof.remote.queue.errors import Conflict
+from visualprof.remote.queue.store.agents import new_id
+from visualprof.remote.queue.store.blobs import delete_unneeded
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.model_records import (
-    Asker,
     Configuration,
-    Facts,
     Lineage,
-    Losses,
+    ModelFacts,
     ModelFile,
     ModelVersion,
     Origin,
     RegisteredModel,
-    whole_sha256,
+    RemovalImpact,
+    Requester,
+    content_sha256,
 )
 from visualprof.remote.queue.store.model_tables import aliases, models, version_files, versions
 from visualprof.remote.queue.store.records import AnyRow
@@ -41,7 +41,7 @@ _ASK = msg("queue.visualprof_model_list_shows", "visualprof model list shows tho
 
 # Made once, while the module is imported: see `reader.trace.codec`.
 _TAGS = msgspec.json.Decoder(list[str])
-_FACTS, _CONFIGURATION = msgspec.json.Decoder(Facts), msgspec.json.Decoder(Configuration)
+_FACTS, _CONFIGURATION = msgspec.json.Decoder(ModelFacts), msgspec.json.Decoder(Configuration)
 _SOURCE, _LINEAGE = msgspec.json.Decoder(Origin), msgspec.json.Decoder(Lineage)
 
 
@@ -49,7 +49,7 @@ class NewVersion(NamedTuple):
     """What a version is to be."""
 
     model: ModelRef
-    facts: Facts
+    facts: ModelFacts
     configuration: Configuration
     source: Origin
     lineage: Lineage | None
@@ -67,12 +67,12 @@ class Registry:
         self._database = database
         self._store = store
 
-    def all(self, viewer: str | None) -> list[RegisteredModel]:
+    def list_visible(self, viewer: str | None) -> list[RegisteredModel]:
         """Those that somebody may see, by name."""
         with self._database.read() as connection:
             return _models(connection, visible_models(viewer))
 
-    def one(self, model: str, viewer: str | None) -> RegisteredModel:
+    def get(self, model: str, viewer: str | None) -> RegisteredModel:
         """A model by its id.
 
         Raises: NotFound: also when it is another's.
@@ -80,7 +80,7 @@ class Registry:
         with self._database.read() as connection:
             return _one(connection, model, viewer)
 
-    def find(self, address: str, by: Asker) -> tuple[RegisteredModel, ModelVersion]:
+    def resolve(self, address: str, by: Requester) -> tuple[RegisteredModel, ModelVersion]:
         """What `NAME/3`, `NAME@alias` or `NAME`, its newest version, is.
 
         Raises: NotFound. Conflict: several models that somebody sees are called so, and none is their own.
@@ -92,7 +92,7 @@ class Registry:
             raise NotFound(msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), _ASK)
         return model, _version_at(model, mark, which)
 
-    def add(self, name: str, new: NewVersion, by: Asker) -> tuple[RegisteredModel, ModelVersion, bool]:
+    def add_version(self, name: str, new: NewVersion, by: Requester) -> tuple[RegisteredModel, ModelVersion, bool]:
         """A version of the model of that name, which is made where there is none.
 
         Gives also whether it is new: the same content is the same version.
@@ -105,7 +105,7 @@ class Registry:
             if model is None:
                 model = _one(connection, _insert_model(connection, name, by, now), None)
             _refuse_foreign(model, by)
-            sha256 = whole_sha256(new.model)
+            sha256 = content_sha256(new.model)
             same = [version for version in model.versions if version.sha256 == sha256]
             if same:
                 return model, same[0], False
@@ -113,7 +113,7 @@ class Registry:
             model = _one(connection, model.id, None)
         return model, _numbered(model, number), True
 
-    def change(self, model: str, by: Asker, **values: Any) -> RegisteredModel:
+    def update(self, model: str, by: Requester, **values: Any) -> RegisteredModel:
         """Changes name, notes, tags or who may see it.
 
         Raises: NotFound. Forbidden. Conflict: the name is taken. BadParameter.
@@ -132,7 +132,7 @@ class Registry:
                 connection.execute(update(models).where(models.c.id == model).values(values))
             return _one(connection, model, None)
 
-    def annotate(self, model: str, number: int, by: Asker, **values: Any) -> RegisteredModel:
+    def update_version(self, model: str, number: int, by: Requester, **values: Any) -> RegisteredModel:
         """Change the notes of a version, or its configuration; the rest of it never changes.
 
         Raises: NotFound. Forbidden. BadParameter.
@@ -147,7 +147,7 @@ class Registry:
                 connection.execute(update(versions).where(of_version).values(values))
             return _one(connection, model, None)
 
-    def name(self, model: str, alias: str, number: int | None, by: Asker) -> RegisteredModel:
+    def set_alias(self, model: str, alias: str, number: int | None, by: Requester) -> RegisteredModel:
         """Move an alias to a version; None takes it away.
 
         Raises: NotFound. Forbidden. BadParameter: no name for one.
@@ -167,7 +167,7 @@ class Registry:
                 connection.execute(insert(aliases).values(row))
             return _one(connection, model, None)
 
-    def losses(self, model: str, number: int | None, viewer: str | None) -> Losses:
+    def removal_impact(self, model: str, number: int | None, viewer: str | None) -> RemovalImpact:
         """What is left without a version, or without the whole model for None, as far as somebody may see it.
 
         Raises: NotFound.
@@ -176,7 +176,7 @@ class Registry:
             found = _one(connection, model, viewer)
             return _losses(connection, found, _chosen(found, number), viewer)
 
-    def remove(self, model: str, number: int | None, by: Asker, force: bool = False) -> Losses:
+    def delete(self, model: str, number: int | None, by: Requester, force: bool = False) -> RemovalImpact:
         """Remove a version, or the whole model for None, with the files that nothing else names.
 
         Raises: NotFound. Forbidden. Conflict: a job uses it, and this is not to be forced.
@@ -214,10 +214,12 @@ def _forget(connection: Connection, model: RegisteredModel, gone: Sequence[Model
         job = exists().where(same_owner, jobs.c.request.contains(holders.c.sha256))
         theirs = holders.c.owner == version.creator, holders.c.sha256.in_([file.sha256 for file in version.files])
         connection.execute(delete(holders).where(*theirs, ~other_version, ~job))
-    return forget_unneeded(connection, {file.sha256 for version in gone for file in version.files})
+    return delete_unneeded(connection, {file.sha256 for version in gone for file in version.files})
 
 
-def _losses(connection: Connection, model: RegisteredModel, gone: Sequence[ModelVersion], viewer: str | None) -> Losses:
+def _losses(
+    connection: Connection, model: RegisteredModel, gone: Sequence[ModelVersion], viewer: str | None
+) -> RemovalImpact:
     numbers = {version.number for version in gone}
     live = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state.not_in(FINAL)))
     used = visible_jobs(viewer).where(live, jobs.c.model_blob.in_([version.files[0].sha256 for version in gone]))
@@ -233,18 +235,18 @@ def _losses(connection: Connection, model: RegisteredModel, gone: Sequence[Model
         if version.lineage and version.lineage.parent in orphaned
         and (other.id != model.id or version.number not in numbers)
     ]  # fmt: skip
-    return Losses(using, children, sorted(name for name, number in model.aliases.items() if number in numbers))
+    return RemovalImpact(using, children, sorted(name for name, number in model.aliases.items() if number in numbers))
 
 
-def _insert_model(connection: Connection, name: str, by: Asker, now: int) -> str:
-    model = short_id()
+def _insert_model(connection: Connection, name: str, by: Requester, now: int) -> str:
+    model = new_id()
     seen = "public" if by.user is None else "private"  # without accounts everybody sees it, also once there are some
     row = {"id": model, "owner": by.user, "name": name, "visibility": seen, "project": None, "last": 0}
     connection.execute(insert(models).values(**row, notes="", tags="[]", created_ns=now))
     return model
 
 
-def _inserted(connection: Connection, model: str, new: NewVersion, sha256: str, by: Asker, now: int) -> int:
+def _inserted(connection: Connection, model: str, new: NewVersion, sha256: str, by: Requester, now: int) -> int:
     _refuse_long(new.notes)
     counted = update(models).where(models.c.id == model).values(last=models.c.last + 1).returning(models.c.last)
     number = int(connection.execute(counted).scalar_one())
@@ -261,14 +263,14 @@ def _inserted(connection: Connection, model: str, new: NewVersion, sha256: str, 
     return number
 
 
-def _own(connection: Connection, model: str, by: Asker) -> RegisteredModel:
+def _own(connection: Connection, model: str, by: Requester) -> RegisteredModel:
     found = _one(connection, model, by.viewer)
     _refuse_foreign(found, by)
     return found
 
 
-def _refuse_foreign(model: RegisteredModel, by: Asker) -> None:
-    if not model.changed_by(by):
+def _refuse_foreign(model: RegisteredModel, by: Requester) -> None:
+    if not model.can_be_changed_by(by):
         raise Forbidden(
             msg("queue.only_owner_administrators_change", "only its owner and administrators change a model"),
             msg("queue.add_under_another_name", "add it under another name"),
@@ -282,7 +284,7 @@ def _one(connection: Connection, model: str, viewer: str | None) -> RegisteredMo
     return found[0]
 
 
-def _model_named(connection: Connection, name: str, by: Asker, besides: str = "") -> RegisteredModel | None:
+def _model_named(connection: Connection, name: str, by: Requester, besides: str = "") -> RegisteredModel | None:
     """The model that somebody means by a name: their own, or the only one that they see."""
     called = func.lower(models.c.name) == name.lower()
     found = _models(connection, visible_models(by.viewer).where(called, models.c.id != besides))

@@ -21,15 +21,15 @@ from typing import Any
 
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import StoreDown, Unfit, disk
-from visualprof.remote.queue.store.bucket_url import Place
-from visualprof.remote.queue.store.files import CHUNK, Part, Read, Room, Store, Way
-from visualprof.remote.queue.store.signing import PUT_S, Signer
+from visualprof.remote.queue.errors import InvalidResult, StoreUnavailable, disk_errors
+from visualprof.remote.queue.store.bucket_url import BucketLocation
+from visualprof.remote.queue.store.files import CHUNK_BYTES, Namespace, PartUpload, ReadChunk, Store, UploadPlan
+from visualprof.remote.queue.store.signing import PUT_VALID_S, Signer
 
 _log = logging.getLogger(__name__)
 
-PART = 16 << 20  # larger files come in parts
-AHEAD = 32  # addresses of parts at once: they are good for 15 minutes
+PART_BYTES = 16 << 20  # larger files come in parts
+MAX_PART_URLS = 32  # addresses of parts at once: they are good for 15 minutes
 _PAUSE_S = 15.0
 _PATIENCE_S, _SLOWEST = 60.0, 256 << 10  # for a file, and bytes a second that it must come with
 _IN_USE_NS = 60 * 10**9
@@ -50,18 +50,18 @@ class Bucket(Store):
         do so later.
     """
 
-    direct = True
+    direct_uploads = True
 
-    def __init__(self, folder: Path, signer: Signer, place: Place, most_bytes: int) -> None:
+    def __init__(self, folder: Path, signer: Signer, place: BucketLocation, most_bytes: int) -> None:
         super().__init__(folder, signer)
-        self.place, self._most = place, most_bytes
+        self.location, self._most = place, most_bytes
         self._s3, self._signing = _client(place, place.endpoint), _client(place, place.public)
         self._filling = [threading.Lock() for _ in range(64)]
         self._again = 0.0  # not asked before: requests that all wait for a service would leave none for pages
         try:
-            with self._named_errors():
+            with self._translate_errors():
                 self._s3.head_bucket(Bucket=place.bucket)
-        except StoreDown as error:
+        except StoreUnavailable as error:
             if error.refused:
                 raise VisualprofError(
                     error.error, msg("queue.bucket_credentials_right", "are the bucket and the credentials right?")
@@ -78,45 +78,45 @@ class Bucket(Store):
         Raises: NotFound, StoreDown, DiskFull.
         """
         path = super().path(key)
-        with self._filling[hash(key) % 64], disk(f"{self._folder}"):
+        with self._filling[hash(key) % 64], disk_errors(f"{self._folder}"):
             if not path.is_file():
                 with self._arriving() as part:
                     if self._download(key, part)[1] != path.name:
                         raise VisualprofError(
-                            msg("queue.damaged", f"{key} is damaged in {self.place}"),
+                            msg("queue.damaged", f"{key} is damaged in {self.location}"),
                             msg("queue.upload_file_again", "upload the file again"),
                         )
                     self._keep(part, path)
-        used(path)
+        touch_access_time(path)
         return path
 
-    def put(self, read: Read, limit: int) -> tuple[str, int]:
+    def put(self, read: ReadChunk, limit: int) -> tuple[str, int]:
         """Keep a blob that this server made, of an archive; its sha256 and size.
 
         Raises: Oversize, DiskFull, StoreDown.
         """
         digest, size = super().put(read, limit)
-        with super().path(f"blobs/{digest}").open("rb") as file, self._named_errors():
-            self._s3.upload_fileobj(file, self.place.bucket, self._full(f"blobs/{digest}"))
+        with super().path(f"blobs/{digest}").open("rb") as file, self._translate_errors():
+            self._s3.upload_fileobj(file, self.location.bucket, self._full(f"blobs/{digest}"))
         self.trim()
         return digest, size
 
-    def adopt(self, key: str, size: int, sha256: str = "") -> str:
+    def finalize(self, key: str, size: int, sha256: str = "") -> str:
         """Keep a file that has arrived as a blob; its sha256. sha256: that it should have, where that is known.
 
         Raises: Unfit: it is not all there, or differs; what differs is removed. DiskFull, StoreDown.
         """
-        have = self.arrived(key, size)
+        have = self.received_bytes(key, size)
         if have < size:
-            raise Unfit(
+            raise InvalidResult(
                 msg("queue.file_bytes", f"the file has {have} of {size} bytes"),
                 msg("queue.upload_rest", "upload the rest"),
             )
-        with disk(f"{self._folder}"), self._arriving() as part:
+        with disk_errors(f"{self._folder}"), self._arriving() as part:
             tag, digest = self._download(key, part, size)
             if sha256 not in ("", digest) or part.stat().st_size != size:
                 self.delete(key)
-                raise Unfit(
+                raise InvalidResult(
                     msg("queue.file_differs_what_announced", "the file differs from what was announced"),
                     msg("queue.upload_again", "upload it again"),
                 )
@@ -124,46 +124,46 @@ class Bucket(Store):
             self._keep(part, super().path(f"blobs/{digest}"))
         return digest
 
-    def announce(self, key: str, size: int, new: bool = True) -> Way:
+    def begin_upload(self, key: str, size: int, new: bool = True) -> UploadPlan:
         """Signs addresses for what is missing of a file. A large one goes on with the parts that are there.
 
         Raises: StoreDown.
         """
         if size == 0 or (not new and self._size(key) == size):
-            return Way(size)
-        if size <= PART:
-            return Way(0, parts=[Part(0, size, self._signed("put_object", key, ContentLength=size))])
+            return UploadPlan(size)
+        if size <= PART_BYTES:
+            return UploadPlan(0, parts=[PartUpload(0, size, self._signed("put_object", key, ContentLength=size))])
         upload = self._multipart(key) or self._begun(key)
         there = {number: each["Size"] for number, each in self._parts(key, upload).items()}
-        whole = {number: min(PART, size - start) for number, start in enumerate(range(0, size, PART), 1)}
+        whole = {number: min(PART_BYTES, size - start) for number, start in enumerate(range(0, size, PART_BYTES), 1)}
         missing = [number for number, length in whole.items() if there.get(number) != length]
         have = size - sum(whole[number] for number in missing)
         signed = [
-            Part(
-                (number - 1) * PART,
+            PartUpload(
+                (number - 1) * PART_BYTES,
                 whole[number],
                 self._signed("upload_part", key, UploadId=upload, PartNumber=number, ContentLength=whole[number]),
             )
-            for number in missing[:AHEAD]
+            for number in missing[:MAX_PART_URLS]
         ]
-        return Way(have, parts=signed)
+        return UploadPlan(have, parts=signed)
 
-    def arrived(self, key: str, size: int) -> int:
+    def received_bytes(self, key: str, size: int) -> int:
         """How much is there of a file of that size; the parts of one that has all become one file."""
         if size == 0 or (there := self._size(key)) == size:
             return size
-        if size <= PART or there is not None:
+        if size <= PART_BYTES or there is not None:
             return there or 0
         upload = self._multipart(key)
         parts = self._parts(key, upload) if upload else {}
         have = sum(part["Size"] for part in parts.values())
         if have == size:
             named = [{"PartNumber": number, "ETag": parts[number]["ETag"]} for number in sorted(parts)]
-            with self._named_errors():
+            with self._translate_errors():
                 self._s3.complete_multipart_upload(**self._at(key), UploadId=upload, MultipartUpload={"Parts": named})
         return have
 
-    def bring(self, key: str, size: int, target: Path) -> str:
+    def download(self, key: str, size: int, target: Path) -> str:
         """Fetch a file that has arrived to where it is wanted; the sha256 of what is there then.
 
         Raises: NotFound, StoreDown.
@@ -174,13 +174,13 @@ class Bucket(Store):
             return hashlib.sha256().hexdigest()
         return self._download(key, target, size)[1]
 
-    def keep(self, path: Path, key: str) -> None:
+    def put_file(self, path: Path, key: str) -> None:
         """Put a file of a run into the bucket.
 
         Raises: StoreDown.
         """
-        with path.open("rb") as file, self._named_errors():
-            self._s3.upload_fileobj(file, self.place.bucket, self._full(key))
+        with path.open("rb") as file, self._translate_errors():
+            self._s3.upload_fileobj(file, self.location.bucket, self._full(key))
 
     def delete(self, prefix: str) -> None:
         """Remove the copy of a blob, or what is arriving.
@@ -192,21 +192,21 @@ class Bucket(Store):
             return
         below = self._full(prefix) + ("" if prefix.count("/") == 2 else "/")
         for key in self._keys("list_objects_v2", "Contents", below):
-            with self._named_errors():
-                self._s3.delete_object(Bucket=self.place.bucket, Key=key["Key"])
+            with self._translate_errors():
+                self._s3.delete_object(Bucket=self.location.bucket, Key=key["Key"])
         for upload in self._keys("list_multipart_uploads", "Uploads", below):
-            with self._named_errors(), contextlib.suppress(NotFound):
+            with self._translate_errors(), contextlib.suppress(NotFound):
                 self._s3.abort_multipart_upload(
-                    Bucket=self.place.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    Bucket=self.location.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                 )
 
-    def purge(self, blob: str) -> None:
+    def delete_blob(self, blob: str) -> None:
         """Remove a blob that no row names, and its copy."""
         super().delete(f"blobs/{blob}")
-        with self._named_errors():
+        with self._translate_errors():
             self._s3.delete_object(**self._at(f"blobs/{blob}"))
 
-    def listed(self, room: Room) -> list[str]:
+    def list_names(self, room: Namespace) -> list[str]:
         """What lies in a room of the bucket: blobs, or folders of what is arriving."""
         below = self._full(f"{room}/")
         found = [row["Key"] for row in self._keys("list_objects_v2", "Contents", below)]
@@ -219,12 +219,12 @@ class Bucket(Store):
 
         Raises: StoreDown.
         """
-        rows, prefix = self._keys("list_objects_v2", "Contents", self._full("runs/")), self.place.prefix
+        rows, prefix = self._keys("list_objects_v2", "Contents", self._full("runs/")), self.location.prefix
         return {r["Key"].removeprefix(prefix) for r in rows if time.time() - r["LastModified"].timestamp() > age_s}
 
-    def remove_run_file(self, key: str) -> None:
+    def delete_run_file(self, key: str) -> None:
         """Remove a file of a run that no row names."""
-        with self._named_errors():
+        with self._translate_errors():
             self._s3.delete_object(**self._at(key))
 
     def age_s(self, blob: str) -> float:
@@ -232,7 +232,7 @@ class Bucket(Store):
         head = self._head(f"blobs/{blob}")
         return 0.0 if head is None else time.time() - head["LastModified"].timestamp()
 
-    def want(self, key: str) -> None:
+    def require(self, key: str) -> None:
         """Raises: NotFound: it is not there. StoreDown."""
         if self._head(key) is None:
             raise NotFound(msg("queue.gone", f"{key} is gone"))
@@ -243,17 +243,17 @@ class Bucket(Store):
         return self._signed("get_object", super().path(key).relative_to(self._folder).as_posix())
 
     def _signed(self, operation: str, key: str, **facts: Any) -> str:
-        with self._named_errors():
-            return self._signing.generate_presigned_url(operation, {**self._at(key), **facts}, ExpiresIn=PUT_S)
+        with self._translate_errors():
+            return self._signing.generate_presigned_url(operation, {**self._at(key), **facts}, ExpiresIn=PUT_VALID_S)
 
     def _full(self, key: str) -> str:
-        return f"{self.place.prefix}{key}"
+        return f"{self.location.prefix}{key}"
 
     def _at(self, key: str) -> dict[str, str]:
-        return {"Bucket": self.place.bucket, "Key": self._full(key)}
+        return {"Bucket": self.location.bucket, "Key": self._full(key)}
 
     def _head(self, key: str) -> dict[str, Any] | None:
-        with contextlib.suppress(NotFound), self._named_errors():
+        with contextlib.suppress(NotFound), self._translate_errors():
             return self._s3.head_object(**self._at(key))
         return None
 
@@ -262,7 +262,7 @@ class Bucket(Store):
         return None if head is None else int(head["ContentLength"])
 
     def _begun(self, key: str) -> str:
-        with self._named_errors():
+        with self._translate_errors():
             return self._s3.create_multipart_upload(**self._at(key))["UploadId"]
 
     def _multipart(self, key: str) -> str | None:
@@ -271,13 +271,13 @@ class Bucket(Store):
         return min((row["UploadId"] for row in rows), default=None)
 
     def _parts(self, key: str, upload: str) -> dict[int, dict[str, Any]]:
-        with self._named_errors():
+        with self._translate_errors():
             pages = self._s3.get_paginator("list_parts").paginate(**self._at(key), UploadId=upload)
             return {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
 
     def _keys(self, operation: str, rows: str, below: str) -> list[dict[str, Any]]:
-        with self._named_errors():
-            pages = self._s3.get_paginator(operation).paginate(Bucket=self.place.bucket, Prefix=below)
+        with self._translate_errors():
+            pages = self._s3.get_paginator(operation).paginate(Bucket=self.location.bucket, Prefix=below)
             return [row for page in pages for row in page.get(rows, [])]
 
     def _copy(self, key: str, to: str, tag: str) -> None:
@@ -285,18 +285,18 @@ class Bucket(Store):
         transfer: Any = import_module("boto3.s3.transfer")
         pieces = transfer.TransferConfig(multipart_threshold=_LARGE, multipart_chunksize=_LARGE // 4)
         same = {"CopySourceIfMatch": tag}
-        with self._named_errors():
-            self._s3.copy(self._at(key), self.place.bucket, self._full(to), ExtraArgs=same, Config=pieces)
+        with self._translate_errors():
+            self._s3.copy(self._at(key), self.location.bucket, self._full(to), ExtraArgs=same, Config=pieces)
 
     def _download(self, key: str, target: Path, most: int = 1 << 62) -> tuple[str, str]:
         """Write a file, not much more than `most` bytes of it; its tag and sha256."""
         digest, left = hashlib.sha256(), most
-        with self._named_errors(), target.open("wb") as file:
+        with self._translate_errors(), target.open("wb") as file:
             answer = self._s3.get_object(**self._at(key))
             end = time.monotonic() + _PATIENCE_S + answer["ContentLength"] / _SLOWEST
-            while left >= 0 and (piece := answer["Body"].read(CHUNK)):
+            while left >= 0 and (piece := answer["Body"].read(CHUNK_BYTES)):
                 if time.monotonic() > end:
-                    raise StoreDown(msg("queue.store_too_slow", f"the store {self.place} is too slow"))
+                    raise StoreUnavailable(msg("queue.store_too_slow", f"the store {self.location} is too slow"))
                 digest.update(piece)
                 file.write(piece)
                 left -= len(piece)
@@ -344,7 +344,7 @@ class Bucket(Store):
         return over > 0
 
     @contextlib.contextmanager
-    def _named_errors(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         """Name the service's troubles.
 
         Raises: NotFound: it has no such thing. StoreDown: it does not answer, or not as it should.
@@ -352,7 +352,7 @@ class Bucket(Store):
         exceptions: Any = import_module("botocore.exceptions")
         began = time.monotonic()
         if began < self._again:
-            raise StoreDown(msg("queue.store_not_answer", f"the store {self.place} does not answer"))
+            raise StoreUnavailable(msg("queue.store_not_answer", f"the store {self.location} does not answer"))
         try:
             yield
         except (exceptions.ClientError, exceptions.BotoCoreError) as error:
@@ -362,25 +362,25 @@ class Bucket(Store):
                 answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
             )
             if code in _GONE:
-                raise NotFound(msg("queue.no_such_file", f"{self.place} has no such file")) from error
-            _log.warning("%s: %s", self.place, error)
+                raise NotFound(msg("queue.no_such_file", f"{self.location} has no such file")) from error
+            _log.warning("%s: %s", self.location, error)
             if not code:  # it is left alone for as long as it kept us waiting
                 self._again = time.monotonic() + min(time.monotonic() - began, _PAUSE_S)
             why = (
-                msg("queue.store_answers", f"the store {self.place} answers {code}")
+                msg("queue.store_answers", f"the store {self.location} answers {code}")
                 if code
-                else msg("queue.store_not_answer", f"the store {self.place} does not answer")
+                else msg("queue.store_not_answer", f"the store {self.location} does not answer")
             )
-            raise StoreDown(why, refused=400 <= status < 429) from error
+            raise StoreUnavailable(why, refused=400 <= status < 429) from error
 
 
-def used(path: Path) -> None:
+def touch_access_time(path: Path) -> None:
     """Now, by the time of access: results are the same file, and the time of change is theirs, too."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
-def _client(place: Place, endpoint: str) -> Any:
+def _client(place: BucketLocation, endpoint: str) -> Any:
     """Credentials come from the environment, the usual files or the machine's role."""
     boto3: Any
     core: Any

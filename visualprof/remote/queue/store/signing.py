@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import BadSignature
+from visualprof.remote.queue.errors import InvalidSignature
 
-GET_S = 3600
-PUT_S = 900
+GET_VALID_S = 3600
+PUT_VALID_S = 900
 
 
 class Signer:
@@ -27,13 +27,13 @@ class Signer:
         self._secret = secret
         self._prefix = prefix
 
-    def url(self, purpose: str, key: str, valid_s: int, **facts: str) -> str:
+    def sign_url(self, purpose: str, key: str, valid_s: int, **facts: str) -> str:
         """An address for `purpose` ("get" or "put"); facts stand in it and cannot be changed."""
         signed = {**facts, "expires": str(int(time.time()) + valid_s)}
         query = urlencode({**signed, "signature": self._signature(purpose, key, signed)})
         return f"{self._prefix}{quote(key)}?{query}"
 
-    def check(self, purpose: str, key: str, query: Mapping[str, str]) -> dict[str, str]:
+    def verify_url(self, purpose: str, key: str, query: Mapping[str, str]) -> dict[str, str]:
         """The facts of an address.
 
         Raises: BadSignature.
@@ -41,17 +41,17 @@ class Signer:
         facts = {name: value for name, value in query.items() if name != "signature"}
         right = self._signature(purpose, key, facts)
         if not hmac.compare_digest(right.encode(), query.get("signature", "").encode("utf-8", "replace")):
-            raise BadSignature(
+            raise InvalidSignature(
                 msg("queue.address_not_signed_here", "this address was not signed here"),
                 msg("queue.ask_new_one", "ask for a new one"),
             )
         if int(facts.get("expires", "0")) < time.time():
-            raise BadSignature(
+            raise InvalidSignature(
                 msg("queue.address_too_old", "this address is too old"), msg("queue.ask_new_one", "ask for a new one")
             )
         return facts
 
-    def mark(self, purpose: str, text: str) -> str:
+    def sign_text(self, purpose: str, text: str) -> str:
         """A text that only this server could make of another."""
         return self._signature(purpose, text, {})
 

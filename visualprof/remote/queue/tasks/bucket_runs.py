@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from visualprof.reader.logdir.scan import LogFile, Root, examine, walk
-from visualprof.remote.queue.store.files import digest_of
+from visualprof.remote.queue.store.files import hash_stream
 from visualprof.remote.queue.store.records import AnyRow, Task
 from visualprof.remote.queue.store.s3 import Bucket
 
-MARK = ".store"  # in the folder of a run: its place in the bucket
+MARKER_FILE = ".store"  # in the folder of a run: its place in the bucket
 
 
 class Inspected(msgspec.Struct):
@@ -29,7 +29,7 @@ _INSPECTED = msgspec.json.Decoder(Inspected)
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunFile:
     """A file of a run. format: of the profile or model that it is, "" for others."""
 
     key: str
@@ -44,12 +44,12 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Run:
+class BucketRun:
     """A run in the bucket. place: of its files there; files: by name."""
 
     id: str
     place: str
-    files: dict[str, Kept]
+    files: dict[str, RunFile]
 
     @property
     def published_ns(self) -> int:
@@ -57,7 +57,7 @@ class Run:
         return int(self.place.rpartition("-")[2])
 
 
-def keep(bucket: Bucket, folder: Path, run: str, task: Task, uploaded: Iterable[str]) -> list[dict[str, Any]]:
+def upload_run(bucket: Bucket, folder: Path, run: str, task: Task, uploaded: Iterable[str]) -> list[dict[str, Any]]:
     """Put a prepared folder into the bucket, and marks it as a copy; the rows that name its files.
 
     Args:
@@ -71,40 +71,42 @@ def keep(bucket: Bucket, folder: Path, run: str, task: Task, uploaded: Iterable[
     for number, path in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
-            sha256, size = digest_of(file.read)
+            sha256, size = hash_stream(file.read)
         key = f"blobs/{sha256}"
         if sha256 not in uploaded:
             verdict = found.get(name)
             key = f"{kept}/{number}" + (f".{verdict.format}" if verdict and verdict.kind == "profile" else "")
-            bucket.keep(path, key)
+            bucket.put_file(path, key)
             os.utime(path, ns=(at, at))
         rows.append({
             "task": task.id, "attempt": task.attempt, "name": name, "key": key, "size_bytes": size, "sha256": sha256,
         })  # fmt: skip
-    (folder / MARK).write_text(kept, "utf-8")
+    (folder / MARKER_FILE).write_text(kept, "utf-8")
     return rows
 
 
-def run_of(key: str) -> str:
+def run_id(key: str) -> str:
     """The run of one of its files: `runs/<run>/<attempt>-<time>/<number>`."""
     return key.removeprefix("runs/").rpartition("/")[0].rpartition("/")[0]
 
 
-def runs_of(rows: Sequence[AnyRow]) -> dict[str, Run]:
+def runs_of_job(rows: Sequence[AnyRow]) -> dict[str, BucketRun]:
     """The runs of a job, of its rows."""
     of_attempt: dict[tuple[str, int], list[AnyRow]] = {}
     for row in rows:
         if row.key is not None and not row.key.startswith("incoming/"):
             of_attempt.setdefault((row.task, row.attempt), []).append(row)
-    runs: dict[str, Run] = {}
+    runs: dict[str, BucketRun] = {}
     for rows_of in of_attempt.values():
         key: str = next(row.key for row in rows_of if row.key.startswith("runs/"))
-        runs[run_of(key)] = Run(run_of(key), key.rpartition("/")[0], {row.name: _bucket_file(row) for row in rows_of})
+        runs[run_id(key)] = BucketRun(
+            run_id(key), key.rpartition("/")[0], {row.name: _bucket_file(row) for row in rows_of}
+        )
     return runs
 
 
-def _bucket_file(row: AnyRow) -> Kept:
+def _bucket_file(row: AnyRow) -> RunFile:
     format = row.key.rpartition("/")[2].partition(".")[2]
     if row.key.startswith("blobs/") and row.inspected:
         format = _INSPECTED.decode(row.inspected).format
-    return Kept(row.key, row.size_bytes, row.sha256, format)
+    return RunFile(row.key, row.size_bytes, row.sha256, format)

@@ -15,14 +15,20 @@ from sqlalchemy.exc import IntegrityError
 from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.remote.protocol import PRIORITIES, Request, Spec
-from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
-from visualprof.remote.queue.refusals import Conflict
-from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.database import Database, changed, of_kind, revision, unasked
-from visualprof.remote.queue.store.files import shown
-from visualprof.remote.queue.store.quotas import refuse_job
-from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
+from visualprof.remote.queue.check.request_json import InvalidRequest
+from visualprof.remote.queue.errors import Conflict
+from visualprof.remote.queue.store.agents import new_id
+from visualprof.remote.queue.store.database import (
+    Database,
+    current_revision,
+    next_revision,
+    revision_subquery,
+    without_result,
+)
+from visualprof.remote.queue.store.files import display_name
+from visualprof.remote.queue.store.quotas import check_job_quota
+from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_from_row
 from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, revisions, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -33,7 +39,9 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 # Statements are made once: making one takes longer than running it.
 _ALL = select(jobs)
 _number = select(func.count()).select_from(jobs).scalar_subquery()
-_NOW = select(of_kind("jobs").label("revision"), of_kind("shared").label("shared"), _number.label("number"))
+_NOW = select(
+    revision_subquery("jobs").label("revision"), revision_subquery("shared").label("shared"), _number.label("number")
+)
 _LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
 _TASKS = select(tasks).order_by(tasks.c.seq)
 _TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
@@ -49,20 +57,20 @@ _HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindpar
 _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
     bindparam("of_owner") == OF_OWNER, jobs.c.key == bindparam("its_key")
 )
-_COUNTED = unasked(update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1))
-_NEWER = unasked(update(jobs).values(revision=of_kind("jobs")))
+_COUNTED = without_result(update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1))
+_NEWER = without_result(update(jobs).values(revision=revision_subquery("jobs")))
 _TOUCHED = _NEWER.where(jobs.c.id == bindparam("of"))
 _TOUCHED_OF = _NEWER.where(jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id.in_(bindparam("of", expanding=True)))))
 _SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
 
 
-class Since(NamedTuple):
+class JobChanges(NamedTuple):
     """The jobs that changed, the newest first, and how many there are. shared: the revision of who may see what."""
 
     revision: int
     shared: int
     jobs: list[Job]
-    number: int
+    total: int
 
 
 class Jobs:
@@ -80,17 +88,17 @@ class Jobs:
         """
         errors = limit_errors(request)
         if errors:
-            raise Invalid(errors)
+            raise InvalidRequest(errors)
         text = _text(request)
         digest = _digest(text)
         try:
             with self._database.write() as connection:
                 before = _with_key(connection, owner, request.key)
                 if before is None:
-                    refuse_job(connection, owner)
+                    check_job_quota(connection, owner)
                     identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
-            with self._database.look() as connection:
+            with self._database.query() as connection:
                 before = _with_key(connection, owner, request.key)
             if before is None:
                 raise
@@ -99,12 +107,12 @@ class Jobs:
             return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
         return _same(before, request, digest), False
 
-    def known(self, request: Request, owner: str | None = None) -> str | None:
+    def find(self, request: Request, owner: str | None = None) -> str | None:
         """The job that this request made before.
 
         Raises: Conflict: its key belongs to another request.
         """
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             before = _with_key(connection, owner, request.key)
         return _same(before, request, _digest(_text(request))) if before else None
 
@@ -127,7 +135,7 @@ class Jobs:
                 .values(cancel=True, deadline_ns=patience, updated_ns=now)
             ).rowcount
             if stopped or asked:
-                touch(connection, job)
+                bump_revision(connection, job)
 
     def retry(self, job: str, task: str = "") -> None:
         """Queues failed and cancelled tasks again, or one of them.
@@ -135,7 +143,7 @@ class Jobs:
         Raises: NotFound. Conflict: none has failed or was cancelled. OverQuota.
         """
         with self._database.write() as connection:
-            refuse_job(connection, self._row(connection, job).owner)
+            check_job_quota(connection, self._row(connection, job).owner)
             chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
             if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
                 raise NotFound(msg("queue.job_no_task", f"job {job} has no task {task[:60]!r}"))
@@ -150,12 +158,12 @@ class Jobs:
                     msg("queue.nothing_try_again", "nothing to try again"),
                     msg("queue.only_failed_cancelled_tasks", "only failed and cancelled tasks are"),
                 )
-            touch(connection, job)
+            bump_revision(connection, job)
         self._notifier.notify(queued)
 
-    def arrived(self, sha256: str) -> None:
+    def file_arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             pending = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated"))
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
@@ -164,24 +172,24 @@ class Jobs:
                     continue
                 ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
                 queued = connection.execute(ready.values(state="waiting", updated_ns=self._database.now_ns())).rowcount
-                touch(connection, row.id)
+                bump_revision(connection, row.id)
             self._notifier.notify(queued)
 
     def revision(self) -> int:
         """Grow with every change of a job."""
-        with self._database.look() as connection:
-            return revision(connection)
+        with self._database.query() as connection:
+            return current_revision(connection)
 
-    def since(self, known: int) -> Since:
+    def changes_since(self, known: int) -> JobChanges:
         """What changed after a revision."""
         with self._database.read() as connection:
             later = _jobs(connection, _LATER, {"known": known})
             now = connection.execute(_NOW).one()
-            return Since(now.revision, now.shared, later, now.number)
+            return JobChanges(now.revision, now.shared, later, now.number)
 
     def ids(self) -> set[str]:
         """Of all jobs."""
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
@@ -190,17 +198,17 @@ class Jobs:
         with self._database.read() as connection:
             return _jobs(connection, visible_jobs(viewer).where(some))
 
-    def tally(self) -> tuple[int, int, int | None]:
+    def totals(self) -> tuple[int, int, int | None]:
         """How many wait, of which nothing runs, and how many run; when the oldest that waits was submitted, ns."""
         runs = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
         live = select(runs, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
         live = live.where(tasks.c.state.in_(("initiated", "waiting", "running")))
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             rows = connection.execute(live).all()
         waiting = [row.submitted_ns for row in rows if not row.runs]
         return len(waiting), len(rows) - len(waiting), min(waiting, default=None)
 
-    def one(self, job: str, viewer: str | None = None) -> Job:
+    def get(self, job: str, viewer: str | None = None) -> Job:
         """A job.
 
         Raises: NotFound.
@@ -211,7 +219,7 @@ class Jobs:
             raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
         return rows[0]
 
-    def of_task(self, task: str, viewer: str | None = None) -> Job:
+    def get_by_task(self, task: str, viewer: str | None = None) -> Job:
         """The job of a task.
 
         Raises: NotFound.
@@ -229,16 +237,16 @@ class Jobs:
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
         if not any(attempts.values()):  # none ever ran
             return out
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
         return {task: sorted(measured, key=_start) for task, measured in out.items()}
 
-    def counts(self, of: list[Job]) -> dict[str, int]:
+    def point_counts(self, of: list[Job]) -> dict[str, int]:
         """Points of the last attempt of each task of these jobs."""
         some = len(of) <= _MANY
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             rows = (
                 connection.execute(_COUNTS_OF, {"named": [job.id for job in of]})
                 if some
@@ -260,21 +268,21 @@ def _start(point: dict[str, Any]) -> float:
     return start if isinstance(start, (int, float)) else 0
 
 
-def touch(connection: Connection, job: str) -> None:
+def bump_revision(connection: Connection, job: str) -> None:
     """Count a change of a job or of one of its tasks."""
     connection.execute(_COUNTED)
     connection.execute(_TOUCHED, {"of": job})
 
 
-def touch_of(connection: Connection, tasks: Collection[str]) -> None:
+def bump_revisions(connection: Connection, tasks: Collection[str]) -> None:
     """As `touch`, of the jobs of tasks."""
     connection.execute(_COUNTED)
     connection.execute(_TOUCHED_OF, {"of": list(tasks)})
 
 
-def folder_of(model: str, job: str) -> str:
+def result_folder(model: str, job: str) -> str:
     """The folder of a job's results: the model's name as far as folders may have it, and the id."""
-    stem = PurePosixPath(shown(model)).stem
+    stem = PurePosixPath(display_name(model)).stem
     slug = re.sub(r"[^\w.-]+", "-", stem).strip("-._")[:48]
     return f"{slug or 'model'}-{job}"
 
@@ -301,10 +309,15 @@ def _same(before: AnyRow, request: Request, digest: str) -> str:
 
 
 def _insert(connection: Connection, now: int, request: Request, owner: str | None, text: str, digest: str) -> str:
-    job = short_id()
-    folder = folder_of(request.model.name, job)
+    job = new_id()
+    folder = result_folder(request.model.name, job)
     if owner is not None:
-        values = {"folder": folder, "owner": owner, "visibility": "private", "revision": changed(connection, "runs")}
+        values = {
+            "folder": folder,
+            "owner": owner,
+            "visibility": "private",
+            "revision": next_revision(connection, "runs"),
+        }
         connection.execute(_PRIVATE, values)
     values = {
         "id": job,
@@ -317,7 +330,7 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
         "retries": request.retries,
         "timeout_ns": int(request.timeout_s * 1e9),
         "submitted_ns": now,
-        "revision": changed(connection),
+        "revision": next_revision(connection),
     }
     connection.execute(_SUBMITTED, values)
     state = "initiated" if _lacks(connection, request) else "waiting"
@@ -372,4 +385,4 @@ def _jobs(connection: Connection, query: Select[tuple[object, ...]], given: dict
     for row in connection.execute(_TASKS_OF, {"named": list(of_job)}) if some else connection.execute(_TASKS):
         if row.job in of_job:
             of_job[row.job].append(row)
-    return [job_of(row, of_job[row.id]) for row in rows]
+    return [job_from_row(row, of_job[row.id]) for row in rows]

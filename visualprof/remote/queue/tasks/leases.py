@@ -14,22 +14,22 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from visualprof.messages import msg
-from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Offer, Request, State
+from visualprof.remote.protocol import FINAL, UNTIMED_PHASES, File, Lease, Offer, Request, State
 from visualprof.remote.queue.check.limits import MAX_VALUES
-from visualprof.remote.queue.check.matching import Free, lacks, placed
-from visualprof.remote.queue.refusals import Oversize, Stale
-from visualprof.remote.queue.store.database import Database, unasked
+from visualprof.remote.queue.check.matching import FreeCapacity, choose_device, missing_requirements
+from visualprof.remote.queue.errors import LeaseExpired, PayloadTooLarge
+from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.quotas import begin_use, end_use
-from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
+from visualprof.remote.queue.store.quotas import end_device_use, start_device_use
+from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_from_row, task_from_row
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.store.visibility import serves
-from visualprof.remote.queue.tasks.jobs import touch
-from visualprof.remote.queue.tasks.messages import Beat, Report
+from visualprof.remote.queue.tasks.jobs import bump_revision
+from visualprof.remote.queue.tasks.messages import TaskHeartbeat, TaskReport
 from visualprof.remote.queue.tasks.notifier import Notifier
-from visualprof.remote.queue.tasks.points import keep_point, replace_points
-from visualprof.remote.queue.tasks.reports import Reports
-from visualprof.remote.queue.tasks.scheduling import OWNER, SERVED, WAITS, in_turn, offer
+from visualprof.remote.queue.tasks.points import replace_points, save_point
+from visualprof.remote.queue.tasks.report_batcher import ReportBatcher
+from visualprof.remote.queue.tasks.scheduling import OWNER, SERVED, WAITS, in_order, offer_parameters
 
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
@@ -37,7 +37,7 @@ TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take,
 _TASK = select(tasks).where(tasks.c.id == bindparam("of"))
 _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
-_RENEWED = unasked(_CHANGE)
+_RENEWED = without_result(_CHANGE)
 _ADOPTED = _RENEWED.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
 _ENDED = _RENEWED.where(tasks.c.lease == bindparam("token"))
 # What allowed it may be gone since the task was looked for.
@@ -64,7 +64,9 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
 class Leases:
     """Leases over the table of tasks."""
 
-    def __init__(self, database: Database, store: Store, notifier: Notifier, lease_s: float, reports: Reports) -> None:
+    def __init__(
+        self, database: Database, store: Store, notifier: Notifier, lease_s: float, reports: ReportBatcher
+    ) -> None:
         self._database = database
         self.reports = reports
         self._store = store
@@ -90,26 +92,26 @@ class Leases:
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        free = Free(devices, begun or {}, fleet)
-        offered = offer(agent, free)
-        known = self._notifier.notices
+        free = FreeCapacity(devices, begun or {}, fleet)
+        offered = offer_parameters(agent, free)
+        known = self._notifier.notification_count
         lease = self._claim(agent, free, offered)
         if lease or wait_s <= 0:
             return lease
-        with self._notifier.slot():
+        with self._notifier.waiter_slot():
             while lease is None and not self._notifier.closed and (left := end - time.monotonic()) > 0:
                 self._notifier.wait(known, min(self._notifier.recheck_s, left))
                 if gone():
                     break
-                told, known = known != self._notifier.notices, self._notifier.notices
+                told, known = known != self._notifier.notification_count, self._notifier.notification_count
                 lease = self._claim(agent, free, offered)
                 if told and lease is None:
-                    self._notifier.pass_on()
+                    self._notifier.wake_next()
             if lease is None:
-                self._notifier.pass_on()  # a notice may have come since
+                self._notifier.wake_next()  # a notice may have come since
         return lease
 
-    def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
+    def heartbeat(self, agent: Agent, beats: Sequence[TaskHeartbeat]) -> tuple[list[str], list[str]]:
         """Renews leases; the tasks that people want cancelled, and those that are not the agent's any more."""
         if not beats:
             return [], []
@@ -118,8 +120,8 @@ class Leases:
             cancel, stale, shown = list[str](), list[str](), list[str]()
             for beat in beats:
                 try:
-                    row = self.hold(connection, agent.id, beat.task, beat.lease)
-                except Stale:
+                    row = self.lock_leased(connection, agent.id, beat.task, beat.lease)
+                except LeaseExpired:
                     stale.append(beat.task)
                     continue
                 if self._renew(connection, row, beat):
@@ -128,70 +130,70 @@ class Leases:
                     cancel.append(beat.task)
             return (cancel, stale), shown
 
-        return self.reports.keep(renew)
+        return self.reports.commit(renew)
 
-    def holder(self, agent: Agent, task: str, token: str) -> Task:
+    def leased_task(self, agent: Agent, task: str, token: str) -> Task:
         """The task of a lease that still holds.
 
         Raises: Stale.
         """
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
-        return self._leased_task(agent, row, task, token)
+        return self._task_from_row(agent, row, task, token)
 
-    def hold(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
+    def lock_leased(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
         """The row of a task under a lease; one that was given back, but not out again, is taken back.
 
         Raises: Stale.
         """
         row = connection.execute(_HELD, {"of": task}).first()
         if row is None or not _same(row, agent, token) or row.state not in ("running", "waiting"):
-            raise Stale(task)
+            raise LeaseExpired(task)
         if row.state == "waiting":
             now = self._database.now_ns()
             back = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
             connection.execute(_ADOPTED, {"of": task, "token": token, **back})
-            touch(connection, row.job)
+            bump_revision(connection, row.job)
         return row
 
-    def point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
+    def save_point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
         """Keep a point; the same size again replaces it.
 
         Raises: Stale. Oversize: it has more of them than a job can ask for.
         """
 
         def keep(connection: Connection) -> tuple[None, tuple[str]]:
-            if not keep_point(connection, agent.id, task, token, batch, point):
-                self.hold(connection, agent.id, task, token)  # it may be one that was given back
-                if not keep_point(connection, agent.id, task, token, batch, point):
-                    raise Oversize(
+            if not save_point(connection, agent.id, task, token, batch, point):
+                self.lock_leased(connection, agent.id, task, token)  # it may be one that was given back
+                if not save_point(connection, agent.id, task, token, batch, point):
+                    raise PayloadTooLarge(
                         msg("queue.task_points_already", f"task {task} has {MAX_VALUES} points already"),
                         msg("queue.sweep_no_more_sizes", "a sweep has no more sizes"),
                     )
             return None, (task,)
 
-        self.reports.keep(keep)
+        self.reports.commit(keep)
 
-    def ending(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
+    def finishing_task(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
         """The task of a lease that is to end in that state; None when it did so before.
 
         Raises: Stale: it ended otherwise, or the lease does not hold.
         """
-        with self._database.look() as connection:
+        with self._database.query() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
         if row is None or row.state not in FINAL or not _same(row, agent.id, token):
-            return self._leased_task(agent, row, task, token)
+            return self._task_from_row(agent, row, task, token)
         if row.state != state:
-            raise Stale(task)
+            raise LeaseExpired(task)
         return None
 
-    def end(
+    def finish(
         self,
         connection: Connection,
         agent: Agent,
         task: str,
         token: str,
-        report: Report,
+        report: TaskReport,
         run: str | None = None,
         measured: Mapping[int, str] | None = None,
     ) -> None:
@@ -199,7 +201,7 @@ class Leases:
 
         Raises: Stale.
         """
-        row = self.hold(connection, agent.id, task, token)
+        row = self.lock_leased(connection, agent.id, task, token)
         failed = report.state == "failed"
         if measured is not None:
             replace_points(connection, row, measured)
@@ -214,11 +216,11 @@ class Leases:
             "run": run,
             "updated_ns": self._database.now_ns(),
         }
-        end_use(connection, row.owner, task, row.attempt, self._database.now_ns())
+        end_device_use(connection, row.owner, task, row.attempt, self._database.now_ns())
         connection.execute(_ENDED, {"of": task, "token": token, **values})
-        touch(connection, row.job)
+        bump_revision(connection, row.job)
 
-    def grace(self) -> None:
+    def extend_running(self) -> None:
         """At start: the server's own absence must not cost an agent its work."""
         later = self._database.now_ns() + self._lease_ns
         with self._database.write() as connection:
@@ -226,14 +228,14 @@ class Leases:
                 late = update(tasks).where(tasks.c.state == "running", column < later)
                 connection.execute(late.values({column: later}))
 
-    def _leased_task(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
+    def _task_from_row(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
         """The task of a row that was read: one that runs needs no lock of the writers."""
         if row is not None and row.state == "running" and _same(row, agent.id, token):
-            return task_of(row)
+            return task_from_row(row)
         with self._database.write() as connection:
-            return task_of(self.hold(connection, agent.id, task, token))
+            return task_from_row(self.lock_leased(connection, agent.id, task, token))
 
-    def _claim(self, agent: Agent, free: Free, offered: dict[str, Any]) -> Lease | None:
+    def _claim(self, agent: Agent, free: FreeCapacity, offered: dict[str, Any]) -> Lease | None:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
@@ -245,13 +247,13 @@ class Leases:
                     row, job, request = found
                     again = _retry_warnings(connection, row)
                     files = self._files(connection, request)
-                taken = self._lease_answer(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
+                taken = self._lease_answer(row, agent.id, *choose_device(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
                     claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
                     if connection.execute(_CLAIM, claim).rowcount:
-                        begin_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
-                        touch(connection, row.job)
-                        self._notifier.taken()
+                        start_device_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
+                        bump_revision(connection, row.job)
+                        self._notifier.task_claimed()
                         return _lease(row, job, request, taken, files, again)
 
     def _first(
@@ -259,7 +261,7 @@ class Leases:
     ) -> tuple[AnyRow, AnyRow, Request] | None:
         """The first task that no other machine is to have, with its job and what that asks for."""
         seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
-        for row in in_turn(connection, offered):
+        for row in in_order(connection, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
                 request = REQUEST.decode(job.request)
@@ -267,7 +269,7 @@ class Leases:
             job, request, began = seen[row.job]
             if began is None or began.id == agent.id or row.wanted_agent or row.tries:  # tries: it was lost there
                 return row, job, request
-            if any(lacks(SPEC.decode(row.spec), began)):
+            if any(missing_requirements(SPEC.decode(row.spec), began)):
                 return row, job, request
         return None
 
@@ -276,7 +278,7 @@ class Leases:
         if request.spread or len(request.specs) == 1:
             return None
         row = connection.execute(_BEGAN, {"of": job, "now": self._database.now_ns()}).first()
-        began = agent_of(row, self._database.ahead_ns) if row else None
+        began = agent_from_row(row, self._database.clock_offset_ns) if row else None
         return began if began and began.online(self._lease_ns / 1e9) else None
 
     def _lease_answer(
@@ -320,7 +322,7 @@ class Leases:
         url = self._store.get_url
         return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
 
-    def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> bool:
+    def _renew(self, connection: Connection, row: AnyRow, beat: TaskHeartbeat) -> bool:
         """Prolongs a lease; whether people see what it tells."""
         now = self._database.now_ns()
         phase = beat.phase or row.phase
@@ -328,7 +330,7 @@ class Leases:
         values["progress"] = row.progress if beat.progress is None else min(max(beat.progress, 0.0), 1.0)
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
-        if phase in NOT_ITS_OWN and not row.cancel:
+        if phase in UNTIMED_PHASES and not row.cancel:
             own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
             waiting = own * (specs - 1)  # for the turns of the others
             values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)

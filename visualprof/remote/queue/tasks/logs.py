@@ -9,22 +9,22 @@ from sqlalchemy import Connection, bindparam, update
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Elsewhere, disk
-from visualprof.remote.queue.store.database import unasked
+from visualprof.remote.queue.errors import UploadOffsetMismatch, disk_errors
+from visualprof.remote.queue.store.database import without_result
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import tasks
-from visualprof.remote.queue.tasks.reports import Reports
+from visualprof.remote.queue.tasks.report_batcher import ReportBatcher
 
-LOG = "log.txt"  # in the folder of a result
-CAP = 16 << 20
-PIECE = 256 << 10
-_NOTED = unasked(update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt")))
+LOG_FILE = "log.txt"  # in the folder of a result
+MAX_LOG_BYTES = 16 << 20
+CHUNK_BYTES = 256 << 10
+_NOTED = without_result(update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt")))
 
 
 class Logs:
     """A file for each attempt of a task."""
 
-    def __init__(self, folder: Path, reports: Reports) -> None:
+    def __init__(self, folder: Path, reports: ReportBatcher) -> None:
         self._folder = folder
         self._reports = reports
         self._locks = [threading.Lock() for _ in range(64)]
@@ -39,22 +39,22 @@ class Logs:
         Raises: Elsewhere: bytes before the piece are missing. DiskFull.
         """
         path = self.path(task, task.attempt)
-        with self._locks[hash(path) % 64], disk(str(self._folder)):
+        with self._locks[hash(path) % 64], disk_errors(str(self._folder)):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with path.open("ab") as file:
                 size = file.tell()
-                if offset > size and size < CAP:
-                    raise Elsewhere(size)
-                file.write(data[max(size - offset, 0) :][: CAP - size])
+                if offset > size and size < MAX_LOG_BYTES:
+                    raise UploadOffsetMismatch(size)
+                file.write(data[max(size - offset, 0) :][: MAX_LOG_BYTES - size])
                 file.flush()
                 size = file.tell()
-        cut = max(offset + len(data) - CAP, 0)
+        cut = max(offset + len(data) - MAX_LOG_BYTES, 0)
         if size != task.log_bytes or cut > task.log_cut:
             self._note(task, size, max(cut, task.log_cut))
         return size, cut > 0
 
     def read(
-        self, task: Task, attempt: int, offset: int, limit: int = PIECE, published: Path | None = None
+        self, task: Task, attempt: int, offset: int, limit: int = CHUNK_BYTES, published: Path | None = None
     ) -> tuple[bytes, int, int]:
         """A piece, where it begins, and the whole size; a negative offset counts from the end.
 
@@ -80,4 +80,4 @@ class Logs:
             connection.execute(_NOTED, values)
             return None, (task.id,)
 
-        self._reports.keep(note)
+        self._reports.commit(note)

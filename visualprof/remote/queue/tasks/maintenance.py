@@ -13,17 +13,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import StoreDown
-from visualprof.remote.queue.store.blobs import in_a_version, named_by_a_job
+from visualprof.remote.queue.errors import StoreUnavailable
+from visualprof.remote.queue.store.blobs import used_by_job, used_by_version
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.pending_uploads import ARRIVING_NS
-from visualprof.remote.queue.store.quotas import end_use
+from visualprof.remote.queue.store.pending_uploads import UPLOAD_TIMEOUT_NS
+from visualprof.remote.queue.store.quotas import end_device_use
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.retention import DAY_NS, rules_of
+from visualprof.remote.queue.store.retention import DAY_NS, load_rules
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
-from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.jobs import bump_revision
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _STRAY_S = 24 * 3600  # files of a run are there before it is: a large one takes
 _OLD_S = 3600  # younger files may be the work of another server on the same folder
 
 
-class Upkeep:
+class MaintenanceThread:
     """A thread that looks every quarter of a lease. Any number of servers may: a task is taken back once.
 
     On PostgreSQL one of them looks at a time, and leases follow the clock of the database.
@@ -80,11 +80,11 @@ class Upkeep:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         """One round."""
-        if self._database.own_clock:
+        if self._database.uses_local_clock:
             self._follow_clock()
-        with self._database.alone() as mine:
+        with self._database.exclusive() as mine:
             for task in self._taken_back() if mine else ():
                 self._ended(task)
             if mine and time.monotonic() >= self._follow_at:
@@ -103,7 +103,7 @@ class Upkeep:
         try:
             if self._failed:
                 self._grace()
-            self.look()
+            self.run_once()
             self._failed = False
         except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
             self._failed = True
@@ -137,8 +137,8 @@ class Upkeep:
                 same = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
                 moved = connection.execute(same.values(values)).rowcount
                 if moved:
-                    end_use(connection, row.owner, row.id, row.attempt, now)
-                    touch(connection, row.job)
+                    end_device_use(connection, row.owner, row.id, row.attempt, now)
+                    bump_revision(connection, row.job)
             if moved and values["state"] == "waiting":
                 self._notifier.notify()
             elif moved:
@@ -201,13 +201,13 @@ def remove_leftovers(database: Database, store: Store, partial: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     try:
         _remove_unnamed(database, store)
-    except StoreDown as error:
+    except StoreUnavailable as error:
         _log.warning("nothing is tidied up: %s", error.error)
 
 
 def _remove_unnamed(database: Database, store: Store) -> None:
     # What there is is listed before the database is asked: what comes after that is not touched.
-    arriving, kept = store.listed("incoming"), store.listed("blobs")
+    arriving, kept = store.list_names("incoming"), store.list_names("blobs")
     with database.write() as connection:
         live = _live(connection, database.now_ns())
     for name in arriving:
@@ -220,7 +220,7 @@ def _remove_unnamed(database: Database, store: Store) -> None:
     for name in kept:
         if name not in known and store.age_s(name) > _OLD_S:  # else it is being uploaded
             _log.info("removing blobs/%s, which nobody needs any more", name)
-            store.purge(name)
+            store.delete_blob(name)
     if isinstance(store, Bucket):
         _remove_old_runs(database, store)
 
@@ -232,21 +232,21 @@ def _remove_old_runs(database: Database, store: Bucket) -> None:
         named = select(artefacts.c.key).where(artefacts.c.key.startswith("runs/"))
         old.difference_update(connection.execute(named).scalars())
     for key in old:
-        store.remove_run_file(key)
+        store.delete_run_file(key)
 
 
-def unused_for(days: int, now: int) -> ColumnElement[bool]:
+def unused_uploads(days: int, now: int) -> ColumnElement[bool]:
     """Condition on `blobs`: nothing names it, and nobody sent it lately, whose job may still be written."""
     old = blobs.c.kept_ns < now - days * DAY_NS
-    return old & ~named_by_a_job() & ~in_a_version()
+    return old & ~used_by_job() & ~used_by_version()
 
 
 def _forget_unused(database: Database) -> None:
     with database.read() as connection:
-        days = rules_of(connection)["uploads", ""]
+        days = load_rules(connection)["uploads", ""]
     if days is None:
         return
-    unused = unused_for(days, database.now_ns())
+    unused = unused_uploads(days, database.now_ns())
     with database.read() as connection:
         names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())
     for name in names:
@@ -258,7 +258,7 @@ def _forget_unused(database: Database) -> None:
 
 def _live(connection: Connection, now: int) -> set[str]:
     """Folders of attempts and people that may still upload; what was announced by others is forgotten."""
-    connection.execute(delete(uploads).where(uploads.c.begun_ns < now - ARRIVING_NS))
+    connection.execute(delete(uploads).where(uploads.c.begun_ns < now - UPLOAD_TIMEOUT_NS))
     arriving = connection.execute(select(uploads.c.id)).scalars()
     rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
     live = {(row.id, row.attempt) for row in rows}

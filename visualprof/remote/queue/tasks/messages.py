@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from visualprof.remote.protocol import Phase, Reason, State
 
-MAX_POINT = 64 << 10
+MAX_POINT_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
-class Beat:
+class TaskHeartbeat:
     """What an agent says of a task that it has. phase, progress: as they were where it does not say."""
 
     task: str
@@ -25,7 +25,7 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class Report:
+class TaskReport:
     """How a task ended, by its agent. files: names of those that it uploaded."""
 
     state: State
@@ -37,7 +37,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Announced:
+class AnnouncedFile:
     """A file that an agent is going to upload."""
 
     name: str
@@ -92,7 +92,7 @@ class PointHead(msgspec.Struct):
 _HEAD = msgspec.json.Decoder(PointHead)
 
 
-def batch_of(text: bytes) -> int:
+def parse_batch(text: bytes) -> int:
     """The size of a point.
 
     Raises: ValueError, RecursionError: it is none.

@@ -24,19 +24,19 @@ from sqlalchemy import bindparam, func, select
 from visualprof.errors import NotFound, NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
-from visualprof.remote.queue.refusals import StoreDown, disk
-from visualprof.remote.queue.store.database import Database, revision
-from visualprof.remote.queue.store.files import place
+from visualprof.remote.queue.errors import StoreUnavailable, disk_errors
+from visualprof.remote.queue.store.database import Database, current_revision
+from visualprof.remote.queue.store.files import link_or_copy
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.s3 import Bucket, used
+from visualprof.remote.queue.store.s3 import Bucket, touch_access_time
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
-from visualprof.remote.queue.tasks.bucket_runs import MARK, Kept, Run, runs_of
-from visualprof.remote.queue.tasks.logs import LOG
+from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE, BucketRun, RunFile, runs_of_job
+from visualprof.remote.queue.tasks.logs import LOG_FILE
 
 _log = logging.getLogger(__name__)
 
 # What lists and the table of reports need; the last one makes it a report.
-HEADS = ("env.json", "status.json", "points.jsonl", "advice.json", "job.json")
+HEAD_FILES = ("env.json", "status.json", "points.jsonl", "advice.json", "job.json")
 _EVERY_S = 1.0
 _ROUND_S = 5.0  # of fetching heads, before new runs are looked for again
 _WAIT_S = 1.0  # for a file that somebody reads: most are there by then
@@ -69,8 +69,8 @@ class Mirror:
         self._database, self._bucket, self._root, self._partial, self._busy = database, bucket, root, partial, busy
         self._revision = -1
         self._jobs: set[str] = set()  # all, also those without such runs
-        self._runs: dict[str, dict[str, Run]] = {}  # by job and id
-        self._by_id: dict[str, Run] = {}
+        self._runs: dict[str, dict[str, BucketRun]] = {}  # by job and id
+        self._by_id: dict[str, BucketRun] = {}
         self._places: dict[str, str] = {}  # of the runs whose folders are there; "" is somebody's own folder
         self._later: dict[str, float] = {}  # when a place that lacks something is looked at again
         self._here: set[Path] = set()  # copies that may go
@@ -96,11 +96,11 @@ class Mirror:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """Takes note of what was published and removed since the last look."""
         with self._looking:
             with self._database.read() as connection:
-                now = revision(connection)
+                now = current_revision(connection)
                 if now == self._revision:
                     return
                 rows = connection.execute(_LATER, {"known": self._revision}).all()
@@ -110,7 +110,7 @@ class Mirror:
             of_job: dict[str, list[AnyRow]] = {job: [] for job in self._jobs - known}
             for row in rows:
                 of_job.setdefault(row.of_job, []).append(row)
-            news = {job: runs for job, rows in of_job.items() if (runs := runs_of(rows)) != self._runs.get(job, {})}
+            news = {job: runs for job, rows in of_job.items() if (runs := runs_of_job(rows)) != self._runs.get(job, {})}
             with self._lock:
                 self._jobs, self._revision = known, now
                 if news or self._files is None:  # most changes of jobs are none of what they left
@@ -118,7 +118,7 @@ class Mirror:
                     self._by_id = {name: run for runs in self._runs.values() for name, run in runs.items()}
                     self._files = None
 
-    def holds(self, run: str) -> bool:
+    def contains(self, run: str) -> bool:
         """Is a run of this id in the bucket?"""
         return run in self._by_id
 
@@ -131,11 +131,11 @@ class Mirror:
                     for run in self._by_id.values()
                     if self._is_copy(run)
                     for name, file in run.files.items()
-                    if name not in HEADS
+                    if name not in HEAD_FILES
                 ]
             return self._files
 
-    def bring(self, path: str) -> None:
+    def ensure_local(self, path: str) -> None:
         """Somebody is about to read a file.
 
         Raises: NotReady: it is being fetched. NotFound, StoreDown, DiskFull.
@@ -151,18 +151,18 @@ class Mirror:
                     msg("queue.ask_again_moment", "ask again in a moment"),
                 )
             coming.result()
-        used(Path(path))
+        touch_access_time(Path(path))
 
-    def log(self, run: str) -> Path:
+    def log_path(self, run: str) -> Path:
         """Where the log of a run is.
 
         Raises: as `bring`.
         """
-        path = self._root.path / run / LOG
-        self.bring(str(path))
+        path = self._root.path / run / LOG_FILE
+        self.ensure_local(str(path))
         return path
 
-    def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
+    def fetch_in_background(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
         """Bring a file to its path in the background. then: is told why it could not be, or None."""
 
         def tell(done: Future[None]) -> None:
@@ -198,7 +198,7 @@ class Mirror:
             else:
                 coming.set_result(None)
 
-    def _find(self, path: str) -> tuple[Run, str] | None:
+    def _find(self, path: str) -> tuple[BucketRun, str] | None:
         with contextlib.suppress(ValueError):
             folder, spec, *name = Path(path).relative_to(self._root.path).parts or ("", "")
             run = self._by_id.get(f"{folder}/{spec}")
@@ -217,14 +217,14 @@ class Mirror:
         for each in together if name in together else [name]:
             self._bring(run, each)
 
-    def _bring(self, run: Run, name: str) -> None:
+    def _bring(self, run: BucketRun, name: str) -> None:
         """Raises: NotFound, StoreDown, DiskFull."""
         file, target = run.files[name], self._root.path / run.id / name
         if target.is_file():
             return
         part = self._partial / uuid.uuid4().hex
         try:
-            with disk(str(self._root.path)):
+            with disk_errors(str(self._root.path)):
                 self._download(file, part)
                 if not file.uploaded:
                     os.utime(part, ns=(time.time_ns(), run.published_ns))
@@ -236,24 +236,24 @@ class Mirror:
                     target.unlink(missing_ok=True)
         finally:
             part.unlink(missing_ok=True)
-        if name not in HEADS:
+        if name not in HEAD_FILES:
             with self._lock:
                 self._here.add(target)
                 self._full = True
 
-    def _download(self, file: Kept, part: Path) -> None:
+    def _download(self, file: RunFile, part: Path) -> None:
         """Raises: VisualprofError: it is not there as it was; perhaps it will be again. StoreDown."""
         sha256 = file.sha256
         try:
             if file.uploaded:
-                place(self._bucket.path(file.key), part)
+                link_or_copy(self._bucket.path(file.key), part)
             else:
-                sha256 = self._bucket.bring(file.key, file.size_bytes, part)
+                sha256 = self._bucket.download(file.key, file.size_bytes, part)
         except NotFound:
             sha256 = ""
         if sha256 != file.sha256:
             raise VisualprofError(
-                msg("queue.missing_damaged", f"{file.key} is missing or damaged in {self._bucket.place}"),
+                msg("queue.missing_damaged", f"{file.key} is missing or damaged in {self._bucket.location}"),
                 msg("queue.restore_backup", "restore it from a backup"),
             )
 
@@ -261,13 +261,13 @@ class Mirror:
         first, failed = True, False
         while True:
             try:
-                self.look()
+                self.sync()
                 self._trim()
                 self._settle()
                 if first:
                     self._remove_strays()
                 first = failed = False
-            except StoreDown:  # the bucket has said so
+            except StoreUnavailable:  # the bucket has said so
                 self._stop.wait(_EVERY_S)
             except Exception as error:  # noqa: BLE001 - a full disk, a database that is away: the next round may do better
                 if not failed:
@@ -294,37 +294,37 @@ class Mirror:
                 continue
             try:
                 self._set_up(run)
-            except StoreDown:
+            except StoreUnavailable:
                 raise
             except VisualprofError as error:
                 _log.warning("the run %s is not whole: %s", run.id, error.error)
                 self._later[run.place] = time.monotonic() + _LATER_S
 
-    def _set_up(self, run: Run) -> None:
+    def _set_up(self, run: BucketRun) -> None:
         if not self._is_copy(run):
             self._places[run.id] = ""
             return
         self._make(run)
-        for name in HEADS:
+        for name in HEAD_FILES:
             if name in run.files:
                 self._bring(run, name)
         folder = self._root.path / run.id
-        here = {folder / name for name in run.files if name not in HEADS and (folder / name).is_file()}
+        here = {folder / name for name in run.files if name not in HEAD_FILES and (folder / name).is_file()}
         with self._lock:
             self._here |= here
             self._full = True
         self._places[run.id] = run.place
 
-    def _make(self, run: Run) -> None:
+    def _make(self, run: BucketRun) -> None:
         """Its folder, with its mark, at once; what an earlier result left there goes."""
-        with self._making, disk(str(self._root.path)):
+        with self._making, disk_errors(str(self._root.path)):
             self._partial.mkdir(parents=True, exist_ok=True)
             if self._is_marked(run):
                 return
             self._remove(run.id)
             new, folder = self._partial / uuid.uuid4().hex, self._root.path / run.id
             new.mkdir()
-            (new / MARK).write_text(run.place, "utf-8")
+            (new / MARKER_FILE).write_text(run.place, "utf-8")
             folder.parent.mkdir(exist_ok=True)
             try:
                 new.rename(folder)
@@ -336,7 +336,7 @@ class Mirror:
     def _remove(self, name: str) -> None:
         """Its folder, if that is a copy."""
         folder = self._root.path / name
-        if (folder / MARK).is_file():
+        if (folder / MARKER_FILE).is_file():
             self._partial.mkdir(parents=True, exist_ok=True)
             aside = self._partial / uuid.uuid4().hex
             with contextlib.suppress(FileNotFoundError):
@@ -347,10 +347,10 @@ class Mirror:
 
     def _remove_strays(self) -> None:
         """Copies of runs that were removed while this server was not there."""
-        for mark in self._root.path.glob(f"*/*/{MARK}"):
+        for mark in self._root.path.glob(f"*/*/{MARKER_FILE}"):
             name = mark.parent.relative_to(self._root.path).as_posix()
             with contextlib.suppress(FileNotFoundError):
-                if not self.holds(name) and time.time() - mark.stat().st_mtime > _STRAY_S:
+                if not self.contains(name) and time.time() - mark.stat().st_mtime > _STRAY_S:
                     self._remove(name)
 
     def _trim(self) -> None:
@@ -364,17 +364,17 @@ class Mirror:
             self._full |= full
             self._here.difference_update([path for path in here if not path.is_file()])
 
-    def _is_marked(self, run: Run) -> bool:
+    def _is_marked(self, run: BucketRun) -> bool:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return (self._root.path / run.id / MARK).read_text("utf-8") == run.place
+            return (self._root.path / run.id / MARKER_FILE).read_text("utf-8") == run.place
         return False
 
-    def _is_copy(self, run: Run) -> bool:
+    def _is_copy(self, run: BucketRun) -> bool:
         """Is the folder of its id its own, or free for it?"""
         folder = self._root.path / run.id
-        return not os.path.lexists(folder) or (folder / MARK).is_file()
+        return not os.path.lexists(folder) or (folder / MARKER_FILE).is_file()
 
-    def _log_file(self, run: Run, name: str, file: Kept) -> LogFile:
+    def _log_file(self, run: BucketRun, name: str, file: RunFile) -> LogFile:
         below, _, last = f"{run.id}/{name}".rpartition("/")
         shown = f"{self._root.prefix}/{below}/{last}".lstrip("/")
         verdict = Verdict("other" if file.uploaded or not file.format else "profile", file.format)

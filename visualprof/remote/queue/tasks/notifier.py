@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import Crowded
+from visualprof.remote.queue.errors import ServerBusy
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
 
@@ -22,35 +22,35 @@ class Notifier:
     relay: told of every notice, for other servers. recheck_s: until who waits looks by itself: theirs may be missing.
     """
 
-    relay: Callable[[int], object] | None = None
+    forward: Callable[[int], object] | None = None
     recheck_s = RECHECK_S
 
     def __init__(self, limit: int) -> None:
         self._limit, self._untaken = limit, 0  # tasks of notices; no more than can be woken for them
         self._slots = threading.Semaphore(limit)
         self._condition = threading.Condition()
-        self.notices = 0
+        self.notification_count = 0
         self.closed = False
 
     def notify(self, tasks: int = 1) -> None:
         """There may be so many tasks more."""
-        self.heard(tasks)
-        if self.relay:
-            self.relay(tasks)
+        self.notify_local(tasks)
+        if self.forward:
+            self.forward(tasks)
 
-    def heard(self, tasks: int) -> None:
+    def notify_local(self, tasks: int) -> None:
         """As `notify`; the others know it already."""
         with self._condition:
-            self.notices += 1
+            self.notification_count += 1
             self._untaken = min(self._untaken + tasks, self._limit)
             self._condition.notify(tasks)
 
-    def taken(self) -> None:
+    def task_claimed(self) -> None:
         """Somebody has one of the tasks, perhaps before who was woken for it could look."""
         with self._condition:
             self._untaken = max(self._untaken - 1, 0)
 
-    def pass_on(self) -> None:
+    def wake_next(self) -> None:
         """Who was woken found nothing: it may be for another. Who has looked since the notice sleeps on."""
         with self._condition:
             self._condition.notify()
@@ -65,19 +65,19 @@ class Notifier:
         """Until there are other notices than those that are known, of tasks that are there, or the time is over."""
 
         def called() -> bool:
-            return (self.notices != known and self._untaken > 0) or self.closed
+            return (self.notification_count != known and self._untaken > 0) or self.closed
 
         with self._condition:
             self._condition.wait_for(called, timeout_s)
 
     @contextmanager
-    def slot(self) -> Generator[None]:
+    def waiter_slot(self) -> Generator[None]:
         """Room to wait in.
 
         Raises: Crowded.
         """
         if not self._slots.acquire(blocking=False):
-            raise Crowded(
+            raise ServerBusy(
                 msg("queue.many_agents_wait_already", "many agents wait already"),
                 msg("queue.ask_again_soon", "ask again soon"),
             )

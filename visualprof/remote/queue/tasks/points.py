@@ -11,14 +11,14 @@ from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, func, in
 
 from visualprof.reader.source import UNDECODABLE
 from visualprof.remote.queue.check.limits import MAX_VALUES
-from visualprof.remote.queue.store.database import unasked
+from visualprof.remote.queue.store.database import without_result
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import points, tasks
-from visualprof.remote.queue.tasks.messages import MAX_POINT, batch_of
+from visualprof.remote.queue.tasks.messages import MAX_POINT_BYTES, parse_batch
 
-FILE = "points.jsonl"
+POINTS_FILE = "points.jsonl"
 _SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))
-_FORGOTTEN = unasked(delete(points).where(_SAME))
+_FORGOTTEN = without_result(delete(points).where(_SAME))
 _NEW = insert(points)
 # One more under a lease that holds, while there are fewer than a job can ask for; that of the same size gives way.
 _held = (
@@ -27,7 +27,7 @@ _held = (
     & (tasks.c.lease == bindparam("of_lease"))
     & (tasks.c.state == "running")
 )
-_REPLACED = unasked(
+_REPLACED = without_result(
     delete(points).where(
         (points.c.task == bindparam("of"))
         & (points.c.batch == bindparam("of_batch"))
@@ -55,19 +55,19 @@ def read_points(file: Path) -> dict[int, str] | None:
     """The points of a result's file by size, the last line of each; None without a file. Other lines are left out."""
     try:
         with file.open("rb") as lines:
-            text = lines.read(MAX_VALUES * MAX_POINT)
+            text = lines.read(MAX_VALUES * MAX_POINT_BYTES)
     except FileNotFoundError:
         return None
     found: dict[int, str] = {}
     for line in text.split(b"\n"):
         try:
-            found[batch_of(line)] = line.decode()
+            found[parse_batch(line)] = line.decode()
         except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
             continue
     return dict(list(found.items())[:MAX_VALUES])
 
 
-def keep_point(connection: Connection, agent: str, task: str, lease: str, batch: int, point: Mapping[str, Any]) -> bool:
+def save_point(connection: Connection, agent: str, task: str, lease: str, batch: int, point: Mapping[str, Any]) -> bool:
     """Keep a point of a lease; the same size again replaces it. False where the lease does not hold, or is full."""
     held = {"of": task, "of_agent": agent, "of_lease": lease, "of_batch": batch}
     connection.execute(_REPLACED, held)

@@ -18,31 +18,31 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from visualprof.messages import msg
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
-from visualprof.remote.queue.refusals import Unfit, disk
-from visualprof.remote.queue.store.database import Database, unasked
-from visualprof.remote.queue.store.files import Part, Store, place
+from visualprof.remote.queue.errors import InvalidResult, disk_errors
+from visualprof.remote.queue.store.database import Database, without_result
+from visualprof.remote.queue.store.files import PartUpload, Store, link_or_copy
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks.bucket_runs import keep
-from visualprof.remote.queue.tasks.messages import Announced
+from visualprof.remote.queue.tasks.bucket_runs import upload_run
+from visualprof.remote.queue.tasks.messages import AnnouncedFile
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
 _ATTEMPT = (artefacts.c.task == bindparam("of")) & (artefacts.c.attempt == bindparam("of_attempt"))
 _KNOWN = select(artefacts).where(_ATTEMPT)
-_FORGOTTEN = unasked(delete(artefacts).where(_ATTEMPT))
+_FORGOTTEN = without_result(delete(artefacts).where(_ATTEMPT))
 _AGAIN = _FORGOTTEN.where(artefacts.c.name.in_(bindparam("named", expanding=True)))
 
 
 @dataclass(frozen=True)
-class Upload:
+class ResultUpload:
     """Where to upload it, and how much is there already. parts: to addresses of their own, where there is no `url`."""
 
     name: str
     url: str
     have: int
-    parts: list[Part]
+    parts: list[PartUpload]
 
 
 class Results:
@@ -61,23 +61,23 @@ class Results:
         self._bucket = bucket
         self.partial = root / ".visualprof" / "results.partial"
 
-    def announce(self, task: Task, files: Sequence[Announced]) -> list[Upload]:
+    def begin_uploads(self, task: Task, files: Sequence[AnnouncedFile]) -> list[ResultUpload]:
         """Takes note of a result's files. One that was announced alike goes on where it stopped.
 
         Raises: Unfit, Oversize, DiskFull.
         """
         check_all([file.name for file in files], [file.size_bytes for file in files])
         if any(len(file.sha256) != _OF_SHA256 for file in files):
-            raise Unfit(msg("queue.sha256_64_hexadecimal_digits", "sha256 has 64 hexadecimal digits"))
+            raise InvalidResult(msg("queue.sha256_64_hexadecimal_digits", "sha256 has 64 hexadecimal digits"))
         known = self._artefacts(task)
         rows = {file.name: self._row(task, file, known.get(file.name)) for file in files}
         kept = {row.key for row in known.values()}
-        ways = {n: self._store.announce(r["key"], r["size_bytes"], r["key"] not in kept) for n, r in rows.items()}
+        ways = {n: self._store.begin_upload(r["key"], r["size_bytes"], r["key"] not in kept) for n, r in rows.items()}
         with self._database.write() as connection:
             connection.execute(_AGAIN, {**_of(task), "named": list(rows)})
             if rows:
                 connection.execute(insert(artefacts), list(rows.values()))
-        return [Upload(name, way.url, way.have, way.parts) for name, way in ways.items()]
+        return [ResultUpload(name, way.url, way.have, way.parts) for name, way in ways.items()]
 
     def prepare(self, task: Task, request: Request, names: Sequence[str]) -> Path:
         """A folder with the verified files of a result, on the log directory's disk but not yet shown.
@@ -87,13 +87,13 @@ class Results:
         known = self._artefacts(task)
         missing = [name for name in names if name not in known]
         if missing:
-            raise Unfit(
+            raise InvalidResult(
                 msg("queue.not_announced", f"{missing[0][:100]} was not announced"),
                 msg("queue.announce_upload", "announce it and upload it"),
             )
         check_all(names, [known[name].size_bytes for name in names])
         folder = self.new_folder(task)
-        with disk(str(self._root)):
+        with disk_errors(str(self._root)):
             try:
                 for name in names:
                     self._bring(name, known[name], folder / name)
@@ -109,20 +109,20 @@ class Results:
 
         Raises: DiskFull.
         """
-        folder = self.partial / f"{task.place}-{uuid.uuid4().hex[:8]}"
-        with disk(str(self._root)):
+        folder = self.partial / f"{task.attempt_name}-{uuid.uuid4().hex[:8]}"
+        with disk_errors(str(self._root)):
             folder.mkdir(parents=True)
         return folder
 
-    def vacant(self, job: str, run: str) -> str:
+    def free_run_name(self, job: str, run: str) -> str:
         """Where a job's result may be put: `run`, or beside it when that folder is somebody else's."""
         names = (f"{run}{'' if i == 1 else f'-{i}'}" for i in itertools.count(1))
         return next(
-            name for name in names if not os.path.lexists(self._root / name) or self.is_of(job, self._root / name)
+            name for name in names if not os.path.lexists(self._root / name) or self.belongs_to(job, self._root / name)
         )
 
     @staticmethod
-    def is_of(job: str, target: Path) -> bool:
+    def belongs_to(job: str, target: Path) -> bool:
         """Is that folder a result of the job?"""
         try:
             with (target / "job.json").open("rb") as file:
@@ -131,15 +131,15 @@ class Results:
             return False
         return head.get("job") == job and not target.is_symlink()
 
-    def keep(self, folder: Path, run: str, task: Task, request: Request) -> list[dict[str, Any]]:
+    def store_in_bucket(self, folder: Path, run: str, task: Task, request: Request) -> list[dict[str, Any]]:
         """Put a prepared folder into the bucket, where runs are kept there; rows for `note`.
 
         Raises: StoreDown.
         """
-        return keep(self._bucket, folder, run, task, request.blobs) if self._bucket else []
+        return upload_run(self._bucket, folder, run, task, request.blobs) if self._bucket else []
 
     @staticmethod
-    def note(connection: Connection, task: Task, kept: list[dict[str, Any]]) -> None:
+    def record_files(connection: Connection, task: Task, kept: list[dict[str, Any]]) -> None:
         """Takes note of what is kept of a task, in place of what was kept or announced before."""
         connection.execute(delete(artefacts).where(artefacts.c.task == task.id))
         if kept:
@@ -152,7 +152,7 @@ class Results:
         """
         target = self._root / run
         aside = self.partial / uuid.uuid4().hex
-        with disk(str(self._root)):
+        with disk_errors(str(self._root)):
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 target.replace(aside)
@@ -171,20 +171,20 @@ class Results:
             shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
-    def forget(connection: Connection, task: Task) -> None:
+    def forget_announced(connection: Connection, task: Task) -> None:
         """What was announced of an attempt that ends."""
         connection.execute(_FORGOTTEN, _of(task))
 
-    def remove_arrived(self, task: Task) -> None:
+    def delete_uploads(self, task: Task) -> None:
         """The files that arrived of an attempt that has ended."""
-        self._store.delete(f"incoming/{task.place}")
+        self._store.delete(f"incoming/{task.attempt_name}")
 
     def _artefacts(self, task: Task) -> dict[str, Any]:
         with self._database.read() as connection:
             return {row.name: row for row in connection.execute(_KNOWN, _of(task))}
 
-    def _row(self, task: Task, file: Announced, before: Any) -> dict[str, Any]:
-        key = f"incoming/{task.place}/{uuid.uuid4().hex}"
+    def _row(self, task: Task, file: AnnouncedFile, before: Any) -> dict[str, Any]:
+        key = f"incoming/{task.attempt_name}/{uuid.uuid4().hex}"
         if before is not None and (before.size_bytes, before.sha256) == (file.size_bytes, file.sha256):
             key = before.key
         values = {"name": file.name, "key": key, "size_bytes": file.size_bytes, "sha256": file.sha256}
@@ -192,15 +192,15 @@ class Results:
 
     def _bring(self, name: str, announced: Any, target: Path) -> None:
         """Bytes that are wrong are dropped, so that the file can be sent again."""
-        size = self._store.arrived(announced.key, announced.size_bytes)
+        size = self._store.received_bytes(announced.key, announced.size_bytes)
         if size < announced.size_bytes:
-            raise Unfit(
+            raise InvalidResult(
                 msg("queue.bytes", f"{name[:100]} has {size} of {announced.size_bytes} bytes"),
                 msg("queue.upload_rest", "upload the rest"),
             )
-        if self._store.bring(announced.key, announced.size_bytes, target) != announced.sha256:
+        if self._store.download(announced.key, announced.size_bytes, target) != announced.sha256:
             self._store.delete(announced.key)
-            raise Unfit(
+            raise InvalidResult(
                 msg("queue.differs_sha256", f"{name[:100]} differs from its sha256"),
                 msg("queue.upload_again", "upload it again"),
             )
@@ -214,17 +214,17 @@ class Results:
         check_name(name)
         if name not in names:
             check_distinct([*names, name])
-            place(self._store.path(f"blobs/{request.model.blob}"), folder / name)
+            link_or_copy(self._store.path(f"blobs/{request.model.blob}"), folder / name)
         for part in request.model.parts:
             if not (folder / part.path).exists():
-                place(self._store.path(f"blobs/{part.blob}"), folder / part.path)
+                link_or_copy(self._store.path(f"blobs/{part.blob}"), folder / part.path)
 
 
 def _check_heads(task: Task, folder: Path, names: Sequence[str]) -> None:
     heads = {name: _head(name, folder, names) for name in REQUIRED}
     job = heads["job.json"]
     if (job.get("job"), job.get("task")) != (task.job, task.id):
-        raise Unfit(
+        raise InvalidResult(
             msg("queue.job_json_another_task", "job.json is of another task"),
             msg("queue.names_job_task_lease", "it names the job and the task of the lease"),
         )
@@ -232,7 +232,7 @@ def _check_heads(task: Task, folder: Path, names: Sequence[str]) -> None:
 
 def _head(name: str, folder: Path, names: Sequence[str]) -> dict[str, Any]:
     if name not in names:
-        raise Unfit(
+        raise InvalidResult(
             msg("queue.result_lacks", f"the result lacks {name}"),
             msg("queue.result", f"a result has {', '.join(REQUIRED)}"),
         )
@@ -243,7 +243,7 @@ def _head(name: str, folder: Path, names: Sequence[str]) -> dict[str, Any]:
             raise ValueError(msg("queue.too_large", "it is too large"))
         return msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        raise Unfit(msg("queue.no_json_object", f"{name} is no JSON object: {error}")) from error
+        raise InvalidResult(msg("queue.no_json_object", f"{name} is no JSON object: {error}")) from error
 
 
 def _of(task: Task) -> dict[str, Any]:

@@ -13,23 +13,23 @@ from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, se
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL
-from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.records import Job, Removable, Rule
-from visualprof.remote.queue.store.retention import DAY_NS, change_rule, drop_rule, rules_of
+from visualprof.remote.queue.store.records import Job, RetentionKind, RetentionRule
+from visualprof.remote.queue.store.retention import DAY_NS, delete_rule, load_rules, set_rule
 from visualprof.remote.queue.store.tables import audit, blobs, jobs, notices, projects, runs, tasks
-from visualprof.remote.queue.tasks.jobs import touch
-from visualprof.remote.queue.tasks.maintenance import unused_for
-from visualprof.remote.queue.tasks.removal import Removal
+from visualprof.remote.queue.tasks.job_deleter import JobDeleter
+from visualprof.remote.queue.tasks.jobs import bump_revision
+from visualprof.remote.queue.tasks.maintenance import unused_uploads
 
 _log = logging.getLogger(__name__)
 
-_LEAST_DAYS: Mapping[Removable, int] = {"audit": 30}  # nobody does away with the log of what they just did
+_LEAST_DAYS: Mapping[RetentionKind, int] = {"audit": 30}  # nobody does away with the log of what they just did
 _MEASURED = 50  # jobs whose bytes are counted at a time
 _ROUND_S = 5  # of removing; the upkeep has other things to do
 
 
-class Noted(Protocol):
+class RecordEvent(Protocol):
     """Notes who changes something, in the transaction that does it."""
 
     def __call__(self, connection: Connection, *, subject: str) -> object:
@@ -50,11 +50,11 @@ _ENDED: Any = (  # jobs that may be removed, with their ends
     .order_by(func.max(tasks.c.updated_ns))
 )
 _SHARED = select(runs.c.folder, runs.c.visibility, runs.c.project).where(runs.c.visibility != "private")
-Rules = Mapping[tuple[Removable, str], int | None]
+Rules = Mapping[tuple[RetentionKind, str], int | None]
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovalPreview:
     """What a rule removes. count: things. size_bytes: of `measured` of them; None where they have none to speak of."""
 
     count: int
@@ -72,16 +72,16 @@ class _Due:
 class Retention:
     """The rules, and what they remove. Jobs that are shared with everybody stay, and those that somebody keeps."""
 
-    def __init__(self, database: Database, removal: Removal) -> None:
+    def __init__(self, database: Database, removal: JobDeleter) -> None:
         self._database = database
         self._removal = removal
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[RetentionRule]:
         """All of them."""
         with self._database.read() as connection:
-            return [Rule(kind, project, days) for (kind, project), days in rules_of(connection).items()]
+            return [RetentionRule(kind, project, days) for (kind, project), days in load_rules(connection).items()]
 
-    def change(self, rule: Rule, noted: Noted = _nobody) -> None:
+    def change(self, rule: RetentionRule, noted: RecordEvent = _nobody) -> None:
         """Set a rule.
 
         Raises: BadParameter: there is no such one. NotFound: there is no such project.
@@ -98,15 +98,15 @@ class Retention:
                 raise NotFound(msg("queue.there_no_project", f"there is no project {rule.project[:40]!r}"))
             days = "never" if rule.days is None else msg("queue.after_days", f"after {rule.days} days")
             noted(connection, subject=f"{rule.kind} {rule.project}".rstrip() + f": {days}")
-            change_rule(connection, rule)
+            set_rule(connection, rule)
 
-    def drop(self, project: str, noted: Noted = _nobody) -> None:
+    def drop(self, project: str, noted: RecordEvent = _nobody) -> None:
         """Take the rule of a project's jobs away."""
         with self._database.write() as connection:
             noted(connection, subject=msg("queue.jobs_all_others", f"jobs {project[:40]}: as all others"))
-            drop_rule(connection, "jobs", project)
+            delete_rule(connection, "jobs", project)
 
-    def keep(self, job: str, kept: bool) -> None:
+    def set_kept(self, job: str, kept: bool) -> None:
         """A job stays, whatever the rules say, or follows them again.
 
         Raises: NotFound.
@@ -114,46 +114,48 @@ class Retention:
         with self._database.write() as connection:
             if not connection.execute(update(jobs).where(jobs.c.id == job).values(kept=kept)).rowcount:
                 raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
-            touch(connection, job)
+            bump_revision(connection, job)
 
-    def due(self, job: str | None = None) -> dict[str, int]:
+    def due_times(self, job: str | None = None) -> dict[str, int]:
         """When jobs that have ended are removed, ns; without those that stay. job: only this one."""
         with self._database.read() as connection:
-            return {due.job: due.at_ns for due in _due(connection, rules_of(connection), job)}
+            return {due.job: due.at_ns for due in _due(connection, load_rules(connection), job)}
 
-    def of_run(self, run: str) -> tuple[str | None, int | None]:
+    def job_of_run(self, run: str) -> tuple[str | None, int | None]:
         """The job that made a run, and when that is removed, ns; None where none did, or no rule does."""
         with self._database.read() as connection:
             made = select(jobs.c.id).where(jobs.c.folder == run.partition("/")[0])
             job = connection.execute(made).scalar()
-        return job, self.due(job).get(job) if job else None
+        return job, self.due_times(job).get(job) if job else None
 
-    def removes(self, rule: Rule) -> Removed:
+    def preview(self, rule: RetentionRule) -> RemovalPreview:
         """What a rule would remove now."""
         now = self._database.now_ns()
         if rule.days is None:
-            return Removed(0, None, 0)
+            return RemovalPreview(0, None, 0)
         with self._database.read() as connection:
             if rule.kind == "jobs":
-                rules = rules_of(connection)
+                rules = load_rules(connection)
                 rules["jobs", rule.project] = rule.days
                 old = [due.job for due in _due(connection, rules) if due.project == rule.project and due.at_ns < now]
             elif rule.kind == "uploads":
-                sizes = connection.execute(select(blobs.c.size_bytes).where(unused_for(rule.days, now))).scalars().all()
-                return Removed(len(sizes), sum(sizes), len(sizes))
+                sizes = (
+                    connection.execute(select(blobs.c.size_bytes).where(unused_uploads(rule.days, now))).scalars().all()
+                )
+                return RemovalPreview(len(sizes), sum(sizes), len(sizes))
             else:
                 aged = _aged(rule.kind, rule.days, now)
-                return Removed(connection.execute(select(func.count()).where(aged)).scalar_one(), None, 0)
-        return Removed(len(old), self._removal.frees_together(old[:_MEASURED]), min(len(old), _MEASURED))
+                return RemovalPreview(connection.execute(select(func.count()).where(aged)).scalar_one(), None, 0)
+        return RemovalPreview(len(old), self._removal.estimate_bytes(old[:_MEASURED]), min(len(old), _MEASURED))
 
-    def follow(self) -> bool:
+    def apply(self) -> bool:
         """Removes jobs and rows of the log that are due, for some seconds; is there more?
 
         Uploads go with the other files that nobody needs, and notices with those that are too many.
         """
         now, end = self._database.now_ns(), time.monotonic() + _ROUND_S
         with self._database.read() as connection:
-            rules = rules_of(connection)
+            rules = load_rules(connection)
             old = [due.job for due in _due(connection, rules) if due.at_ns < now]
         self._shorten_log(rules["audit", ""], now)
         tried = gone = 0
@@ -168,7 +170,7 @@ class Retention:
 
     def _removes_old(self, job: str) -> bool:
         try:
-            self._removal.remove(job, self._refuse_kept)
+            self._removal.delete(job, self._refuse_kept)
         except VisualprofError as error:  # somebody else was faster, keeps it, or the disk does not let it go
             _log.warning("job %s is not removed, though it is old: %s", job, error.error)
             return False
@@ -176,7 +178,7 @@ class Retention:
 
     def _refuse_kept(self, job: Job) -> None:
         """Raises: Conflict: it is not to be removed any more."""
-        if self.due(job.id).get(job.id, 2**63) >= self._database.now_ns():
+        if self.due_times(job.id).get(job.id, 2**63) >= self._database.now_ns():
             raise Conflict(msg("queue.kept", "it is kept"))
 
     def _shorten_log(self, days: int | None, now: int) -> None:
@@ -208,7 +210,7 @@ def _due(connection: Connection, rules: Rules, job: str | None = None) -> Iterab
             yield _Due(row.id, project, row.ended_ns + days * DAY_NS)
 
 
-def _aged(kind: Removable, days: int, now: int) -> ColumnElement[bool]:
+def _aged(kind: RetentionKind, days: int, now: int) -> ColumnElement[bool]:
     return (audit if kind == "audit" else notices).c.at_ns < now - days * DAY_NS
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, tuple_
 
 from visualprof.remote.protocol import Offer
-from visualprof.remote.queue.check.matching import Free, device_names
-from visualprof.remote.queue.store.quotas import room_of
+from visualprof.remote.queue.check.matching import FreeCapacity, device_names
+from visualprof.remote.queue.store.quotas import allowance_of
 from visualprof.remote.queue.store.records import Agent, AnyRow
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.store.visibility import serves
 
-LOOKED_AT = 200  # waiting tasks of a user, for one that no other machine is to have
+MAX_CANDIDATES = 200  # waiting tasks of a user, for one that no other machine is to have
 
 # Conditions on `tasks`, and whose they are.
 WAITS = tasks.c.state == "waiting"
@@ -53,7 +53,7 @@ _NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
 _going_on = tasks.c.job.in_(select(_others.c.job).where(_others.c.state == "running"))
 
 
-def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
+def in_order(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
     """Waiting tasks that fit, in the order of turns. Mostly the first user has one; else all are looked through."""
     turns = connection.execute(_NEXT_TURNS).all()
     for turn in turns[:1]:
@@ -65,9 +65,9 @@ def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]
 
 def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
     """As far as the user's quota allows. Mostly the first one is taken; the others are read where it is not."""
-    room = room_of(connection, turn.owner)
-    statement, seen = _waiting(turn.owner is not None, room.any_job), 0
-    for most in (1, LOOKED_AT) if room.any_task else ():
+    room = allowance_of(connection, turn.owner)
+    statement, seen = _waiting(turn.owner is not None, room.may_start_job), 0
+    for most in (1, MAX_CANDIDATES) if room.may_start_task else ():
         of_turn = {**offered, "turn": turn.priority, "whose": turn.owner, "most": most}
         found = connection.execute(statement, of_turn).all()
         yield from found[seen:]
@@ -84,13 +84,15 @@ def _waiting(owned: bool, any_job: bool) -> Select[Any]:
     return (of_turn if any_job else of_turn.where(_going_on)).limit(bindparam("most"))
 
 
-def offer(agent: Agent, free: Free) -> dict[str, Any]:
+def offer_parameters(agent: Agent, free: FreeCapacity) -> dict[str, Any]:
     """The parameters of `_FITTING`: what a machine serves."""
     return {
         "taker": agent.id,
         "machine": "" if agent.capabilities.fleet else agent.id,
         "served": _served(free.offers(agent)),
-        "more": [(job, *one) for job, device in free.begun.items() for one in _served(Free([device]).offers(agent))],
+        "more": [
+            (job, *one) for job, device in free.begun.items() for one in _served(FreeCapacity([device]).offers(agent))
+        ],
     }
 
 

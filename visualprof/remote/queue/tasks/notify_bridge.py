@@ -17,13 +17,13 @@ from visualprof.remote.queue.tasks.notifier import RECHECK_S, Notifier
 
 _log = logging.getLogger(__name__)
 
-LISTENING_S = 2.0  # until who waits looks by itself: a server may end between a change and its notice
+LISTEN_RECHECK_S = 2.0  # until who waits looks by itself: a server may end between a change and its notice
 _ALIVE_S = 30
 _AGAIN_S = 1
 _LISTEN, _NOTIFY = "LISTEN visualprof_tasks", "SELECT pg_notify('visualprof_tasks', %s)"
 
 
-class Relay:
+class PgNotifyBridge:
     """A thread with a connection of its own. What is told while it sends goes with the next notice, as one.
 
     Args:
@@ -44,7 +44,7 @@ class Relay:
 
     def start(self) -> None:
         """Connects."""
-        self._notifier.relay = self.tell
+        self._notifier.forward = self.forward
         self._thread.start()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Relay:
         self._awake.close()
         self._waking.close()
 
-    def tell(self, tasks: int) -> None:
+    def forward(self, tasks: int) -> None:
         """The others shall know of so many tasks more."""
         with self._lock:
             self._untold += tasks
@@ -86,8 +86,8 @@ class Relay:
     def _carry(self, driver: Any) -> None:
         """Until the end, or that of the connection."""
         driver.execute(_LISTEN)
-        self._notifier.recheck_s = LISTENING_S
-        self._notifier.heard(1 << 16)  # what was told before was not heard
+        self._notifier.recheck_s = LISTEN_RECHECK_S
+        self._notifier.notify_local(1 << 16)  # what was told before was not heard
         with selectors.DefaultSelector() as selector:  # `select` knows no more than 1,024 files of a process
             for source in (driver, self._awake):
                 selector.register(source, selectors.EVENT_READ)
@@ -107,4 +107,4 @@ class Relay:
         for notice in driver.notifies(timeout=0):
             sender, _, told = notice.payload.partition(" ")
             if sender != self._me and told.isdigit():
-                self._notifier.heard(int(told))
+                self._notifier.notify_local(int(told))

@@ -10,7 +10,7 @@ Language = Literal["en", "zh"]
 
 
 @dataclass(frozen=True)
-class Slower:
+class Regression:
     """A regression: what takes so much longer.
 
     ratio: 0.12 is 12 % longer. before_ns: when it was measured before. reports: ids of the runs, then and now.
@@ -24,7 +24,7 @@ class Slower:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notification:
     """What somebody is told.
 
     subject: id of a job or machine, whose name it also has; of a regression the name is that of the point. slower: null
@@ -37,4 +37,4 @@ class Notice:
     name: str
     at_ns: int
     read: bool
-    slower: Slower | None = None
+    slower: Regression | None = None

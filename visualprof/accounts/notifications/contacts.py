@@ -10,25 +10,25 @@ from typing import Literal
 from sqlalchemy import Connection, delete, insert, select, update
 
 from visualprof.accounts import secret
-from visualprof.accounts.audit import note
-from visualprof.accounts.notices.kinds import Kind, Language
-from visualprof.accounts.notices.webhook import target_of
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.notifications.kinds import Kind, Language
+from visualprof.accounts.notifications.webhook import target_of
 from visualprof.accounts.principal import Actor
 from visualprof.messages import msg
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import contacts, deliveries
 
 Channel = Literal["mail", "webhook"]
-SENT: tuple[Kind, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
+SENDABLE_KINDS: tuple[Kind, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
 _FIRST = ("job_finished", "job_failed", "machine_lost")  # known to whoever chose before that was noted
-SECRET = "vp_h_"
+SECRET_PREFIX = "vp_h_"
 
 
 @dataclass(frozen=True)
 class Contact:
     """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
 
-    kinds: tuple[Kind, ...] = SENT
+    kinds: tuple[Kind, ...] = SENDABLE_KINDS
     language: Language = "en"
     mail: bool = False
     webhook: str = ""
@@ -42,7 +42,7 @@ class Contact:
         return (*(("mail",) if self.mail else ()), *(("webhook",) if self.webhook else ()))
 
 
-def contact_of(connection: Connection, user: str) -> Contact:
+def contact_for(connection: Connection, user: str) -> Contact:
     """Somebody's choice; whoever has made none sees notices in the page alone.
 
     A kind of which they did not know when they chose is sent: they never said that it is not to be.
@@ -51,7 +51,7 @@ def contact_of(connection: Connection, user: str) -> Contact:
     if row is None:
         return Contact()
     chosen, known = json.loads(row.kinds), json.loads(row.known) if row.known else _FIRST
-    kinds: tuple[Kind, ...] = tuple(kind for kind in SENT if kind in chosen or kind not in known)
+    kinds: tuple[Kind, ...] = tuple(kind for kind in SENDABLE_KINDS if kind in chosen or kind not in known)
     return Contact(kinds, row.language, row.mail, row.webhook, row.secret, row.trouble, row.trouble_ns)
 
 
@@ -61,12 +61,12 @@ class Contacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, user: str) -> Contact:
+    def get(self, user: str) -> Contact:
         """Somebody's choice."""
         with self._database.read() as connection:
-            return contact_of(connection, user)
+            return contact_for(connection, user)
 
-    def choose(self, actor: Actor, kinds: Sequence[str], language: Language, mail: bool, webhook: str) -> str:
+    def update(self, actor: Actor, kinds: Sequence[str], language: Language, mail: bool, webhook: str) -> str:
         """Somebody's new choice. A new webhook gets a new secret, which is answered this once; else "".
 
         Raises: BadParameter: the webhook is no address.
@@ -74,9 +74,13 @@ class Contacts:
         if webhook:
             target_of(webhook)
         with self._database.write() as connection:
-            before = contact_of(connection, actor.user or "")
-            fresh = secret.new(SECRET)[0] if webhook and webhook != before.webhook else ""
-            values: dict[str, object] = {"kinds": json.dumps(kinds), "known": json.dumps(SENT), "language": language}
+            before = contact_for(connection, actor.user or "")
+            fresh = secret.generate(SECRET_PREFIX)[0] if webhook and webhook != before.webhook else ""
+            values: dict[str, object] = {
+                "kinds": json.dumps(kinds),
+                "known": json.dumps(SENDABLE_KINDS),
+                "language": language,
+            }
             values |= {"mail": mail, "webhook": webhook}
             values |= {"secret": fresh or (before.secret if webhook else ""), "trouble": "", "trouble_ns": None}
             mine = contacts.c.user == actor.user
@@ -87,5 +91,5 @@ class Contacts:
             told = msg(
                 "accounts.mail_webhook", f"mail {mail}, webhook {webhook or 'none'}, of {', '.join(kinds) or 'nothing'}"
             )
-            note(connection, actor, msg("accounts.change_notices", "change notices"), told)
+            record_event(connection, actor, msg("accounts.change_notices", "change notices"), told)
         return fresh

@@ -33,7 +33,7 @@ class Conflict(VisualprofError):
     status = 409
 
 
-class Stale(VisualprofError):
+class LeaseExpired(VisualprofError):
     """The lease is over: whoever held it must end the child."""
 
     status = 409
@@ -45,7 +45,7 @@ class Stale(VisualprofError):
         )
 
 
-class Elsewhere(VisualprofError):
+class UploadOffsetMismatch(VisualprofError):
     """Bytes for another place than the end of what is there. size: of what is there."""
 
     status = 409
@@ -57,49 +57,49 @@ class Elsewhere(VisualprofError):
         self.size = size
 
 
-class Untrusted(VisualprofError):
+class Unauthenticated(VisualprofError):
     """No token, or one that is not known."""
 
     status = 401
 
 
-class BadSignature(VisualprofError):
+class InvalidSignature(VisualprofError):
     """An address that was not made here, or that is too old."""
 
     status = 403
 
 
-class PutOut(VisualprofError):
+class AgentRevoked(VisualprofError):
     """An agent that somebody put out; it ends."""
 
     status = 403
 
 
-class Oversize(VisualprofError):
+class PayloadTooLarge(VisualprofError):
     """More than was announced or is allowed."""
 
     status = 413
 
 
-class Unfit(VisualprofError):
+class InvalidResult(VisualprofError):
     """A result that is not what was announced, or not what a result is."""
 
     status = 422
 
 
-class Crowded(VisualprofError):
+class ServerBusy(VisualprofError):
     """No place to wait; ask again after `Retry-After`."""
 
     status = 503
 
 
-class Damaged(VisualprofError):
+class DatabaseUnavailable(VisualprofError):
     """The database is no database any more, or was taken away."""
 
     status = 503
 
 
-class StoreDown(VisualprofError):
+class StoreUnavailable(VisualprofError):
     """The service that keeps files does not answer. refused: it does, and refuses what it was asked."""
 
     status = 503
@@ -109,13 +109,13 @@ class StoreDown(VisualprofError):
         self.refused = refused
 
 
-class OverQuota(VisualprofError):
+class QuotaExceeded(VisualprofError):
     """Somebody has as much as they may."""
 
     status = 429
 
 
-class TooMany(VisualprofError):
+class TooManyAttempts(VisualprofError):
     """Too many attempts in a short time."""
 
     status = 429
@@ -137,7 +137,7 @@ _FULL = {
 
 
 @contextmanager
-def disk(where: str) -> Generator[None]:
+def disk_errors(where: str) -> Generator[None]:
     """Name the disk's troubles instead of calling them unexpected.
 
     Raises: DiskFull.

@@ -11,34 +11,34 @@ from sqlalchemy import Connection
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.tasks.jobs import touch_of
+from visualprof.remote.queue.tasks.jobs import bump_revisions
 
 Answer = TypeVar("Answer")
 # Keeps a report; its answer, and the tasks of which people see a change.
 Act = Callable[[Connection], tuple[Answer, Collection[str]]]
 
 
-class Reports:
+class ReportBatcher:
     """Points, sizes of logs and heartbeats: one transaction keeps all that came while its turn was awaited."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self.waiting: list[tuple[Act[Any], Future[Any]]] = []
+        self.pending: list[tuple[Act[Any], Future[Any]]] = []
 
-    def keep(self, act: Act[Answer]) -> Answer:
+    def commit(self, act: Act[Answer]) -> Answer:
         """The answer of an act, once it is committed. An act that raises has changed nothing of what it reports."""
         mine: Future[Answer] = Future()
         with self._lock:
-            self.waiting.append((act, mine))
-            leads = len(self.waiting) == 1
+            self.pending.append((act, mine))
+            leads = len(self.pending) == 1
         if leads:  # whoever comes before this one has its turn joins it
             self._commit(self._take)
         return mine.result()
 
     def _take(self) -> list[tuple[Act[Any], Future[Any]]]:
         with self._lock:
-            taken, self.waiting = self.waiting, []
+            taken, self.pending = self.pending, []
         return taken
 
     def _commit(self, take: Callable[[], list[tuple[Act[Any], Future[Any]]]]) -> None:
@@ -50,7 +50,7 @@ class Reports:
                 done = [_done(connection, act) for act, _ in reports]
                 tasks = {task for _, changed in done for task in changed}
                 if tasks:
-                    touch_of(connection, tasks)
+                    bump_revisions(connection, tasks)
         except Exception as error:  # noqa: BLE001 - each thread raises its own
             if len(reports) > 1:
                 for report in reports:

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.remote.protocol import ModelRef, Part, Request
-from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.inspect import InspectedModel
 from visualprof.remote.queue.check.limits import model_errors
+from visualprof.remote.queue.check.request_json import InvalidRequest
 from visualprof.remote.queue.draft.forms import Draft, DraftInput
 from visualprof.remote.queue.draft.grammar import dims_text
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.store.model_records import (
-    Asker,
     Configuration,
     ConfiguredInput,
-    Facts,
     Lineage,
+    ModelFacts,
     ModelVersion,
     Origin,
     RegisteredModel,
+    Requester,
 )
-from visualprof.remote.queue.uploads import counted, take_local
+from visualprof.remote.queue.uploads import inspected_model, save_local_files
 
 if TYPE_CHECKING:
-    from visualprof.remote.queue.queue import Queue
+    from visualprof.remote.queue.job_services import JobServices
 
 
-def keep_files(remote: Remote, user: str | None, files: Mapping[str, Path]) -> ModelRef:
+def store_local_files(remote: JobService, user: str | None, files: Mapping[str, Path]) -> ModelRef:
     """Keeps files of this machine as if somebody had uploaded them.
 
     Args:
@@ -41,17 +41,17 @@ def keep_files(remote: Remote, user: str | None, files: Mapping[str, Path]) -> M
 
     Raises: VisualprofError: the first is no model that can be used, or they are too many bytes.
     """
-    model, *parts = take_local(remote, files)
+    model, *parts = save_local_files(remote, files)
     if user is not None:
         sizes = {upload.blob: (upload.name, upload.size) for upload in (model, *parts)}
-        remote.opened().blobs.hold(user, sizes)
+        remote.open().blobs.add_holder(user, sizes)
     paths = list(files)[1:]
     return ModelRef(model.blob, model.name, [Part(path, part.blob) for path, part in zip(paths, parts, strict=True)])
 
 
-def register(
-    remote: Remote,
-    by: Asker,
+def register_model(
+    remote: JobService,
+    by: Requester,
     name: str,
     model: ModelRef,
     *,
@@ -77,14 +77,14 @@ def register(
     """
     from visualprof.remote.queue.store.registry import NewVersion  # with the libraries of the database
 
-    queue = remote.opened()
+    queue = remote.open()
     content = _content(queue, model)
-    facts = Facts(content.format, content.parameters, content.operators)
-    new = NewVersion(model, facts, configuration or said_by(content), source, lineage, notes)
-    return queue.registry.add(name, new, by)
+    facts = ModelFacts(content.format, content.parameters, content.operators)
+    new = NewVersion(model, facts, configuration or configuration_from_model(content), source, lineage, notes)
+    return queue.registry.add_version(name, new, by)
 
 
-def said_by(model: InspectedModel) -> Configuration:
+def configuration_from_model(model: InspectedModel) -> Configuration:
     """What a model's file says of its inputs."""
     return Configuration([ConfiguredInput(t.name, t.dtype, _all_known(t.dims)) for t in model.inputs])
 
@@ -94,7 +94,7 @@ def _all_known(dims: list[int | str | None] | None) -> list[int | str] | None:
     return None if dims is None or None in dims else [dim for dim in dims if dim is not None]
 
 
-def asked_by(request: Request) -> Configuration:
+def configuration_from_request(request: Request) -> Configuration:
     """What a job asked for."""
     sizes = request.sweep.values if request.sweep.dim else []
     inputs = [ConfiguredInput(i.name, i.dtype, i.dims) for i in request.inputs]
@@ -103,7 +103,7 @@ def asked_by(request: Request) -> Configuration:
     )
 
 
-def draft_of_version(model: RegisteredModel, version: ModelVersion) -> Draft:
+def draft_from_version(model: RegisteredModel, version: ModelVersion) -> Draft:
     """What somebody would type to measure a version."""
     configured = version.configuration
     sizes = [str(size) for size in (configured.min_batch, configured.max_batch) if size is not None]
@@ -121,14 +121,14 @@ def draft_of_version(model: RegisteredModel, version: ModelVersion) -> Draft:
     )  # fmt: skip
 
 
-def _content(queue: Queue, model: ModelRef) -> InspectedModel:
+def _content(queue: JobServices, model: ModelRef) -> InspectedModel:
     """Raises: NotFound, BadParameter."""
     errors = list(model_errors(model))
     if errors:
-        raise Invalid(errors)
-    content = counted(queue, model.blob, model.name)
+        raise InvalidRequest(errors)
+    content = inspected_model(queue, model.blob, model.name)
     if content is None:
-        known = queue.blobs.inspected(model.blob) is not None
+        known = queue.blobs.inspection(model.blob) is not None
         error = (
             msg("queue.no_model", f"{model.name} is no model")
             if known
@@ -136,7 +136,7 @@ def _content(queue: Queue, model: ModelRef) -> InspectedModel:
         )
         raise BadParameter(error) if known else NotFound(error, msg("queue.upload_first", "upload it first"))
     for part in model.parts:
-        if queue.blobs.inspected(part.blob) is None:
+        if queue.blobs.inspection(part.blob) is None:
             raise NotFound(
                 msg("queue.file_not_here_2", f"the file {part.blob[:64]!r} is not here"),
                 msg("queue.upload_first", "upload it first"),

@@ -8,10 +8,10 @@ import time
 from sqlalchemy import Connection, case, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from visualprof.accounts.notices.regressions import Compare, regression_of
-from visualprof.accounts.notices.rows import tell
+from visualprof.accounts.notifications.regressions import Compare, regression_of
+from visualprof.accounts.notifications.store import notify
 from visualprof.remote.protocol import FINAL
-from visualprof.remote.queue.store.database import Database, revision
+from visualprof.remote.queue.store.database import Database, current_revision
 from visualprof.remote.queue.store.records import REQUEST, AnyRow
 from visualprof.remote.queue.store.tables import agents, jobs, notices, revisions, tasks, users
 
@@ -19,14 +19,14 @@ LOST_LEASES = 4  # a machine that restarts is back by then
 _NEWS_NS = 86400 * 10**9  # what is older is no news
 
 
-def tell_of_jobs(database: Database, compare: Compare | None = None) -> None:
+def notify_job_owners(database: Database, compare: Compare | None = None) -> None:
     """Tell the owners of jobs that ended since the last look, and of what has become slower in them.
 
     Whose update of the revision succeeds tells of everything up to it, in the same transaction: nothing is told twice,
     nor lost when the server is killed.
     """
     with database.read() as connection:
-        before, now = revision(connection, "told"), revision(connection)
+        before, now = current_revision(connection, "told"), current_revision(connection)
         rows = _ended_jobs(connection, before, now) if before != now else []
         slower = {row.id: regression_of(connection, row, compare) for row in rows} if compare else {}
     if before == now:
@@ -38,12 +38,12 @@ def tell_of_jobs(database: Database, compare: Compare | None = None) -> None:
         for row in rows:
             request = REQUEST.decode(row.request)
             kind = "job_failed" if row.failed else "job_finished"
-            tell(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
+            notify(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
             if found := slower.get(row.id):
-                tell(connection, [row.owner], "regression", row.id, found[0], row.ended_ns, found[1])
+                notify(connection, [row.owner], "regression", row.id, found[0], row.ended_ns, found[1])
 
 
-def tell_of_machines(database: Database, lease_s: float) -> None:
+def notify_lost_machines(database: Database, lease_s: float) -> None:
     """Tells of machines that were heard of a day ago or later, and no more: their owner, or else administrators."""
     now = database.now_ns()
     told = select(notices.c.seq).where(
@@ -55,7 +55,7 @@ def tell_of_machines(database: Database, lease_s: float) -> None:
         rows = connection.execute(lost).all()
     for row in rows:
         with contextlib.suppress(IntegrityError), database.write() as connection:  # else another server was faster
-            tell(connection, _who_cares(connection, row), "machine_lost", row.id, row.name, row.seen_ns)
+            notify(connection, _who_cares(connection, row), "machine_lost", row.id, row.name, row.seen_ns)
 
 
 def _ended_jobs(connection: Connection, after: int, upto: int) -> list[AnyRow]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, func, or_, select
 
-from visualprof.accounts.notices.kinds import Slower
+from visualprof.accounts.notifications.kinds import Regression
 from visualprof.reader.results.points import Point, read_points
 from visualprof.remote.protocol import Request, Spec
 from visualprof.remote.queue.store.records import REQUEST, SPEC, AnyRow
@@ -25,7 +25,7 @@ Compare = Callable[[Sequence[Point], Sequence[Point]], list[tuple[int, float]]]
 _LOOKED_AT = 200  # earlier tasks of the machine; what is older is not the last
 
 
-def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Slower] | None:
+def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Regression] | None:
     """What has become slower most, by its name; None where nothing has. job: with its id, owner and request."""
     found: list[tuple[float, str, AnyRow, AnyRow]] = []
     request = REQUEST.decode(job.request)
@@ -38,7 +38,7 @@ def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tupl
     if not found:
         return None
     share, name, before, task = max(found, key=lambda one: one[0])
-    return name, Slower(share, before.updated_ns, [before.run, task.run], len(found) - 1)
+    return name, Regression(share, before.updated_ns, [before.run, task.run], len(found) - 1)
 
 
 def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow) -> AnyRow | None:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlencode
 
-from visualprof.accounts.notices.kinds import Kind, Language, Notice
+from visualprof.accounts.notifications.kinds import Kind, Language, Notification
 
 # Subject, and text.
 _EN: dict[Kind, tuple[str, str]] = {
@@ -46,7 +46,7 @@ _WHY: dict[Language, str] = {
 }
 
 
-def link_to(notice: Notice, base_url: str) -> str | None:
+def link_to(notice: Notification, base_url: str) -> str | None:
     """The page that tells more; None where nobody told the server how browsers reach it."""
     if not base_url:
         return None
@@ -57,14 +57,14 @@ def link_to(notice: Notice, base_url: str) -> str | None:
     return f"{base_url}/#/{pages.get(notice.kind, f'run?job={notice.subject}')}"
 
 
-def invitation(wish: str, language: Language, link: str) -> tuple[str, str]:
+def link_message(wish: str, language: Language, link: str) -> tuple[str, str]:
     """Subject and text of an e-mail to somebody who asked for a link. wish: confirm, reset, or known (needs none)."""
     words = _LINKS[language]
     subject, text = words[wish]
     return f"[visualprof] {subject}", f"{text}\n\n{link}\n\n-- \n{words['why'][1]}"
 
 
-def letter(notice: Notice, language: Language, base_url: str) -> tuple[str, str]:
+def email_message(notice: Notification, language: Language, base_url: str) -> tuple[str, str]:
     """Subject and text of an e-mail."""
     facts = {"at": _time(notice.at_ns, "%Y-%m-%d %H:%M UTC")}
     facts["name"] = "".join(letter for letter in notice.name if letter.isprintable())
@@ -80,9 +80,9 @@ def _time(at_ns: int, format: str) -> str:
     return datetime.fromtimestamp(at_ns // 10**9, timezone.utc).strftime(format)
 
 
-def document(notice: Notice, language: Language, base_url: str) -> dict[str, Any]:
+def webhook_payload(notice: Notification, language: Language, base_url: str) -> dict[str, Any]:
     """What a webhook gets."""
-    subject, text = letter(notice, language, "")
+    subject, text = email_message(notice, language, "")
     return {
         "id": notice.seq,
         "kind": notice.kind,

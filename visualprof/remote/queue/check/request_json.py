@@ -18,7 +18,7 @@ from visualprof.remote.protocol import Request, build
 MAX_BYTES = 1 << 20
 MAX_ERRORS = 200
 MAX_ITEMS = 2000
-NAMES = {
+TYPE_NAMES = {
     int: msg("queue.whole_number", "a whole number"),
     float: "a number",
     str: "a text",
@@ -36,7 +36,7 @@ class FieldError:
     hint: str | None = None
 
 
-class Invalid(BadParameter):
+class InvalidRequest(BadParameter):
     """No request. errors: all that is wrong with it; the first one is its message."""
 
     def __init__(self, errors: list[FieldError]) -> None:
@@ -52,11 +52,13 @@ def parse_request(body: bytes) -> Request:
     """
     if len(body) > MAX_BYTES:
         error = msg("queue.job_over_mib_json", f"the job is over {MAX_BYTES >> 20} MiB of JSON")
-        raise Invalid([FieldError("", error, msg("queue.arrays_uploaded_files", "arrays are uploaded as files"))])
+        raise InvalidRequest(
+            [FieldError("", error, msg("queue.arrays_uploaded_files", "arrays are uploaded as files"))]
+        )
     try:
         value: object = msgspec.json.decode(body)
     except UNDECODABLE as error:
-        raise Invalid(
+        raise InvalidRequest(
             [
                 FieldError(
                     "",
@@ -68,16 +70,16 @@ def parse_request(body: bytes) -> Request:
     errors: list[FieldError] = []
     _walk(Request, value, "", errors)
     if errors:
-        raise Invalid(errors[:MAX_ERRORS])
+        raise InvalidRequest(errors[:MAX_ERRORS])
     return build(Request, value)
 
 
-def within(field: str, path: str) -> bool:
+def is_at_or_below(field: str, path: str) -> bool:
     """Is a field the one of that path, or below it? `specs[1].agent` is below `specs[1]`, not `specs[12].agent`."""
     return field == path or (field.startswith(path) and field[len(path)] in ".[")
 
 
-def nearest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
     """A hint for a name that is not among the known ones."""
     close = difflib.get_close_matches(name[:200], known, 1)
     if close:
@@ -105,7 +107,7 @@ def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
     else:
         choices = arguments if origin in (Union, UnionType) else (kind,)
         if not any(_plain(choice, value) for choice in choices):
-            errors.append(_wanted(path, " or ".join(NAMES[choice] for choice in choices), value))
+            errors.append(_wanted(path, " or ".join(TYPE_NAMES[choice] for choice in choices), value))
 
 
 def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldError]) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldEr
     hints, known = _hints(kind), {f.name: f for f in fields(kind)}
     unknown = [name for name in items if name not in known][:MAX_ERRORS]
     errors += [
-        FieldError(_join(path, n), msg("queue.there_no_such_field", "there is no such field"), nearest(n, list(known)))
+        FieldError(_join(path, n), msg("queue.there_no_such_field", "there is no such field"), suggest(n, list(known)))
         for n in unknown
     ]
     for name, field in known.items():

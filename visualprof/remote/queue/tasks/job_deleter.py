@@ -17,20 +17,20 @@ from sqlalchemy import Connection, delete, exists, func, select
 
 from visualprof.messages import msg
 from visualprof.remote.protocol import FINAL
-from visualprof.remote.queue.refusals import Conflict, disk
-from visualprof.remote.queue.store.blobs import forget_unneeded, in_a_version
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.errors import Conflict, disk_errors
+from visualprof.remote.queue.store.blobs import delete_unneeded, used_by_version
+from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.model_tables import version_files, versions
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
-from visualprof.remote.queue.tasks.bucket_runs import run_of
+from visualprof.remote.queue.tasks.bucket_runs import run_id
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
 
 
 @dataclass(frozen=True)
-class Freed:
+class FreedSpace:
     """What removing a job frees. runs: its results, below the log directory. size_bytes: of them and its owner's files.
 
     Without accounts those are the bytes on the disk.
@@ -40,7 +40,7 @@ class Freed:
     size_bytes: int
 
 
-class Removal:
+class JobDeleter:
     """Removes what has ended.
 
     Args:
@@ -59,38 +59,39 @@ class Removal:
         self._folder = folder
         self._root = root
 
-    def frees(self, name: str) -> Freed:
+    def estimate(self, name: str) -> FreedSpace:
         """What removing jobs would free.
 
         Raises: NotFound.
         """
-        job = self._jobs.one(name)
+        job = self._jobs.get(name)
         with self._database.read() as connection:
             own, kept = _own_blobs(connection, job), _bucket_bytes(connection, [job])
         runs, others = self._runs(job), set(job.request.blobs) - set(own)
         paths = [*(self._root / run for run in runs if run not in kept), *self._files(job, own)]
-        size = _size(paths, list(map(self._store.local, others)) if job.owner else None)
-        return Freed(sorted({*runs, *kept}), size + sum(kept.values()))
+        size = _size(paths, list(map(self._store.local_path, others)) if job.owner else None)
+        return FreedSpace(sorted({*runs, *kept}), size + sum(kept.values()))
 
-    def frees_together(self, names: Sequence[str]) -> int:
+    def estimate_bytes(self, names: Sequence[str]) -> int:
         """Bytes on the disk that removing these jobs frees, for who may know of all files.
 
         Raises: NotFound.
         """
-        of = [self._jobs.one(name) for name in names]
+        of = [self._jobs.get(name) for name in names]
         with self._database.read() as connection:
             unneeded, kept = _unneeded_without(connection, of), _bucket_bytes(connection, of)
         runs = [self._root / run for job in of for run in self._runs(job) if run not in kept]
         return sum(kept.values()) + _size(
-            [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local, unneeded)], None
+            [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local_path, unneeded)],
+            None,
         )
 
-    def remove(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> Freed:
+    def delete(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> FreedSpace:
         """Remove a job, and says what that freed. allow: raises where it may stay after all.
 
         Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
         """
-        freed = self.frees(name)
+        freed = self.estimate(name)
         with self._database.write() as connection:
             states = connection.execute(select(tasks.c.state).where(tasks.c.job == name)).scalars()
             if not set(states) <= set(FINAL):
@@ -98,12 +99,12 @@ class Removal:
                     msg("queue.job_not_ended", f"job {name[:40]} has not ended"),
                     msg("queue.cancel_first", "cancel it first"),
                 )
-            job = self._jobs.one(name)
+            job = self._jobs.get(name)
             allow(job)
             own = _own_blobs(connection, job)
             _forget(connection, job, own)
-            gone = forget_unneeded(connection, own)
-        with disk(str(self._root)):
+            gone = delete_unneeded(connection, own)
+        with disk_errors(str(self._root)):
             for run in freed.runs:  # whole, or not at all
                 self._results.partial.mkdir(parents=True, exist_ok=True)
                 aside = self._results.partial / uuid.uuid4().hex
@@ -120,12 +121,12 @@ class Removal:
         """The folders of its results, as far as they are still where they were put."""
         folder = self._root / job.folder
         found = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
-        return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
+        return [f"{job.folder}/{path.name}" for path in found if self._results.belongs_to(job.id, path)]
 
     def _files(self, job: Job, own: Iterable[str]) -> list[Path]:
         """Its logs, and uploaded files, or the copies of those that are in a bucket: there, upkeep removes them."""
         logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
-        return [*logs, *map(self._store.local, own)]
+        return [*logs, *map(self._store.local_path, own)]
 
 
 def _own_blobs(connection: Connection, job: Job) -> list[str]:
@@ -145,7 +146,7 @@ def _bucket_bytes(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
     rows = connection.execute(select(artefacts).where(mine, artefacts.c.key.startswith("runs/")))
     kept = Counter[str]()
     for row in rows:
-        kept[run_of(row.key)] += row.size_bytes
+        kept[run_id(row.key)] += row.size_bytes
     return kept
 
 
@@ -155,7 +156,7 @@ def _unneeded_without(connection: Connection, of: Sequence[Job]) -> list[str]:
     owners = [job.owner for job in of if job.owner is not None]
     held = exists().where(holders.c.sha256 == blobs.c.sha256, holders.c.owner.not_in(owners))
     theirs = blobs.c.sha256.in_({blob for job in of for blob in job.request.blobs})
-    free = ~others & ~held & ~in_a_version()
+    free = ~others & ~held & ~used_by_version()
     return list(connection.execute(select(blobs.c.sha256).where(theirs, free)).scalars())
 
 
@@ -166,7 +167,7 @@ def _forget(connection: Connection, job: Job, own: Iterable[str]) -> None:
     connection.execute(delete(tasks).where(tasks.c.job == job.id))
     connection.execute(delete(jobs).where(jobs.c.id == job.id))
     connection.execute(delete(holders).where(holders.c.owner == job.owner, holders.c.sha256.in_(list(own))))
-    changed(connection)
+    next_revision(connection)
 
 
 def _size(paths: Iterable[Path], others: Iterable[Path] | None) -> int:

@@ -28,12 +28,12 @@ _TRANSLATED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Unsent(VisualprofError):
+class DeliveryError(VisualprofError):
     """Something could not be sent."""
 
 
 @dataclass(frozen=True)
-class Target:
+class WebhookTarget:
     """Where a webhook goes. path: with its query."""
 
     secure: bool
@@ -42,7 +42,7 @@ class Target:
     path: str
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> WebhookTarget:
     """The parts of an address.
 
     Raises: BadParameter: it is none, or one of no webhook.
@@ -70,7 +70,7 @@ def target_of(url: str) -> Target:
             msg("accounts.80_443_1024", "80, 443, or from 1024"),
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme == "https", parts.hostname, port, path)
+    return WebhookTarget(parts.scheme == "https", parts.hostname, port, path)
 
 
 def signature(secret: str, at_s: int, body: bytes) -> str:
@@ -79,7 +79,7 @@ def signature(secret: str, at_s: int, body: bytes) -> str:
     return f"t={at_s},v1={mac.hexdigest()}"
 
 
-def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[str] = ()) -> None:
+def send_webhook(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[str] = ()) -> None:
     """Sends JSON to a webhook.
 
     Args:
@@ -106,17 +106,17 @@ def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[s
     try:
         status = _post(target, _addresses(target, networks), "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     except (OSError, ValueError) as error:  # refused, too slow, a wrong certificate; a name that is none
-        raise Unsent(f"{target.host}: {error}") from error
+        raise DeliveryError(f"{target.host}: {error}") from error
     if 300 <= status < 400:
-        raise Unsent(
+        raise DeliveryError(
             msg("accounts.sends_elsewhere", f"{target.host} sends it elsewhere ({status})"),
             msg("accounts.give_address_redirects", "give the address that it redirects to"),
         )
     if not 200 <= status < 300:
-        raise Unsent(msg("accounts.answered", f"{target.host} answered with {status}"))
+        raise DeliveryError(msg("accounts.answered", f"{target.host} answered with {status}"))
 
 
-def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
+def _addresses(target: WebhookTarget, networks: Sequence[str]) -> list[str]:
     """What the host is called by at this moment.
 
     Raises: Unsent: one of them is not public. OSError: it is not known.
@@ -125,7 +125,7 @@ def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     for text in addresses:
         if not _may_reach(ipaddress.ip_address(text), networks):
-            raise Unsent(
+            raise DeliveryError(
                 msg("accounts.no_public_address", f"{target.host} is no public address"),
                 msg("accounts.administrator_may_allow_webhook", "an administrator may allow it: --webhook-network"),
             )
@@ -141,7 +141,7 @@ def _may_reach(address: Address, networks: Sequence[str]) -> bool:
     return address.is_global and not special
 
 
-def _post(target: Target, addresses: Sequence[str], request: bytes) -> int:
+def _post(target: WebhookTarget, addresses: Sequence[str], request: bytes) -> int:
     """The status of the answer. Raises: OSError."""
     deadline = time.monotonic() + TIMEOUT_S
     plain = _connected(addresses, target.port, deadline)

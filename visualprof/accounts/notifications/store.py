@@ -9,38 +9,38 @@ from typing import get_args
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from visualprof.accounts.audit import note
-from visualprof.accounts.notices.contacts import contact_of
-from visualprof.accounts.notices.kinds import Kind, Notice, Slower
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.notifications.contacts import contact_for
+from visualprof.accounts.notifications.kinds import Kind, Notification, Regression
 from visualprof.accounts.principal import Actor
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import TooMany
+from visualprof.remote.queue.errors import TooManyAttempts
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.retention import DAY_NS, rules_of
+from visualprof.remote.queue.store.retention import DAY_NS, load_rules
 from visualprof.remote.queue.store.tables import deliveries, notices
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-KEPT = 500  # for each person
-WAITING = 100  # notices of one person for one channel; more are shown in the page alone
-_SLOWER = msgspec.json.Decoder(Slower)
+MAX_PER_USER = 500  # for each person
+MAX_QUEUED = 100  # notices of one person for one channel; more are shown in the page alone
+_SLOWER = msgspec.json.Decoder(Regression)
 _MINUTE_NS = 60 * 10**9
 
 
-class Notices:
+class Notifications:
     """Everybody's own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of(self, user: str, before: int | None, limit: int) -> tuple[int, list[Notice]]:
+    def list_for_user(self, user: str, before: int | None, limit: int) -> tuple[int, list[Notification]]:
         """How many are unread, and the latest, the newest first. before: only those with a lower number."""
         mine = notices.c.user == user
         query = select(notices).where(mine).order_by(notices.c.seq.desc()).limit(limit)
         with self._database.read() as connection:
             unread = connection.execute(select(func.count()).where(mine, ~notices.c.read)).scalar_one()
             rows = connection.execute(query if before is None else query.where(notices.c.seq < before))
-            return unread, [notice_of(row) for row in rows]
+            return unread, [notification_from_row(row) for row in rows]
 
     def mark_read(self, user: str, upto: int) -> None:
         """Somebody has seen theirs up to a number."""
@@ -48,7 +48,7 @@ class Notices:
         with self._database.write() as connection:
             connection.execute(update(notices).where(mine).values(read=True))
 
-    def try_out(self, actor: Actor, now: int) -> None:
+    def send_test(self, actor: Actor, now: int) -> None:
         """Tells somebody of nothing, to see whether it arrives.
 
         Raises: TooMany: they did so within a minute.
@@ -57,27 +57,27 @@ class Notices:
         lately = select(notices.c.seq).where(notices.c.at_ns > now - _MINUTE_NS).filter_by(user=user, kind="trial")
         with self._database.write() as connection:
             if connection.execute(lately).first():
-                raise TooMany(
+                raise TooManyAttempts(
                     msg("accounts.one_trial_minute", "one trial a minute"), msg("accounts.wait_minute", "wait a minute")
                 )
-            tell(connection, [user], "trial", user, actor.principal.name, now)
-            note(
+            notify(connection, [user], "trial", user, actor.principal.name, now)
+            record_event(
                 connection,
                 actor,
                 msg("accounts.try_notices", "try notices"),
-                ", ".join(contact_of(connection, user).channels),
+                ", ".join(contact_for(connection, user).channels),
             )
 
 
-def notice_of(row: AnyRow) -> Notice:
+def notification_from_row(row: AnyRow) -> Notification:
     """From a row of `notices`."""
     slower = _SLOWER.decode(row.slower) if row.slower else None
-    return Notice(row.seq, row.kind, row.subject, row.name, row.at_ns, row.read, slower)
+    return Notification(row.seq, row.kind, row.subject, row.name, row.at_ns, row.read, slower)
 
 
-def tell(
+def notify(
     connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int,
-    slower: Slower | None = None,
+    slower: Regression | None = None,
 ) -> None:  # fmt: skip
     """Tells people of an event, once; whatever finds something worth telling calls this in its transaction.
 
@@ -96,10 +96,10 @@ def tell(
         facts = msgspec.json.encode(slower).decode() if slower else None
         row = {**event, "name": " ".join(name.split())[:300], "read": False, "slower": facts}
         notice = connection.execute(insert(notices).values(row).returning(notices.c.seq)).scalar_one()
-        contact = contact_of(connection, user)
+        contact = contact_for(connection, user)
         for channel in contact.channels if kind in (*contact.kinds, "trial") else ():
             waiting = select(func.count()).select_from(deliveries).filter_by(user=user, channel=channel)
-            if connection.execute(waiting).scalar_one() < WAITING:
+            if connection.execute(waiting).scalar_one() < MAX_QUEUED:
                 due = {"notice": notice, "user": user, "channel": channel, "tries": 0, "due_ns": time.time_ns()}
                 connection.execute(insert(deliveries).values(due))
 
@@ -108,9 +108,9 @@ def remove_old(database: Database) -> None:
     """Remove what is old, and what is too much for one person."""
     nth = func.row_number().over(partition_by=notices.c.user, order_by=notices.c.seq.desc()).label("nth")
     numbered = select(notices.c.seq, nth).subquery()
-    many = select(numbered.c.seq).where(numbered.c.nth > KEPT)
+    many = select(numbered.c.seq).where(numbered.c.nth > MAX_PER_USER)
     with database.write() as connection:
-        days = rules_of(connection)["notices", ""]
+        days = load_rules(connection)["notices", ""]
         old = notices.c.seq.in_(many)
         old = old if days is None else old | (notices.c.at_ns < time.time_ns() - days * DAY_NS)
         connection.execute(delete(deliveries).where(deliveries.c.notice.in_(select(notices.c.seq).where(old))))

@@ -8,14 +8,14 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from urllib.parse import unquote, urlsplit
 
-from visualprof.accounts.notices.webhook import TIMEOUT_S, Unsent
-from visualprof.accounts.users import email_of
+from visualprof.accounts.notifications.webhook import TIMEOUT_S, DeliveryError
+from visualprof.accounts.users import normalize_email
 
 _PORTS = {"smtp": 587, "smtps": 465}
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-class Mail:
+class Mailer:
     """A mail server.
 
     Args:
@@ -31,7 +31,7 @@ class Mail:
         self._secure, self._host = parts.scheme == "smtps", parts.hostname or ""
         self._port = parts.port or _PORTS[parts.scheme]
         self._user, self._password = unquote(parts.username or ""), password
-        self.sender = email_of(sender or (self._user if "@" in self._user else f"{self._user}@{self._host}"))
+        self.sender = normalize_email(sender or (self._user if "@" in self._user else f"{self._user}@{self._host}"))
 
     def send(self, to: str, subject: str, text: str) -> None:
         """Send a text to somebody.
@@ -49,7 +49,7 @@ class Mail:
                     server.login(self._user, self._password)
                 server.send_message(message)
         except (OSError, smtplib.SMTPException) as error:
-            raise Unsent(f"{self._host}: {error}") from error
+            raise DeliveryError(f"{self._host}: {error}") from error
 
     def _connected(self) -> smtplib.SMTP:
         context = ssl.create_default_context()

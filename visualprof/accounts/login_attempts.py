@@ -10,20 +10,20 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from visualprof.accounts.secret import hashed
+from visualprof.accounts.secret import hash_token
 from visualprof.messages import msg
-from visualprof.remote.queue.refusals import TooMany
-from visualprof.remote.queue.store.database import Database, unasked
+from visualprof.remote.queue.errors import TooManyAttempts
+from visualprof.remote.queue.store.database import Database, without_result
 from visualprof.remote.queue.store.tables import failures
 
-FOR_ACCOUNT, OF_ADDRESS = 5, 30
+MAX_PER_ACCOUNT, MAX_PER_ADDRESS = 5, 30
 _MINUTE_NS = 60 * 10**9
 _LATELY = (
     select(failures.c.key, func.count())
     .where(failures.c.key.in_(bindparam("keys", expanding=True)), failures.c.at_ns >= bindparam("since"))
     .group_by(failures.c.key)
 )
-_OVER = unasked(delete(failures).where(failures.c.at_ns < bindparam("since")))
+_OVER = without_result(delete(failures).where(failures.c.at_ns < bindparam("since")))
 _COUNTED = insert(failures)
 
 
@@ -33,8 +33,11 @@ def count_attempt(database: Database, address: str, email: str = "") -> None:
     Raises: TooMany.
     """
     now = time.time_ns()
-    bounds = {hashed(address): OF_ADDRESS, **({hashed(f"{address} {email}"): FOR_ACCOUNT} if email else {})}
-    with database.look() as connection:  # whoever goes on and on must not keep the writers busy
+    bounds = {
+        hash_token(address): MAX_PER_ADDRESS,
+        **({hash_token(f"{address} {email}"): MAX_PER_ACCOUNT} if email else {}),
+    }
+    with database.query() as connection:  # whoever goes on and on must not keep the writers busy
         _refuse(connection, bounds, now)
     with database.write() as connection:
         _refuse(connection, bounds, now)
@@ -47,7 +50,7 @@ def _refuse(connection: Connection, bounds: Mapping[str, int], now: int) -> None
     counts = connection.execute(_LATELY, {"keys": list(bounds), "since": now - _MINUTE_NS})
     for key, count in counts:
         if count >= bounds[key]:
-            raise TooMany(
+            raise TooManyAttempts(
                 msg("accounts.attempts_within_minute", f"{bounds[key]} attempts within a minute"),
                 msg("accounts.wait_minute", "wait a minute"),
             )
@@ -55,7 +58,7 @@ def _refuse(connection: Connection, bounds: Mapping[str, int], now: int) -> None
 
 def forgive_attempt(connection: Connection, address: str, email: str = "") -> None:
     """It was right: those before it for the account count no more, nor does it for the address."""
-    last = select(func.max(failures.c.seq)).where(failures.c.key == hashed(address)).scalar_subquery()
+    last = select(func.max(failures.c.seq)).where(failures.c.key == hash_token(address)).scalar_subquery()
     connection.execute(delete(failures).where(failures.c.seq == last))
     if email:
-        connection.execute(delete(failures).where(failures.c.key == hashed(f"{address} {email}")))
+        connection.execute(delete(failures).where(failures.c.key == hash_token(f"{address} {email}")))

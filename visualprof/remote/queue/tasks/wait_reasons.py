@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, distinct, func, or_, select, true
 
-from visualprof.remote.queue.check.matching import lacks
+from visualprof.remote.queue.check.matching import missing_requirements
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.quotas import Room, room_of
-from visualprof.remote.queue.store.records import Agent, AnyRow, Wait, agent_of
+from visualprof.remote.queue.store.quotas import Allowance, allowance_of
+from visualprof.remote.queue.store.records import Agent, AnyRow, Wait, agent_from_row
 from visualprof.remote.queue.store.tables import agents, bookings, tasks
 from visualprof.remote.queue.store.visibility import serves, visible_agents
 from visualprof.remote.queue.tasks.scheduling import OWNER, WAITS
@@ -39,7 +39,7 @@ _SERVING = (  # which machines take whose tasks now
 _BOOKED = select(bookings).where(bookings.c.from_ns <= bindparam("now"), bookings.c.until_ns > bindparam("now"))
 
 
-def waits(database: Database, lease_s: float, job: str = "") -> dict[str, Wait]:
+def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str, Wait]:
     """Why each task waits that does, by its id, in the order in which each user's are taken.
 
     Args:
@@ -55,8 +55,8 @@ def waits(database: Database, lease_s: float, job: str = "") -> dict[str, Wait]:
         serving = {(row.id, row.owner) for row in connection.execute(_SERVING, now)}
         booked = {row.agent: row for row in connection.execute(_BOOKED, now)}
         owners = {row.owner for row in rows}
-        known = {owner: _there(connection, owner, database.ahead_ns, lease_s) for owner in owners}
-        rooms = {owner: room_of(connection, owner) for owner in owners}
+        known = {owner: _there(connection, owner, database.clock_offset_ns, lease_s) for owner in owners}
+        rooms = {owner: allowance_of(connection, owner) for owner in owners}
         going_on = set(connection.execute(_GOING_ON).scalars())
         turns = {job: _turn(connection, rows[0])} if job else _turns(rows)
     obstacles: dict[tuple[object, ...], Wait | None] = {}
@@ -91,7 +91,7 @@ def _turn(connection: Connection, first: AnyRow) -> Wait:
 
 def _there(connection: Connection, owner: str | None, ahead_ns: int, lease_s: float) -> list[Agent]:
     """The machines that work for somebody, as far as they are there: of others nothing is told."""
-    mine = (agent_of(row, ahead_ns) for row in connection.execute(visible_agents(owner)))
+    mine = (agent_from_row(row, ahead_ns) for row in connection.execute(visible_agents(owner)))
     return [agent for agent in mine if agent.online(lease_s)]
 
 
@@ -99,7 +99,9 @@ def _obstacle(
     row: AnyRow, there: Sequence[Agent], serving: set[tuple[str, str]], booked: dict[str, Any]
 ) -> Wait | None:
     """What keeps every machine from a task that could run it; None where one takes such tasks."""
-    able = [agent for agent in there if row.wanted_agent in ("", agent.id) and not any(lacks(row, agent))]
+    able = [
+        agent for agent in there if row.wanted_agent in ("", agent.id) and not any(missing_requirements(row, agent))
+    ]
     if any((agent.id, row.owner or "") in serving for agent in able):
         return None
     kept = [(booked[agent.id], agent) for agent in able if agent.id in booked and agent.standing == "works"]
@@ -109,10 +111,10 @@ def _obstacle(
     return Wait("drained", able[0].name) if able else Wait("machine")
 
 
-def _used_up(room: Room, goes_on: bool) -> Wait | None:
+def _used_up(room: Allowance, goes_on: bool) -> Wait | None:
     """goes_on: a task of the same job runs."""
-    if not room.any_task:
+    if not room.may_start_task:
         return Wait("hours", n=room.device_ns, of=room.quota.device_ns)
-    if not room.any_job and not goes_on:
+    if not room.may_start_job and not goes_on:
         return Wait("jobs", n=room.jobs_running, of=room.quota.jobs_running)
     return None

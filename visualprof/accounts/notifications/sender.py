@@ -15,15 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import delete, select, update
 
-from visualprof.accounts.audit import note
-from visualprof.accounts.notices import messages
-from visualprof.accounts.notices.contacts import Contact, contact_of
-from visualprof.accounts.notices.events import LOST_LEASES, tell_of_jobs, tell_of_machines
-from visualprof.accounts.notices.kinds import Notice
-from visualprof.accounts.notices.mail import Mail
-from visualprof.accounts.notices.regressions import Compare
-from visualprof.accounts.notices.rows import notice_of, remove_old
-from visualprof.accounts.notices.webhook import Unsent, post
+from visualprof.accounts.audit import record_event
+from visualprof.accounts.notifications import messages
+from visualprof.accounts.notifications.contacts import Contact, contact_for
+from visualprof.accounts.notifications.events import LOST_LEASES, notify_job_owners, notify_lost_machines
+from visualprof.accounts.notifications.kinds import Notification
+from visualprof.accounts.notifications.mail import Mailer
+from visualprof.accounts.notifications.regressions import Compare
+from visualprof.accounts.notifications.store import notification_from_row, remove_old
+from visualprof.accounts.notifications.webhook import DeliveryError, send_webhook
 from visualprof.accounts.principal import Actor, Principal
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
@@ -33,15 +33,15 @@ from visualprof.remote.queue.store.tables import contacts, deliveries, notices, 
 
 _log = logging.getLogger(__name__)
 
-EVERY_S = 5.0
-TRIES = 6  # after 30 s, 2 min, 8 min, 32 min and 2 h more
+INTERVAL_S = 5.0
+MAX_ATTEMPTS = 6  # after 30 s, 2 min, 8 min, 32 min and 2 h more
 _AGAIN_NS = 30 * 10**9
 _HELD_NS = 300 * 10**9  # longer than any sending takes
 _AT_ONCE = 4
 _REMOVE_EVERY_S = 3600.0
 
 
-class Post:
+class NotificationSender:
     """A thread that looks for news and sends them.
 
     Args:
@@ -54,7 +54,7 @@ class Post:
     """
 
     def __init__(
-        self, database: Database, lease_s: float, mail: Mail | None = None, networks: Sequence[str] = (),
+        self, database: Database, lease_s: float, mail: Mailer | None = None, networks: Sequence[str] = (),
         base_url: str = "", compare: Compare | None = None,
     ) -> None:  # fmt: skip
         self._database, self._lease_s, self._compare = database, lease_s, compare
@@ -76,12 +76,12 @@ class Post:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def look(self) -> None:
+    def run_once(self) -> None:
         """One round."""
-        tell_of_jobs(self._database, self._compare)
+        notify_job_owners(self._database, self._compare)
         # A server that was down heard of no machine: they get time to come back.
         if time.monotonic() - self._begun > LOST_LEASES * self._lease_s:
-            tell_of_machines(self._database, self._lease_s)
+            notify_lost_machines(self._database, self._lease_s)
         if time.monotonic() - self._removed > _REMOVE_EVERY_S:
             self._removed = time.monotonic()
             remove_old(self._database)
@@ -92,12 +92,12 @@ class Post:
                 self._pool.submit(self._deliver, row).add_done_callback(lambda _, key=key: self._busy.discard(key))
 
     def _loop(self) -> None:
-        while not self._stop.wait(EVERY_S):
+        while not self._stop.wait(INTERVAL_S):
             self._try()
 
     def _try(self) -> None:
         try:
-            self.look()
+            self.run_once()
         except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
             if not self._stop.is_set():
                 _log.exception("telling people what happened failed")
@@ -124,23 +124,23 @@ class Post:
             with self._database.read() as connection:
                 mine = select(notices, users.c.email, users.c.disabled).join(users).where(notices.c.seq == row.notice)
                 told = connection.execute(mine).one()
-                contact = contact_of(connection, row.user)
+                contact = contact_for(connection, row.user)
             if row.channel in contact.channels and not told.disabled:
-                self._send(row, notice_of(told), contact, told.email)
+                self._send(row, notification_from_row(told), contact, told.email)
             self._done(row)
         except VisualprofError as error:
             self._failed(row, f"{row.channel}: {error.error}"[:400])
         except Exception:  # noqa: BLE001 - it is held for a while and then tried again, as long as it may
             _log.exception("a notice could not be sent")
 
-    def _send(self, row: AnyRow, notice: Notice, contact: Contact, email: str) -> None:
+    def _send(self, row: AnyRow, notice: Notification, contact: Contact, email: str) -> None:
         if row.channel == "webhook":
-            body = json.dumps(messages.document(notice, contact.language, self._base_url), ensure_ascii=False)
-            post(contact.webhook, contact.secret, body.encode(), row.seq, self._networks)
+            body = json.dumps(messages.webhook_payload(notice, contact.language, self._base_url), ensure_ascii=False)
+            send_webhook(contact.webhook, contact.secret, body.encode(), row.seq, self._networks)
         elif self._mail:
-            self._mail.send(email, *messages.letter(notice, contact.language, self._base_url))
+            self._mail.send(email, *messages.email_message(notice, contact.language, self._base_url))
         else:
-            raise Unsent(msg("accounts.server_sends_no_e", "this server sends no e-mail any more"))
+            raise DeliveryError(msg("accounts.server_sends_no_e", "this server sends no e-mail any more"))
 
     def _done(self, row: AnyRow) -> None:
         well = (contacts.c.user == row.user) & contacts.c.trouble.startswith(f"{row.channel}:")
@@ -158,10 +158,10 @@ class Post:
             connection.execute(
                 update(deliveries).where(same, (deliveries.c.due_ns < later) | this).values(due_ns=later)
             )
-            if row.tries + 1 >= TRIES:
+            if row.tries + 1 >= MAX_ATTEMPTS:
                 connection.execute(delete(deliveries).where(this))
                 email = connection.execute(select(users.c.email).where(users.c.id == row.user)).scalar_one()
-                note(
+                record_event(
                     connection,
                     Actor(Principal(row.user, email), ""),
                     msg("accounts.notice_not_sent", "notice not sent"),
