@@ -20,10 +20,10 @@ describe("the rooms", () => {
     expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
 
   it("keep each page to itself", () => {
-    const page_of = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];
+    const pageOf = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];
     const strangers = [...imports].flatMap(([name, targets]) =>
       targets
-        .filter((target) => page_of(target) && page_of(target) !== page_of(name))
+        .filter((target) => pageOf(target) && pageOf(target) !== pageOf(name))
         .map((target) => `${name} -> ${target}`),
     );
     expect(strangers).toEqual([]);

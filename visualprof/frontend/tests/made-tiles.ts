@@ -1,5 +1,5 @@
 // Tiles as the server writes them, for tests.
-import { decode_tile, type SliceTile } from "../src/pages/trace/tile";
+import { decodeTile, type SliceTile } from "../src/pages/trace/tile";
 
 export interface Made {
   start: number;
@@ -12,7 +12,7 @@ export interface Made {
 }
 
 /** Entries must be in order of (lane, start). */
-export function slice_bytes(entries: readonly Made[]): ArrayBuffer {
+export function sliceBytes(entries: readonly Made[]): ArrayBuffer {
   const n = entries.length;
   const lanes = 2 * n + ((2 * n) % 4);
   const buffer = new ArrayBuffer(8 + 20 * n + lanes + n + ((4 - (n % 4)) % 4));
@@ -49,11 +49,11 @@ export function slice_bytes(entries: readonly Made[]): ArrayBuffer {
   return buffer;
 }
 
-export function slice_tile(entries: readonly Made[], level = 0, index = 0): SliceTile {
-  return decode_tile(slice_bytes(entries), level, index) as SliceTile;
+export function sliceTile(entries: readonly Made[], level = 0, index = 0): SliceTile {
+  return decodeTile(sliceBytes(entries), level, index) as SliceTile;
 }
 
-export function counter_bytes(
+export function counterBytes(
   before: number,
   samples: readonly (readonly [bucket: number, low: number, high: number, last: number])[],
 ): ArrayBuffer {
@@ -78,7 +78,7 @@ export function noise(seed: number): () => number {
 }
 
 /** A lane of `count` events that do not overlap, in 256 buckets. */
-export function random_lane(random: () => number, count: number, lane = 0): Made[] {
+export function randomLane(random: () => number, count: number, lane = 0): Made[] {
   const edges = Array.from({ length: 2 * count }, () => Math.fround(random() * 256)).sort((a, b) => a - b);
   return Array.from({ length: count }, (_, place) => ({
     start: edges[2 * place] ?? 0,

@@ -1,5 +1,5 @@
 import type { ErrorBody, FieldError, SpanState } from "./model";
-import { ask_token, session_headers } from "./session";
+import { askToken, sessionHeaders } from "./session";
 
 // Relative to the page, so that the dashboard also works below a proxy's path prefix.
 const ROOT = "api/v1/";
@@ -12,7 +12,7 @@ export class ApiError extends Error {
     readonly status: number,
     message: string,
     readonly hint: string | null = null,
-    readonly retryAfter_s: number | null = null,
+    readonly retryAfterS: number | null = null,
     readonly state: SpanState | null = null,
     readonly progress: number | null = null,
     /** Of a refused job: what is wrong with which field. */
@@ -46,7 +46,7 @@ async function failure(response: Response): Promise<ApiError> {
   );
 }
 
-export function as_error(failure: unknown): ApiError {
+export function asError(failure: unknown): ApiError {
   return failure instanceof ApiError ? failure : new ApiError(0, String(failure));
 }
 
@@ -57,10 +57,10 @@ export interface Answer<T> {
 
 /** A report's own file, which answers in place of a server (src/report). */
 export interface Held {
-  readonly made_ms: number;
+  readonly madeMs: number;
   answer: (url: string) => Response;
-  is_of: (run: string) => boolean;
-  has_step: (name: string) => boolean;
+  isOf: (run: string) => boolean;
+  hasStep: (name: string) => boolean;
   nearest: (kind: "g" | "c" | "p", id: number, level: number, index: number) => [level: number, index: number];
 }
 
@@ -73,22 +73,22 @@ export function hold(one: Held): void {
 let declined = false;
 
 /** Whoever has no token is asked for it once; again only by what he does himself. */
-async function may_act(asks: boolean): Promise<boolean> {
+async function mayAct(asks: boolean): Promise<boolean> {
   if (declined && asks) return false;
-  const given = await ask_token();
+  const given = await askToken();
   declined = !given;
   return given;
 }
 
 /** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
 export async function ask(url: string, options: RequestInit = {}, again = true): Promise<Response> {
-  const headers = { ...(options.headers as Record<string, string> | undefined), ...session_headers() };
+  const headers = { ...(options.headers as Record<string, string> | undefined), ...sessionHeaders() };
   const response = await (held ? Promise.resolve(held.answer(url)) : fetch(url, { ...options, headers })).catch(
     (error: unknown) => {
       throw options.signal?.aborted ? error : new ApiError(0, String(error));
     },
   );
-  if (response.status === 401 && again && (await may_act(options.method === undefined))) return ask(url, options);
+  if (response.status === 401 && again && (await mayAct(options.method === undefined))) return ask(url, options);
   if (!response.ok && response.status !== 304) throw await failure(response);
   return response;
 }

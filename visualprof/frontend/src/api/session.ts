@@ -26,7 +26,7 @@ const ONCE = ["invitation", "reset", "email"] as const;
 export const question = shallowRef<((token: string | null) => void) | null>(null);
 
 /** Did this tab come by a link to one run? */
-export const by_link = () => token.startsWith(LINK);
+export const byLink = () => token.startsWith(LINK);
 
 /** Storage may be forbidden, as in an embedded page: the token then lasts as long as the page. */
 function stored(keep?: string): string {
@@ -39,7 +39,7 @@ function stored(keep?: string): string {
 }
 
 /** A link is this tab's alone: who has an account is still logged in elsewhere. */
-function of_tab(keep?: string, key = KEY): string {
+function ofTab(keep?: string, key = KEY): string {
   try {
     if (keep !== undefined) sessionStorage.setItem(key, keep);
     return sessionStorage.getItem(key) ?? "";
@@ -49,19 +49,19 @@ function of_tab(keep?: string, key = KEY): string {
 }
 
 /** Goes to the issuer. Where one was is kept here: nothing that comes back says where to go. */
-export function leave_for(issuer: string): void {
-  of_tab(location.hash, PLACE);
+export function leaveFor(issuer: string): void {
+  ofTab(location.hash, PLACE);
   location.assign(issuer);
 }
 
 /** What was shown to nobody, or by a link, is not what a person sees. */
-export function enter_account(): void {
-  of_tab("");
+export function enterAccount(): void {
+  ofTab("");
   location.reload();
 }
 
 function keep(given: string): void {
-  of_tab("");
+  ofTab("");
   token = given;
   stored(given);
 }
@@ -71,7 +71,7 @@ function begin(): void {
   const here = new URL(location.href);
   const given = here.searchParams.get("token");
   if (given !== null) keep(given);
-  else token = of_tab(here.searchParams.get("link") ?? undefined) || stored();
+  else token = ofTab(here.searchParams.get("link") ?? undefined) || stored();
   for (const name of ONCE) linked[name] = here.searchParams.get(name) ?? undefined;
   const clean = new URL(here);
   for (const name of ["token", "link", ...ONCE]) clean.searchParams.delete(name);
@@ -83,31 +83,31 @@ function begin(): void {
   if (state && (code || error)) {
     linked.issued = { state, code, error };
     clean.search = ""; // issuers add things of their own
-    clean.hash = of_tab(undefined, PLACE);
+    clean.hash = ofTab(undefined, PLACE);
   }
   if (clean.href !== here.href) history.replaceState(history.state, "", clean);
 }
 
 /** What a request carries. */
-export function session_headers(given = token): Record<string, string> {
+export function sessionHeaders(given = token): Record<string, string> {
   return given ? { [HEADER]: given } : {};
 }
 
-export async function read_session(given?: string): Promise<SessionAnswer | null> {
-  const answer = await fetch("api/v1/session", { headers: session_headers(given) }).catch(() => null);
+export async function readSession(given?: string): Promise<SessionAnswer | null> {
+  const answer = await fetch("api/v1/session", { headers: sessionHeaders(given) }).catch(() => null);
   return answer?.ok === true ? ((await answer.json()) as SessionAnswer) : null;
 }
 
-export async function is_trusted(given?: string): Promise<boolean> {
-  return (await read_session(given))?.trusted === true;
+export async function isTrusted(given?: string): Promise<boolean> {
+  return (await readSession(given))?.trusted === true;
 }
 
 let asking: Promise<boolean> | null = null;
 
 /** Asks the user, all who need it at once; false when he has no token. Another page of this browser may have it by now. */
-export function ask_token(): Promise<boolean> {
+export function askToken(): Promise<boolean> {
   asking ??= (async () => {
-    const now = await read_session();
+    const now = await readSession();
     if (now?.person && now.token && now.token !== token) {
       token = now.token; // of this page's session alone
       return true;
@@ -115,7 +115,7 @@ export function ask_token(): Promise<boolean> {
     accounts.value = now?.accounts ? now : null;
     const other = stored();
     const given =
-      !accounts.value && other !== token && (await is_trusted(other))
+      !accounts.value && other !== token && (await isTrusted(other))
         ? other
         : await new Promise<string | null>((resolve) => (question.value = resolve));
     question.value = null;

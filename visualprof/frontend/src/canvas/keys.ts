@@ -1,10 +1,10 @@
 import { useEventListener } from "@vueuse/core";
-import { is_typing } from "../state/shortcuts";
+import { isTyping } from "../state/shortcuts";
 
 const CONTROLS = "[role=table], [role=radiogroup], [role=listbox], [role=slider], [role=separator], button, a, summary";
 
 /** Lists, tables and buttons use the arrows and Enter themselves. */
-function belongs_to_control({ key, target }: KeyboardEvent): boolean {
+function belongsToControl({ key, target }: KeyboardEvent): boolean {
   if (!(target instanceof HTMLElement)) return false;
   return (
     target.closest("[popover], dialog") !== null ||
@@ -12,7 +12,7 @@ function belongs_to_control({ key, target }: KeyboardEvent): boolean {
   );
 }
 
-export function key_name({ key }: KeyboardEvent): string {
+export function keyName({ key }: KeyboardEvent): string {
   return key.length === 1 ? key.toLowerCase() : key;
 }
 
@@ -22,9 +22,8 @@ export function useCanvasKeys(act: (key: string, event: KeyboardEvent) => boolea
     window,
     "keydown",
     (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target) || belongs_to_control(event))
-        return;
-      if (!act(key_name(event), event)) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || belongsToControl(event)) return;
+      if (!act(keyName(event), event)) return;
       event.preventDefault();
       event.stopPropagation();
     },

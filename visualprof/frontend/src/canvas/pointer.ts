@@ -10,12 +10,12 @@ export interface Point {
 }
 
 /** CSS pixels from the element's upper left corner. */
-export function point_in(event: { clientX: number; clientY: number }, element: Element | null): Point {
+export function pointIn(event: { clientX: number; clientY: number }, element: Element | null): Point {
   const box = element?.getBoundingClientRect();
   return { x: event.clientX - (box?.left ?? 0), y: event.clientY - (box?.top ?? 0) };
 }
 
-export function wheel_px(event: WheelEvent): Point {
+export function wheelPx(event: WheelEvent): Point {
   const unit = event.deltaMode === 1 ? WHEEL_LINE_PX : 1;
   return { x: event.deltaX * unit, y: event.deltaY * unit };
 }
@@ -26,7 +26,7 @@ export function follow(
   element: HTMLElement,
   move: (next: PointerEvent) => void,
   done?: (dragged: boolean, last: PointerEvent) => void,
-  slack_px = DRAG_PX,
+  slackPx = DRAG_PX,
 ): void {
   const control = new AbortController();
   const { signal } = control;
@@ -35,7 +35,7 @@ export function follow(
   element.addEventListener(
     "pointermove",
     (next) => {
-      dragged ||= Math.max(Math.abs(next.clientX - event.clientX), Math.abs(next.clientY - event.clientY)) > slack_px;
+      dragged ||= Math.max(Math.abs(next.clientX - event.clientX), Math.abs(next.clientY - event.clientY)) > slackPx;
       if (dragged) move(next);
     },
     { signal },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { dress_band, outline_of, runs_of } from "./band";
+import { dressBand, outlineOf, runsOf } from "./band";
 
 describe("a band", () => {
   const rows = [
@@ -13,7 +13,7 @@ describe("a band", () => {
   ] as const;
 
   it("breaks where an end is not known, and is none of one row alone", () => {
-    expect(runs_of(rows).map((run) => run.map(([x]) => x))).toEqual([
+    expect(runsOf(rows).map((run) => run.map(([x]) => x))).toEqual([
       [1, 2],
       [32, 64],
     ]);
@@ -21,7 +21,7 @@ describe("a band", () => {
 
   it("goes along the upper ends and back along the lower; 0 on a logarithmic axis is its floor", () => {
     const place = (x: number, y: number) => [x, -Math.log10(y)] as const;
-    expect(outline_of(rows.slice(5), place, 99)).toEqual([
+    expect(outlineOf(rows.slice(5), place, 99)).toEqual([
       [32, -Math.log10(300)],
       [64, -Math.log10(700)],
       [64, -Math.log10(500)],
@@ -30,7 +30,7 @@ describe("a band", () => {
   });
 
   it("is drawn once, in the colour of its series", () => {
-    const draw = dress_band({ type: "custom", data: rows as never })["renderItem"] as unknown as (
+    const draw = dressBand({ type: "custom", data: rows as never })["renderItem"] as unknown as (
       frame: object,
       api: object,
     ) => { children: { style: { fill: string } }[] } | null;

@@ -11,7 +11,7 @@ interface Pointer {
 /** A band over the chart between two pixels; null takes it away. */
 export type Band = (ends: readonly [number, number] | null) => void;
 
-export async function band_over(chart: EChartsType): Promise<Band> {
+export async function bandOver(chart: EChartsType): Promise<Band> {
   const { graphic } = await import("./engine-more");
   const mark = new graphic.Rect({ z: 100, silent: true, invisible: true, style: { fill: "#2f74d0", opacity: 0.18 } });
   chart.getZr().add(mark);
@@ -26,11 +26,11 @@ export async function band_over(chart: EChartsType): Promise<Band> {
 }
 
 /** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
-export function listen_to_drags(chart: EChartsType, band: Band, on_range: (from: number, to: number) => void): void {
+export function listenToDrags(chart: EChartsType, band: Band, onRange: (from: number, to: number) => void): void {
   const zr = chart.getZr();
   let start: number | null = null;
 
-  function value_at(x: number): number {
+  function valueAt(x: number): number {
     return Number(chart.convertFromPixel({ xAxisIndex: 0 }, x));
   }
 
@@ -39,8 +39,8 @@ export function listen_to_drags(chart: EChartsType, band: Band, on_range: (from:
     start = null;
     band(null);
     if (from === null || pointer === null || Math.abs(pointer.offsetX - from) < LEAST_PX) return;
-    const ends = [value_at(from), value_at(pointer.offsetX)].sort((a, b) => a - b);
-    if (ends.every(Number.isFinite)) on_range(ends[0] ?? 0, ends[1] ?? 0);
+    const ends = [valueAt(from), valueAt(pointer.offsetX)].sort((a, b) => a - b);
+    if (ends.every(Number.isFinite)) onRange(ends[0] ?? 0, ends[1] ?? 0);
   }
 
   zr.on("mousedown", (event) => {

@@ -11,7 +11,7 @@ interface LogTicks {
 }
 
 /** 1, 2 and 5 times the powers of ten around the values; null where those span too much or nothing. */
-export function log_ticks(values: readonly number[]): LogTicks | null {
+export function logTicks(values: readonly number[]): LogTicks | null {
   const known = values.filter((value) => Number.isFinite(value) && value > 0);
   const [least, most] = [Math.min(...known), Math.max(...known)];
   if (known.length === 0 || most / least > FAR) return null;

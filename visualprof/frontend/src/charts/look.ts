@@ -29,14 +29,14 @@ export function objects(value: Resolved | undefined): Option[] {
 }
 
 /** The axis's own unit, where a chart has several. */
-export function axis_format(axis: Option | undefined): ValueFormatter | null {
+export function axisFormat(axis: Option | undefined): ValueFormatter | null {
   const formatter = objects(axis?.["axisLabel"])[0]?.["formatter"];
   return typeof formatter === "function" ? formatter : null;
 }
 
-export function dress_axis(axis: Option, format: ValueFormatter, context: Context): Option {
+export function dressAxis(axis: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
-  const is_value = axis["type"] === "value" || axis["type"] === "log";
+  const isValue = axis["type"] === "value" || axis["type"] === "log";
   const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
   // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
   const mark: ValueFormatter = (value) =>
@@ -45,18 +45,18 @@ export function dress_axis(axis: Option, format: ValueFormatter, context: Contex
       : format(value)
           .replace(/(\.\d*?)0+(?=\D|$)/, "$1")
           .replace(/\.(?=\D|$)/, "");
-  label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
+  label["formatter"] = isValue ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
   return {
     ...axis,
     axisLabel: label,
     nameTextStyle: { color: ink.muted, fontSize: 11 },
-    axisLine: { show: !is_value, lineStyle: { color: ink.line } },
+    axisLine: { show: !isValue, lineStyle: { color: ink.line } },
     axisTick: { show: false },
-    splitLine: { show: is_value, lineStyle: { color: ink.line } },
+    splitLine: { show: isValue, lineStyle: { color: ink.line } },
   };
 }
 
-export function dress_legend(context: Context): Option {
+export function dressLegend(context: Context): Option {
   const ink = INK[context.theme];
   return {
     show: context.legend !== false,
@@ -75,7 +75,7 @@ export function dress_legend(context: Context): Option {
   };
 }
 
-export function tooltip_look(context: Context): Option {
+export function tooltipLook(context: Context): Option {
   const ink = INK[context.theme];
   return {
     confine: true,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Context, Option } from "./look";
-import { axis_tooltip, chart_option, is_token, resolve, slice_tooltip } from "./options";
-import { category_color } from "./palette";
+import { axisTooltip, chartOption, isToken, resolve, sliceTooltip } from "./options";
+import { categoryColor } from "./palette";
 
 const context: Context = { theme: "dark", text: (key) => `text of ${key}`, width: 500 };
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
@@ -10,7 +10,7 @@ describe("tokens", () => {
   it("are replaced wherever they stand", () => {
     const resolved = resolve({ series: [{ name: "@t:category.kernel", itemStyle: { color: "@c:kernel" } }] }, context);
     expect(resolved).toEqual({
-      series: [{ name: "text of category.kernel", itemStyle: { color: category_color("kernel", "dark") } }],
+      series: [{ name: "text of category.kernel", itemStyle: { color: categoryColor("kernel", "dark") } }],
     });
   });
 
@@ -23,7 +23,7 @@ describe("tokens", () => {
 
   it("leave the user's names alone", () => {
     expect(resolve({ name: "aten::mm @ site" }, context)).toEqual({ name: "aten::mm @ site" });
-    expect(is_token("@triton_kernel")).toBe(false);
+    expect(isToken("@triton_kernel")).toBe(false);
   });
 });
 
@@ -31,8 +31,8 @@ describe("tooltips", () => {
   const hostile = "<script>alert(1)</script>";
 
   it("escape names that hold markup", () => {
-    const slice = slice_tooltip(String)({ name: hostile, value: 1, percent: 50 });
-    const axis = axis_tooltip(
+    const slice = sliceTooltip(String)({ name: hostile, value: 1, percent: 50 });
+    const axis = axisTooltip(
       String,
       hostile,
     )([
@@ -44,7 +44,7 @@ describe("tooltips", () => {
   });
 
   it("add up a stack and leave out what is zero", () => {
-    const html = axis_tooltip(
+    const html = axisTooltip(
       String,
       "Total",
     )([
@@ -60,7 +60,7 @@ describe("tooltips", () => {
 describe("chart_option", () => {
   it("shortens long legend names and adds their share", () => {
     const long = "void at::native::vectorized_elementwise_kernel<4, at::native::add_kernel_cuda>".repeat(2);
-    const option = chart_option(
+    const option = chartOption(
       {
         series: [
           {
@@ -85,16 +85,16 @@ describe("chart_option", () => {
       yAxis: { type: "value" },
       series: Array(count).fill({ type: "bar", data: [1] }),
     });
-    const category_axis = (names: string[], count: number) =>
+    const categoryAxis = (names: string[], count: number) =>
       ["xAxis", "yAxis"].find(
-        (axis) => (chart_option(bars(names, count), context)[axis] as Option[])[0]?.["type"] === "category",
+        (axis) => (chartOption(bars(names, count), context)[axis] as Option[])[0]?.["type"] === "category",
       );
-    expect([1, 3].map((count) => category_axis(["@t:category.kernel"], count))).toEqual(["yAxis", "yAxis"]);
-    expect(category_axis(["5"], 3)).toBe("xAxis");
+    expect([1, 3].map((count) => categoryAxis(["@t:category.kernel"], count))).toEqual(["yAxis", "yAxis"]);
+    expect(categoryAxis(["5"], 3)).toBe("xAxis");
   });
 
   it("gives the value axis the chart's unit", () => {
-    const option = chart_option(
+    const option = chartOption(
       {
         tooltip: { valueFormatter: "@f:ns" },
         xAxis: [{ type: "category", data: ["5"] }],

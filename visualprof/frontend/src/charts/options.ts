@@ -1,19 +1,19 @@
 // Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
 import type { Json, JsonObject } from "../api/model";
-import { bytes, count, duration, intensity, moment, operation_rate, rate, ratio } from "../lib/format";
-import { abbreviate, escape_html } from "../lib/text";
+import { bytes, count, duration, intensity, moment, operationRate, rate, ratio } from "../lib/format";
+import { abbreviate, escapeHtml } from "../lib/text";
 import {
-  dress_axis,
-  dress_legend,
+  dressAxis,
+  dressLegend,
   objects,
-  tooltip_look,
+  tooltipLook,
   type Context,
   type Option,
   type Resolved,
   type ValueFormatter,
 } from "./look";
-import { category_color, INK, series_colors } from "./palette";
-import { dress_lines, dress_scatter } from "./plane";
+import { categoryColor, INK, seriesColors } from "./palette";
+import { dressLines, dressScatter } from "./plane";
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 
@@ -23,13 +23,13 @@ const FORMATTERS: Record<string, (value: number) => string> = {
   count,
   ratio,
   rate,
-  flop_rate: operation_rate,
+  flop_rate: operationRate,
   intensity,
   moment,
 };
 
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
-function value_formatter(name: string): ValueFormatter {
+function valueFormatter(name: string): ValueFormatter {
   const format = FORMATTERS[name] ?? count;
   const formatter: ValueFormatter = (given) => {
     const value = typeof given === "object" && given !== null && "value" in given ? given.value : given;
@@ -40,16 +40,16 @@ function value_formatter(name: string): ValueFormatter {
 }
 
 /** True for strings that the page replaces; everything else is the user's own and shown as it is. */
-export function is_token(text: unknown): boolean {
+export function isToken(text: unknown): boolean {
   return typeof text === "string" && /^@[tcf]:/.test(text);
 }
 
 export function resolve(value: Json, context: Context): Resolved {
   if (typeof value === "string") {
-    if (!is_token(value)) return value;
+    if (!isToken(value)) return value;
     const name = value.slice(3);
     if (value[1] === "t") return context.text(name);
-    return value[1] === "c" ? category_color(name, context.theme) : value_formatter(name);
+    return value[1] === "c" ? categoryColor(name, context.theme) : valueFormatter(name);
   }
   if (Array.isArray(value)) return value.map((entry) => resolve(entry, context));
   if (typeof value !== "object" || value === null) return value;
@@ -57,20 +57,20 @@ export function resolve(value: Json, context: Context): Resolved {
 }
 
 /** Slices that stand for what is left get the neutral colour, so that the hues keep meaning something. */
-function neutral_rest(value: Json): Json {
-  if (Array.isArray(value)) return value.map(neutral_rest);
+function neutralRest(value: Json): Json {
+  if (Array.isArray(value)) return value.map(neutralRest);
   if (typeof value !== "object" || value === null) return value;
   const rest = /^@t:.*(rest|unused)$/.test(String(value["name"])) && "value" in value;
   if (rest) return { ...value, itemStyle: { color: "@c:other" } };
-  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, neutral_rest(entry)]));
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, neutralRest(entry)]));
 }
 
 /** The first formatter anywhere in the option: one chart has one unit. */
-function unit_formatter(value: Resolved): ValueFormatter | null {
+function unitFormatter(value: Resolved): ValueFormatter | null {
   if (typeof value === "function") return value;
   if (typeof value !== "object" || value === null) return null;
   for (const entry of Object.values(value)) {
-    const found = unit_formatter(entry);
+    const found = unitFormatter(entry);
     if (found) return found;
   }
   return null;
@@ -89,13 +89,13 @@ function numeric(value: unknown): number {
   return Number(last) || 0;
 }
 
-export function slice_tooltip(format: ValueFormatter): (entry: TooltipEntry) => string {
+export function sliceTooltip(format: ValueFormatter): (entry: TooltipEntry) => string {
   return (entry) =>
-    `<div class="chart-tip-name">${escape_html(entry.name)}</div>` +
+    `<div class="chart-tip-name">${escapeHtml(entry.name)}</div>` +
     `${entry.marker ?? ""}<b>${format(numeric(entry.value))}</b> (${(entry.percent ?? 0).toFixed(1)} %)`;
 }
 
-export function axis_tooltip(
+export function axisTooltip(
   format: ValueFormatter,
   total: string,
   axis = "",
@@ -105,18 +105,15 @@ export function axis_tooltip(
     const shown = entries.filter((entry) => numeric(entry.value) !== 0);
     const row = (label: string, value: number) => `<tr><td>${label}</td><td>${format(value)}</td></tr>`;
     const rows = shown.map((entry) =>
-      row(
-        `${entry.marker ?? ""}${entries.length > 1 ? escape_html(entry.seriesName ?? "") : ""}`,
-        numeric(entry.value),
-      ),
+      row(`${entry.marker ?? ""}${entries.length > 1 ? escapeHtml(entry.seriesName ?? "") : ""}`, numeric(entry.value)),
     );
     const sum = shown.reduce((all, entry) => all + numeric(entry.value), 0);
-    if (shown.length > 1) rows.push(row(escape_html(total), sum));
-    return `<div class="chart-tip-name">${escape_html([axis, entries[0]?.name].filter(Boolean).join(" "))}</div><table>${rows.join("")}</table>`;
+    if (shown.length > 1) rows.push(row(escapeHtml(total), sum));
+    return `<div class="chart-tip-name">${escapeHtml([axis, entries[0]?.name].filter(Boolean).join(" "))}</div><table>${rows.join("")}</table>`;
   };
 }
 
-function dress_pie(option: Option, format: ValueFormatter, context: Context): Option {
+function dressPie(option: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
   const series = objects(option["series"]);
   const values = new Map(objects(series[0]?.["data"]).map((slice) => [String(slice["name"]), numeric(slice["value"])]));
@@ -125,20 +122,20 @@ function dress_pie(option: Option, format: ValueFormatter, context: Context): Op
   return {
     ...option,
     legend: {
-      ...dress_legend(context),
+      ...dressLegend(context),
       orient: "vertical",
       left: "42%",
       top: "middle",
       itemGap: 6,
       tooltip: {
-        ...tooltip_look(context),
+        ...tooltipLook(context),
         show: true,
-        formatter: ((entry: TooltipEntry) => escape_html(entry.name)) as ValueFormatter,
+        formatter: ((entry: TooltipEntry) => escapeHtml(entry.name)) as ValueFormatter,
       },
       formatter: ((name) =>
         `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
     },
-    tooltip: { ...tooltip_look(context), trigger: "item", formatter: slice_tooltip(format) as ValueFormatter },
+    tooltip: { ...tooltipLook(context), trigger: "item", formatter: sliceTooltip(format) as ValueFormatter },
     series: series.map((one) => ({
       ...one,
       type: "pie",
@@ -155,12 +152,12 @@ function dress_pie(option: Option, format: ValueFormatter, context: Context): Op
 }
 
 /** Bars that stand for categories lie down so that every category can be read; where they have no parts they wear its colour. */
-function category_bars(server: JsonObject): JsonObject {
+function categoryBars(server: JsonObject): JsonObject {
   const axis = server["xAxis"];
   const series = server["series"];
   if (typeof axis !== "object" || axis === null || Array.isArray(axis)) return server;
   const names = axis["data"];
-  if (!Array.isArray(series) || !Array.isArray(names) || !names.every(is_token)) return server;
+  if (!Array.isArray(series) || !Array.isArray(names) || !names.every(isToken)) return server;
   const lying = { ...server, xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
   const [one] = series;
   if (
@@ -178,7 +175,7 @@ function category_bars(server: JsonObject): JsonObject {
   return { ...lying, series: [{ ...one, data }] };
 }
 
-function stepped_back(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
+function steppedBack(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
   const data = series["data"];
   if (!Array.isArray(categories) || !Array.isArray(data) || !selected || !categories.includes(selected)) return series;
   return {
@@ -187,15 +184,15 @@ function stepped_back(series: Option, categories: Resolved | undefined, selected
   };
 }
 
-function dress_bars(option: Option, format: ValueFormatter, context: Context): Option {
+function dressBars(option: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
-  const x_axes = objects(option["xAxis"]);
-  const categories = x_axes[0]?.["data"];
+  const xAxes = objects(option["xAxis"]);
+  const categories = xAxes[0]?.["data"];
   const zoomed = Array.isArray(categories) && categories.length > 80;
   const several = objects(option["series"]).length > 1;
   return {
     ...option,
-    legend: several ? dress_legend(context) : { show: false },
+    legend: several ? dressLegend(context) : { show: false },
     grid: {
       left: 4,
       right: 16,
@@ -205,10 +202,10 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
       outerBoundsContain: "all",
     },
     tooltip: {
-      ...tooltip_look(context),
+      ...tooltipLook(context),
       trigger: "axis",
       axisPointer: { type: "shadow" },
-      formatter: axis_tooltip(format, context.text("chart.total"), String(x_axes[0]?.["name"] ?? "")) as ValueFormatter,
+      formatter: axisTooltip(format, context.text("chart.total"), String(xAxes[0]?.["name"] ?? "")) as ValueFormatter,
     },
     dataZoom: zoomed
       ? [
@@ -223,10 +220,10 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
           { type: "inside", zoomOnMouseWheel: "ctrl" },
         ]
       : [],
-    xAxis: x_axes.map((axis) => dress_axis(axis, format, context)),
-    yAxis: objects(option["yAxis"]).map((axis) => dress_axis(axis, format, context)),
+    xAxis: xAxes.map((axis) => dressAxis(axis, format, context)),
+    yAxis: objects(option["yAxis"]).map((axis) => dressAxis(axis, format, context)),
     series: objects(option["series"]).map((one) => ({
-      ...stepped_back(one, categories, context.selected),
+      ...steppedBack(one, categories, context.selected),
       label: { show: false },
       barMaxWidth: Array.isArray(categories) ? 44 : 22,
       cursor: "pointer",
@@ -235,27 +232,27 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
 }
 
 // Of several kinds the first says what the chart is: points may have lines beside them, and lines points.
-const DRESSES: Record<string, typeof dress_bars> = { pie: dress_pie, scatter: dress_scatter, line: dress_lines };
+const DRESSES: Record<string, typeof dressBars> = { pie: dressPie, scatter: dressScatter, line: dressLines };
 
 /** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
-export function chart_option(server: JsonObject, context: Context): Option {
-  const resolved = resolve(neutral_rest(category_bars(server)), context) as Option;
-  const format = unit_formatter(resolved) ?? value_formatter("count");
+export function chartOption(server: JsonObject, context: Context): Option {
+  const resolved = resolve(neutralRest(categoryBars(server)), context) as Option;
+  const format = unitFormatter(resolved) ?? valueFormatter("count");
   const option: Option = { ...resolved, title: { show: false } };
   const kinds = objects(option["series"]).map((one) => String(one["type"]));
   const kind = kinds.find((each) => each in DRESSES) ?? "bar";
-  const dressed = (DRESSES[kind] ?? dress_bars)(option, format, context);
+  const dressed = (DRESSES[kind] ?? dressBars)(option, format, context);
   return {
     ...dressed,
     animation: false,
     textStyle: { fontFamily: FONT },
     backgroundColor: "transparent",
-    color: series_colors(context.theme),
+    color: seriesColors(context.theme),
   };
 }
 
 /** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
-export function needs_more(option: Option): boolean {
+export function needsMore(option: Option): boolean {
   return (
     objects(option["series"]).some((one) => one["type"] !== "bar" && one["type"] !== "pie") ||
     objects(option["dataZoom"]).length > 0

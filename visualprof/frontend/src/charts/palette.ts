@@ -68,11 +68,11 @@ const SERIES: Record<ThemeName, readonly string[]> = {
   ],
 };
 
-export function category_color(name: string, theme: ThemeName): string {
+export function categoryColor(name: string, theme: ThemeName): string {
   return (CATEGORIES[name] ?? CATEGORIES["other"])?.[theme] ?? "#888";
 }
 
-export function series_colors(theme: ThemeName): string[] {
+export function seriesColors(theme: ThemeName): string[] {
   return [...SERIES[theme]];
 }
 

@@ -2,7 +2,7 @@
 import type { JsonObject } from "../api/model";
 import { save } from "../lib/save";
 import type { Context } from "./look";
-import { chart_option } from "./options";
+import { chartOption } from "./options";
 import { INK } from "./palette";
 
 const WIDTH = 960;
@@ -11,14 +11,14 @@ const TITLE_HEIGHT = 36;
 
 export type PictureKind = "png" | "svg";
 
-export async function save_picture(
+export async function savePicture(
   kind: PictureKind,
   name: string,
   title: string,
   server: JsonObject,
   context: Context,
 ): Promise<void> {
-  const init = await (await import("./engine")).with_parts(true, false);
+  const init = await (await import("./engine")).withParts(true, false);
   const ink = INK[context.theme];
   const holder = document.createElement("div");
   const chart = init(holder, null, {
@@ -28,7 +28,7 @@ export async function save_picture(
     height: HEIGHT,
     devicePixelRatio: 2,
   });
-  const option = chart_option(server, { ...context, width: WIDTH });
+  const option = chartOption(server, { ...context, width: WIDTH });
   const grid = option["grid"];
   if (typeof grid === "object" && grid !== null && "top" in grid) grid["top"] = Number(grid["top"]) + TITLE_HEIGHT;
   const legend = option["legend"];

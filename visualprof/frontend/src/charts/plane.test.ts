@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Context, Option } from "./look";
-import { chart_option } from "./options";
-import { byte_step, point_tooltip } from "./plane";
+import { chartOption } from "./options";
+import { byteStep, pointTooltip } from "./plane";
 
 const context: Context = { theme: "light", text: (key) => `text of ${key}`, width: 500 };
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
@@ -23,17 +23,17 @@ describe("curves", () => {
   };
 
   it("have a unit for each axis", () => {
-    const option = chart_option(server, context) as { xAxis: Option; yAxis: Option };
+    const option = chartOption(server, context) as { xAxis: Option; yAxis: Option };
     const mark = (axis: Option, value: number) =>
       plain((axis["axisLabel"] as { formatter: (value: number) => string }).formatter(value));
     expect([mark(option.xAxis, 2e6), mark(option.yAxis, 2 ** 28)]).toEqual(["2 ms", "256 MiB"]);
   });
 
   it("mark powers of two, and the last one is above all", () => {
-    const { yAxis } = chart_option(server, context) as { yAxis: { interval: number; max: number } };
+    const { yAxis } = chartOption(server, context) as { yAxis: { interval: number; max: number } };
     expect(Math.log2(yAxis.interval) % 1).toBe(0);
     expect(yAxis.max).toBeGreaterThanOrEqual(700 * 2 ** 20);
-    expect(byte_step(0)).toBeGreaterThan(0);
+    expect(byteStep(0)).toBeGreaterThan(0);
   });
 });
 
@@ -45,7 +45,7 @@ describe("stacked areas", () => {
       name,
       data: values.map((value, x) => [x, value]),
     });
-    const option = chart_option(
+    const option = chartOption(
       { series: [part("a", [1, 2]), part("b", [3, 4])], xAxis: { type: "value" }, yAxis: { type: "value" } },
       context,
     );
@@ -66,7 +66,7 @@ describe("stacked areas", () => {
 
 describe("points", () => {
   it("tell what the server says, and escape names", () => {
-    const html = point_tooltip([{ name: "FLOPS", formatter: (value) => `${String(value)} F` }])({
+    const html = pointTooltip([{ name: "FLOPS", formatter: (value) => `${String(value)} F` }])({
       name: "<b>",
       seriesName: "<i>",
       value: [3],
@@ -77,7 +77,7 @@ describe("points", () => {
   });
 
   it("stay points beside a line", () => {
-    const option = chart_option(
+    const option = chartOption(
       {
         series: [
           { type: "scatter", data: [{ name: "a", id: "1", value: [1, 2] }] },

@@ -1,13 +1,13 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
-import { escape_html } from "../lib/text";
-import { dress_band } from "./band";
-import { log_ticks } from "./log-ticks";
+import { escapeHtml } from "../lib/text";
+import { dressBand } from "./band";
+import { logTicks } from "./log-ticks";
 import {
-  axis_format,
-  dress_axis,
-  dress_legend,
+  axisFormat,
+  dressAxis,
+  dressLegend,
   objects,
-  tooltip_look,
+  tooltipLook,
   type Context,
   type Option,
   type Resolved,
@@ -28,7 +28,7 @@ interface PointEntry {
   marker?: string;
 }
 
-function table_row(label: string, value: string): string {
+function tableRow(label: string, value: string): string {
   return `<tr><td>${label}</td><td>${value}</td></tr>`;
 }
 
@@ -37,12 +37,12 @@ function numbers(value: unknown): number[] {
 }
 
 /** Marks of an axis of bytes stand at powers of two, so that they read "256 MiB" and not "238.4 MiB". */
-export function byte_step(largest: number): number {
+export function byteStep(largest: number): number {
   const rough = Math.max(largest, 1) / MARKS;
   return 2 ** Math.ceil(Math.log2(rough) - 0.3);
 }
 
-function points_of(series: Option): number[][] {
+function pointsOf(series: Option): number[][] {
   return (Array.isArray(series["data"]) ? series["data"] : []).map(numbers);
 }
 
@@ -54,7 +54,7 @@ function stacked(series: Option[]): Option[] {
   if (!series.some((one) => one["stack"])) return series;
   const below: number[] = [];
   return series.map((one, place) => {
-    const data = points_of(one).map(([x = 0, y = 0], index) => {
+    const data = pointsOf(one).map(([x = 0, y = 0], index) => {
       const top = (below[index] ?? 0) + y;
       below[index] = top;
       return [x, top, y];
@@ -63,23 +63,23 @@ function stacked(series: Option[]): Option[] {
   });
 }
 
-function largest_value(series: Option[]): number {
+function largestValue(series: Option[]): number {
   let largest = 0;
   for (const one of series) {
     const limits = objects(objects(one["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
     largest = Math.max(largest, ...limits);
-    for (const [, y = 0] of points_of(one)) largest = Math.max(largest, y);
+    for (const [, y = 0] of pointsOf(one)) largest = Math.max(largest, y);
   }
   return largest;
 }
 
-function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry | PointEntry[]) => string {
+function linesTooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry | PointEntry[]) => string {
   return (given) => {
     const entries = Array.isArray(given) ? given : [given];
     const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
     const body = rows.map((entry) =>
-      table_row(
-        `${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`,
+      tableRow(
+        `${entry.marker ?? ""}${escapeHtml(entry.seriesName ?? "")}`,
         y(numbers(entry.value)[2] ?? numbers(entry.value)[1]),
       ),
     );
@@ -88,7 +88,7 @@ function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry
 }
 
 /** Upright marks whose names have room; where they are too close, the first keeps its name. */
-function upright_marks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
+function uprightMarks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
   const place = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
   const [first, last] = [place(xs[0] ?? 0), place(xs[xs.length - 1] ?? 1)];
   let taken = -MARK_PX;
@@ -100,7 +100,7 @@ function upright_marks(marks: Option[], xs: readonly number[], log: boolean, wid
   });
 }
 
-function dress_marks(one: Option, y: ValueFormatter, context: Context, log: boolean): Option {
+function dressMarks(one: Option, y: ValueFormatter, context: Context, log: boolean): Option {
   const ink = INK[context.theme];
   const named: ValueFormatter = (given) => {
     const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
@@ -108,14 +108,14 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context, log: bool
   };
   const label = { color: ink.text, fontSize: 11, textBorderColor: ink.surface, textBorderWidth: 3, formatter: named };
   const point = objects(one["markPoint"])[0];
-  const xs = points_of(one).map(([x = 0]) => x);
+  const xs = pointsOf(one).map(([x = 0]) => x);
   const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
   // On the side where there is room, so that it stands on no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
   const line = objects(one["markLine"])[0];
   const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
   if (line && upright) {
-    const data = upright_marks(objects(line["data"]), xs, log, context.width - 60);
+    const data = uprightMarks(objects(line["data"]), xs, log, context.width - 60);
     return {
       ...one,
       markLine: {
@@ -151,27 +151,25 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context, log: bool
   };
 }
 
-function bare_ends(axis: Option): Option {
+function bareEnds(axis: Option): Option {
   return { ...axis, axisLabel: { ...(axis["axisLabel"] as Option), showMinLabel: false, showMaxLabel: false } };
 }
 
-export function dress_lines(option: Option, format: ValueFormatter, context: Context): Option {
+export function dressLines(option: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
-  const [x_axis = {}] = objects(option["xAxis"]);
-  const [y_axis = {}] = objects(option["yAxis"]);
-  const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
+  const [xAxis = {}] = objects(option["xAxis"]);
+  const [yAxis = {}] = objects(option["yAxis"]);
+  const [x, y] = [axisFormat(xAxis) ?? format, axisFormat(yAxis) ?? format];
   const series = stacked(objects(option["series"]));
   const least = Math.min(0, ...along(series, 1).filter(Number.isFinite));
-  const step = byte_step(largest_value(series) - least);
+  const step = byteStep(largestValue(series) - least);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
   const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
-  const y_marks: Option =
-    y.unit === "bytes"
-      ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step, ...below }
-      : {};
+  const yMarks: Option =
+    y.unit === "bytes" ? { interval: step, max: Math.ceil((largestValue(series) / step) * 1.02) * step, ...below } : {};
   return {
     ...option,
-    legend: dress_legend(context),
+    legend: dressLegend(context),
     // The topmost mark may carry the peak's label.
     grid: {
       left: 4,
@@ -182,21 +180,21 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
       outerBoundsContain: "all",
     },
     tooltip: {
-      ...tooltip_look(context),
+      ...tooltipLook(context),
       trigger: "axis",
       axisPointer: { type: "line", lineStyle: { color: ink.muted } },
-      formatter: lines_tooltip(x, y) as unknown as ValueFormatter,
+      formatter: linesTooltip(x, y) as unknown as ValueFormatter,
     },
     xAxis: {
       // The ends are odd numbers; the marks between them say enough.
-      ...bare_ends(dress_axis(x_axis, x, context)),
-      ...close_ticks(x_axis, dress_axis(x_axis, x, context), along(series, 0)),
+      ...bareEnds(dressAxis(xAxis, x, context)),
+      ...closeTicks(xAxis, dressAxis(xAxis, x, context), along(series, 0)),
       min: "dataMin",
       max: "dataMax",
       splitLine: { show: false },
       axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
-    yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },
+    yAxis: { ...dressAxis(yAxis, y, context), ...yMarks },
     series: series.map((one) =>
       one["type"] === "scatter"
         ? {
@@ -206,7 +204,7 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
             cursor: "pointer",
           }
         : {
-            ...dress_marks(one, y, context, x_axis["type"] === "log"),
+            ...dressMarks(one, y, context, xAxis["type"] === "log"),
             symbol: "none",
             lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) },
             cursor: "crosshair",
@@ -216,21 +214,21 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
 }
 
 /** Hover text of a point: its name, its series, and every number that the server says to tell. */
-export function point_tooltip(fields: Option[]): (entry: PointEntry) => string {
+export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
   return (entry) => {
     const values = numbers(entry.value);
     const rows = fields.map((field, place) => {
       const format = field["formatter"];
-      return table_row(
-        escape_html(String(field["name"])),
+      return tableRow(
+        escapeHtml(String(field["name"])),
         typeof format === "function" ? format(values[place]) : String(values[place]),
       );
     });
     const series =
       entry.seriesName && entry.seriesName !== entry.name
-        ? table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName)}`, "")
+        ? tableRow(`${entry.marker ?? ""}${escapeHtml(entry.seriesName)}`, "")
         : "";
-    return `<div class="chart-tip-name">${escape_html(entry.name)}</div><table>${series}${rows.join("")}</table>`;
+    return `<div class="chart-tip-name">${escapeHtml(entry.name)}</div><table>${series}${rows.join("")}</table>`;
   };
 }
 
@@ -243,8 +241,8 @@ function along(series: Option[], place: 0 | 1): number[] {
   );
 }
 
-function close_ticks(axis: Option, dressed: Option, values: readonly number[]): Option {
-  const marks = axis["type"] === "log" && axis["logBase"] === undefined ? log_ticks(values) : null;
+function closeTicks(axis: Option, dressed: Option, values: readonly number[]): Option {
+  const marks = axis["type"] === "log" && axis["logBase"] === undefined ? logTicks(values) : null;
   return marks
     ? {
         min: marks.min,
@@ -255,24 +253,24 @@ function close_ticks(axis: Option, dressed: Option, values: readonly number[]): 
     : {};
 }
 
-function dress_log(
+function dressLog(
   axis: Option,
   format: ValueFormatter,
   context: Context,
   down: boolean,
   values: readonly number[],
 ): Option {
-  const dressed = dress_axis(axis, format, context);
+  const dressed = dressAxis(axis, format, context);
   const gap = down
     ? { nameGap: 26 }
     : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
-  return { ...dressed, ...close_ticks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
+  return { ...dressed, ...closeTicks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
 }
 
-export function dress_scatter(option: Option, format: ValueFormatter, context: Context): Option {
+export function dressScatter(option: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
-  const [x_axis = {}] = objects(option["xAxis"]);
-  const [y_axis = {}] = objects(option["yAxis"]);
+  const [xAxis = {}] = objects(option["xAxis"]);
+  const [yAxis = {}] = objects(option["yAxis"]);
   const all = objects(option["series"]);
   const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
   const emphasis: Resolved = {
@@ -289,7 +287,7 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
   };
   return {
     ...option,
-    legend: dress_legend(context),
+    legend: dressLegend(context),
     grid: {
       left: 4,
       right: 20,
@@ -299,12 +297,12 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
       outerBoundsContain: "axisLabel",
     },
     tooltip: {
-      ...tooltip_look(context),
+      ...tooltipLook(context),
       trigger: "item",
-      formatter: point_tooltip(fields) as unknown as ValueFormatter,
+      formatter: pointTooltip(fields) as unknown as ValueFormatter,
     },
-    xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
-    yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
+    xAxis: dressLog(xAxis, axisFormat(xAxis) ?? format, context, true, along(all, 0)),
+    yAxis: dressLog(yAxis, axisFormat(yAxis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
       one["type"] === "scatter"
         ? {
@@ -320,7 +318,7 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
             cursor: "pointer",
           }
         : one["type"] === "custom"
-          ? dress_band(one)
+          ? dressBand(one)
           : one,
     ),
   };

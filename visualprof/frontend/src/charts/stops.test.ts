@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { step_to, stops_of, x_of } from "./stops";
+import { stepTo, stopsOf, xOf } from "./stops";
 
 describe("stops_of", () => {
   it("are the categories once, however many series are stacked", () =>
     expect(
-      stops_of({
+      stopsOf({
         xAxis: { data: ["5", "6"] },
         series: [
           { type: "bar", data: [1, 2] },
@@ -17,7 +17,7 @@ describe("stops_of", () => {
     ]));
   it("are all points of all series, without the lines through them", () =>
     expect(
-      stops_of({
+      stopsOf({
         series: [
           { type: "line", silent: true, data: [[1, 1]] },
           { type: "scatter", data: [[1, 1]] },
@@ -28,20 +28,20 @@ describe("stops_of", () => {
       { series: 1, index: 0 },
       { series: 2, index: 0 },
     ]));
-  it("are none where there is nothing", () => expect(stops_of({ series: [] })).toEqual([]));
+  it("are none where there is nothing", () => expect(stopsOf({ series: [] })).toEqual([]));
 });
 
 describe("step_to", () => {
   it("begins at the first and stays inside", () => {
-    expect(step_to("ArrowRight", -1, 3)).toBe(0);
-    expect(step_to("ArrowLeft", -1, 3)).toBe(0);
-    expect(step_to("ArrowRight", 2, 3)).toBe(2);
-    expect(step_to("End", -1, 3)).toBe(2);
-    expect(step_to("PageDown", 5, 100)).toBe(15);
+    expect(stepTo("ArrowRight", -1, 3)).toBe(0);
+    expect(stepTo("ArrowLeft", -1, 3)).toBe(0);
+    expect(stepTo("ArrowRight", 2, 3)).toBe(2);
+    expect(stepTo("End", -1, 3)).toBe(2);
+    expect(stepTo("PageDown", 5, 100)).toBe(15);
   });
   it("leaves other keys and empty charts alone", () => {
-    expect(step_to("w", 0, 3)).toBeNull();
-    expect(step_to("Home", -1, 0)).toBeNull();
+    expect(stepTo("w", 0, 3)).toBeNull();
+    expect(stepTo("Home", -1, 0)).toBeNull();
   });
 });
 
@@ -59,7 +59,7 @@ describe("x_of", () => {
     ],
   };
   it("is the first number of a point, and unknown elsewhere", () =>
-    expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => x_of(option, stop))).toEqual([
+    expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => xOf(option, stop))).toEqual([
       8,
       NaN,
       NaN,

@@ -7,13 +7,13 @@ export interface Stop {
   index: number;
 }
 
-function is_object(value: unknown): value is Record<string, unknown> {
+function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
 /** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
-export function stops_of(option: JsonObject): Stop[] {
-  const all = [option["series"]].flat().map((series, place) => ({ place, series: is_object(series) ? series : {} }));
+export function stopsOf(option: JsonObject): Stop[] {
+  const all = [option["series"]].flat().map((series, place) => ({ place, series: isObject(series) ? series : {} }));
   const heard = all.filter(
     ({ series }) => series["silent"] !== true && Array.isArray(series["data"]) && series["data"].length > 0,
   );
@@ -24,7 +24,7 @@ export function stops_of(option: JsonObject): Stop[] {
 }
 
 /** The stop to which a key leads from another (-1: none yet); null for other keys. */
-export function step_to(key: string, at: number, count: number): number | null {
+export function stepTo(key: string, at: number, count: number): number | null {
   const page = Math.max(1, Math.round(count / 10));
   const targets: Record<string, number> = {
     ArrowRight: at + 1,
@@ -41,9 +41,9 @@ export function step_to(key: string, at: number, count: number): number | null {
 }
 
 /** Where a stop of lines is on the x axis; NaN for what has no number there. */
-export function x_of(option: JsonObject, stop: Stop | undefined): number {
+export function xOf(option: JsonObject, stop: Stop | undefined): number {
   const series = stop && [option["series"]].flat()[stop.series];
   const entry =
-    is_object(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;
+    isObject(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;
   return Array.isArray(entry) ? Number(entry[0]) : Number.NaN;
 }

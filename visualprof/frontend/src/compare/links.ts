@@ -1,7 +1,7 @@
 // Where the evidence of a row is: both timelines at that place, and the page that has its name.
 import type { RouteLocationRaw } from "vue-router";
 import type { RowLink, RowOf } from "../components";
-import { base_query, base_span, longest_location, query_value, span } from "../state";
+import { baseQuery, baseSpan, longestLocation, queryValue, span } from "../state";
 
 // Parts of a step that a device works on.
 const ON_DEVICE = new Set(["kernel", "memcpy", "memset", "communication"]);
@@ -9,7 +9,7 @@ const ON_DEVICE = new Set(["kernel", "memcpy", "memset", "communication"]);
 const SHAPES = / \[.*$/;
 
 /** A module by its path, as the profiler calls it; torch numbers those of a class. */
-function event_name(path: string): string {
+function eventName(path: string): string {
   const name =
     path
       .replace(/\/\(backward\)$/, "")
@@ -24,11 +24,11 @@ const first = (names: string) => names.split(" + ")[0] ?? names;
 
 /** What only the base has is found with the two in each other's place. */
 function swapped(to: RouteLocationRaw): RouteLocationRaw {
-  const base = base_query.value;
+  const base = baseQuery.value;
   if (!base || typeof to !== "object" || !("path" in to)) return to;
-  const { run: base_id, worker: base_worker, span: base_span_id } = base;
-  const own = { base: query_value("run"), base_worker: query_value("worker"), base_span: query_value("span") };
-  const place = { run: base_id, worker: base_worker, span: base_span_id, ...own };
+  const { run: baseId, worker: baseWorker, span: baseSpanId } = base;
+  const own = { base: queryValue("run"), base_worker: queryValue("worker"), base_span: queryValue("span") };
+  const place = { run: baseId, worker: baseWorker, span: baseSpanId, ...own };
   return {
     ...to,
     query: Object.fromEntries(
@@ -38,25 +38,25 @@ function swapped(to: RouteLocationRaw): RouteLocationRaw {
 }
 
 /** Of a row of the view's comparison. */
-export function row_links(view: string, row: RowOf): RowLink[] {
+export function rowLinks(view: string, row: RowOf): RowLink[] {
   const gone = text(row, "status") === "removed";
   const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");
-  const name = view === "modules" ? event_name(names) : first(names).replace(SHAPES, "");
-  const there = (gone ? base_span.value : span.value)?.views ?? [];
+  const name = view === "modules" ? eventName(names) : first(names).replace(SHAPES, "");
+  const there = (gone ? baseSpan.value : span.value)?.views ?? [];
   if (!name) return [];
-  const on_device = view === "kernel" || ON_DEVICE.has(text(row, "part"));
+  const onDevice = view === "kernel" || ON_DEVICE.has(text(row, "part"));
   const place = (to: RouteLocationRaw) => (gone ? swapped(to) : to);
-  const page = on_device ? "kernel" : "operator";
+  const page = onDevice ? "kernel" : "operator";
   const links: RowLink[] = [];
   if (there.includes("trace"))
-    links.push({ page: "trace", to: place(longest_location(name, on_device ? "device" : "host")) });
+    links.push({ page: "trace", to: place(longestLocation(name, onDevice ? "device" : "host")) });
   if (view === "overview" && there.includes(page))
     links.push({
       page,
       to: place({
         path: `/${page}`,
         query: {
-          ...(longest_location(name, "host") as { query: Record<string, string> }).query,
+          ...(longestLocation(name, "host") as { query: Record<string, string> }).query,
           longest: undefined,
           where: undefined,
           "is.name": name,

@@ -23,7 +23,7 @@ function longest(steps: readonly Step[]): number {
  * `chosen` is the name of the shown run's step and `beside` the one that it is compared with, null for all of them: the first ones,
  * or the first that both have, stand for them.
  */
-export function pair_of(
+export function pairOf(
   own: readonly Step[],
   base: readonly Step[],
   way: Way,
@@ -40,7 +40,7 @@ export function pair_of(
 }
 
 /** What stands at the place of a step in the other run: as many steps from the pair as the step is from its own. */
-export function step_beside(
+export function stepBeside(
   name: string | null,
   from: readonly Step[],
   to: readonly Step[],
@@ -51,6 +51,6 @@ export function step_beside(
 }
 
 /** By how much the base is moved, ns, so that the pair begins together. */
-export function shift_of(own: readonly Step[], base: readonly Step[], pair: Pair | null): number {
+export function shiftOf(own: readonly Step[], base: readonly Step[], pair: Pair | null): number {
   return pair ? (own[pair.own]?.start_ns ?? 0) - (base[pair.base]?.start_ns ?? 0) : 0;
 }

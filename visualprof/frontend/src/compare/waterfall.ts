@@ -40,16 +40,16 @@ export function waterfall(parts: Parts): Waterfall {
     }))
     .filter((row) => row.base_ns !== 0 || row.new_ns !== 0)
     .sort((a, b) => b.delta_ns - a.delta_ns);
-  const from_ns = rows.reduce((sum, row) => sum + row.base_ns, 0);
-  const levels = [from_ns];
+  const fromNs = rows.reduce((sum, row) => sum + row.base_ns, 0);
+  const levels = [fromNs];
   for (const row of rows) levels.push((levels[levels.length - 1] ?? 0) + row.delta_ns);
   const [least, most] = [Math.min(...levels), Math.max(...levels)];
   const seen = most - least;
-  const floor_ns = seen > 0 && seen < LEAST * most ? Math.max(0, least - (seen / LEAST) * STUB) : 0;
-  const share = (level: number | undefined) => ((level ?? 0) - floor_ns) / (most - floor_ns || 1);
+  const floorNs = seen > 0 && seen < LEAST * most ? Math.max(0, least - (seen / LEAST) * STUB) : 0;
+  const share = (level: number | undefined) => ((level ?? 0) - floorNs) / (most - floorNs || 1);
   return {
-    floor_ns,
-    base: share(from_ns),
+    floor_ns: floorNs,
+    base: share(fromNs),
     now: share(levels[levels.length - 1]),
     stages: rows.map((row, i) => ({ ...row, start: share(levels[i]), end: share(levels[i + 1]) })),
   };

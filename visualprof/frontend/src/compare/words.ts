@@ -1,8 +1,8 @@
 // What a comparison says, in the page's words.
 import type { DiffAnswer } from "../api/model";
-import { ratio, signed_text } from "../lib/format";
+import { ratio, signedText } from "../lib/format";
 import { visible } from "../lib/text";
-import { t, text_or, word } from "../locales";
+import { t, textOr, word } from "../locales";
 
 type Step = NonNullable<DiffAnswer["step"]>;
 type Note = DiffAnswer["notes"][number];
@@ -21,7 +21,7 @@ export function verdict(step: Step, marked: boolean): Verdict {
   const between =
     low_ns === null || high_ns === null
       ? ""
-      : t("compare.between", { low: signed_text("ns", low_ns), high: signed_text("ns", high_ns) });
+      : t("compare.between", { low: signedText("ns", low_ns), high: signedText("ns", high_ns) });
   if (step.significant)
     return {
       tone: step.delta_ns > 0 ? "worse" : "better",
@@ -36,24 +36,24 @@ export function verdict(step: Step, marked: boolean): Verdict {
 }
 
 /** What makes the two not alike. */
-export function note_text(note: Note): string {
+export function noteText(note: Note): string {
   const said = (text: string) =>
-    text === "yes" ? t("compare.so") : note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text);
+    text === "yes" ? t("compare.so") : note.id === "framework" ? textOr(`framework.${text}`, text) : visible(text);
   const [base, now] = [note.base, note.new].map((text) =>
     text === null || text === undefined ? t("compare.not_so") : said(text),
   );
   return t(`compare.note.${note.id}`, {
     base,
     new: now,
-    ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio),
+    ratio: note.ratio === null || note.ratio === undefined ? "" : signedText("ratio", note.ratio),
   });
 }
 
 /** The words of a row's cells; across frameworks a row is called by its family. */
-export function row_wording(column: string, value: string, families = false): string {
-  if (column === "name" && families) return text_or(`family.${value}`, value);
-  if (column === "status") return text_or(`compare.status.${value}`, value);
-  if (column === "what") return text_or(`compare.what.${value}`, value);
+export function rowWording(column: string, value: string, families = false): string {
+  if (column === "name" && families) return textOr(`family.${value}`, value);
+  if (column === "status") return textOr(`compare.status.${value}`, value);
+  if (column === "what") return textOr(`compare.what.${value}`, value);
   if (column === "name" && value === "host") return t("memory.host");
   return column === "part" ? word(value) : value;
 }

@@ -3,11 +3,11 @@ import { expect, it } from "vitest";
 import type { Table } from "../api/model";
 import { useEmptyColumns } from "./empty-columns";
 
-function table(flops: (number | null)[], total_rows: number): Table {
+function table(flops: (number | null)[], totalRows: number): Table {
   return {
     columns: { name: flops.map(() => "aten::mm"), flops },
-    total_rows,
-    matching_rows: flops.length === 1 ? 1 : total_rows,
+    total_rows: totalRows,
+    matching_rows: flops.length === 1 ? 1 : totalRows,
     offset: 0,
   };
 }

@@ -3,7 +3,7 @@ import { shallowRef, watch, type ShallowRef } from "vue";
 import type { Table } from "../api/model";
 
 /** Columns in which these rows know nothing at all. */
-export function empty_columns(table: Table): Set<string> {
+export function emptyColumns(table: Table): Set<string> {
   return new Set(
     Object.entries(table.columns)
       .filter(([, cells]) => cells && cells.length > 0 && cells.every((cell) => cell === null || cell === ""))
@@ -24,7 +24,7 @@ export function useEmptyColumns(answer: ShallowRef<Table | null>, key: () => str
     const whole = (table.matching_rows ?? table.total_rows) === table.total_rows;
     if (judged.key === key() && (judged.whole || !whole)) return;
     judged = { key: key(), whole };
-    empty.value = empty_columns(table);
+    empty.value = emptyColumns(table);
   });
   return empty;
 }

@@ -1,7 +1,7 @@
 // How a column looks, from what it holds.
 import type { Kind, Kinds } from "../api/model";
-import { is_number } from "../lib/format";
-import { column_labels, definition } from "../locales";
+import { isNumber } from "../lib/format";
+import { columnLabels, definition } from "../locales";
 
 export interface Column {
   name: string;
@@ -12,7 +12,7 @@ export interface Column {
   /** How much more than something else: shown with its sign. */
   signed?: boolean;
   /** At least. */
-  width_px: number;
+  widthPx: number;
   /** At most, as CSS: numbers stand near the names that they belong to, and only free text takes what is left. */
   most: string;
 }
@@ -44,7 +44,7 @@ const MOST_NAME_PX = 640;
 const NAME_TOOLS_PX = 80;
 
 /** Wide characters (CJK) take two places of a Latin one. */
-function text_width(text: string): number {
+function textWidth(text: string): number {
   return [...text].reduce(
     (all, character) => all + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6),
     0,
@@ -52,13 +52,13 @@ function text_width(text: string): number {
 }
 
 /** The columns of a table; `scope` is its name in the locales, `texts` what its first rows show. What the answer does not say the kind of is text. */
-export function columns_of(
+export function columnsOf(
   names: readonly string[],
   kinds: Kinds = {},
   scope = "",
   texts: (name: string, kind: Kind) => string[] = () => [],
 ): Column[] {
-  const labels = column_labels(names, kinds, scope);
+  const labels = columnLabels(names, kinds, scope);
   const lead = names.find((name) => kinds[name] === "name");
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
@@ -67,8 +67,8 @@ export function columns_of(
     const width =
       kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
     const shown =
-      AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
-    const least = Math.max(width, text_width(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
+      AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(textWidth))) + 20 : 0;
+    const least = Math.max(width, textWidth(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
     const most =
       kind === "name"
         ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX))
@@ -78,18 +78,18 @@ export function columns_of(
       label,
       hint: definition(name, scope),
       kind,
-      numeric: is_number(kind),
+      numeric: isNumber(kind),
       signed: SIGNED.test(name),
-      width_px: least,
+      widthPx: least,
       most: kind === "text" ? "1fr" : `${most}px`,
     };
   });
 }
 
-export function grid_template(columns: readonly Column[]): string {
-  return columns.map((column) => `minmax(${column.width_px}px, ${column.most})`).join(" ");
+export function gridTemplate(columns: readonly Column[]): string {
+  return columns.map((column) => `minmax(${column.widthPx}px, ${column.most})`).join(" ");
 }
 
-export function least_width(columns: readonly Column[]): number {
-  return columns.reduce((all, column) => all + column.width_px, 0);
+export function leastWidth(columns: readonly Column[]): number {
+  return columns.reduce((all, column) => all + column.widthPx, 0);
 }

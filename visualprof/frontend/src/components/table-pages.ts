@@ -17,25 +17,25 @@ export interface TablePages<T extends Table> {
 
 /** `known()`: the first page, where another answer has brought it already. */
 export function useTablePages<T extends Table>(
-  address_at: (offset: number) => string | null,
+  addressAt: (offset: number) => string | null,
   stamp: () => unknown,
   known: () => T | null = () => null,
 ): TablePages<T> {
-  const { data, error, loading } = useResource<T>(() => (known() ? null : address_at(0)), stamp);
+  const { data, error, loading } = useResource<T>(() => (known() ? null : addressAt(0)), stamp);
   const first = computed(() => known() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
   let asked = new Set<number>();
-  const next_signal = useLatest();
-  let signal = next_signal();
+  const nextSignal = useLatest();
+  let signal = nextSignal();
 
   watch(first, () => {
-    signal = next_signal();
+    signal = nextSignal();
     asked = new Set();
     rest.value = new Map();
   });
 
   async function load(page: number): Promise<void> {
-    const target = address_at(page * PAGE_ROWS);
+    const target = addressAt(page * PAGE_ROWS);
     if (target === null) return;
     const pages = asked;
     pages.add(page);

@@ -8,7 +8,7 @@ const texts = new WeakMap<HTMLElement, string>();
 let bubble: HTMLElement | null = null;
 let timer = 0;
 
-function the_bubble(): HTMLElement {
+function theBubble(): HTMLElement {
   if (!bubble) {
     bubble = document.createElement("div");
     bubble.className = "tip";
@@ -23,7 +23,7 @@ function the_bubble(): HTMLElement {
 function show(owner: HTMLElement): void {
   const text = texts.get(owner);
   if (!text || !owner.isConnected) return;
-  const tip = the_bubble();
+  const tip = theBubble();
   tip.textContent = text;
   tip.showPopover();
   const anchor = owner.getBoundingClientRect();

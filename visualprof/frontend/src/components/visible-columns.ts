@@ -4,7 +4,7 @@ import { useStored } from "../state/preferences";
 export function useVisibleColumns(scope: string) {
   const choices = useStored<Record<string, boolean>>(`columns.${scope}`, {});
   return {
-    is_visible: (name: string, by_default: boolean) => choices.value[name] ?? by_default,
+    isVisible: (name: string, byDefault: boolean) => choices.value[name] ?? byDefault,
     choose: (name: string, shown: boolean) => (choices.value = { ...choices.value, [name]: shown }),
     reset: () => (choices.value = {}),
   };

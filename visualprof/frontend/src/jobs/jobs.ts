@@ -9,12 +9,12 @@ const CALM_MS = 3000;
 const FINAL: ReadonlySet<JobState> = new Set<JobState>(["succeeded", "failed", "cancelled"]);
 export const STATES: readonly JobState[] = ["running", "waiting", "failed", "succeeded", "cancelled"];
 
-export function is_over(state: JobState): boolean {
+export function isOver(state: JobState): boolean {
   return FINAL.has(state);
 }
 
 function pause(answer: JobsAnswer | null): number {
-  return answer?.jobs.every((job) => is_over(job.state)) ? CALM_MS : BUSY_MS;
+  return answer?.jobs.every((job) => isOver(job.state)) ? CALM_MS : BUSY_MS;
 }
 
 /** Changes laid over what is known: jobs that did not change stay the same objects. */
@@ -51,26 +51,26 @@ export function useJobs() {
 export function useJob(id: () => string | null) {
   return usePolled<JobAnswer>(
     () => (id() === null ? null : address(`jobs/${encodeURIComponent(id() ?? "")}`)),
-    (answer) => (answer && is_over(answer.job.state) ? CALM_MS : BUSY_MS),
+    (answer) => (answer && isOver(answer.job.state) ? CALM_MS : BUSY_MS),
   );
 }
 
-export function act_on_job(id: string, action: "cancel" | "retry"): Promise<JobAnswer> {
+export function actOnJob(id: string, action: "cancel" | "retry"): Promise<JobAnswer> {
   return send<JobAnswer>("POST", address(`jobs/${encodeURIComponent(id)}/${action}`));
 }
 
 /** What its tasks say, each thing once; those that say nothing are left out. */
-function values_of(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
+function valuesOf(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
   return [...new Set(job.tasks.flatMap((task) => value(task) || []))];
 }
 
-export const backends_of = (job: JobRow) => values_of(job, (task) => task.backend);
-export const agents_of = (job: JobRow) => values_of(job, (task) => task.agent_name);
-export const versions_of = (job: JobRow) => values_of(job, (task) => task.version);
+export const backendsOf = (job: JobRow) => valuesOf(job, (task) => task.backend);
+export const agentsOf = (job: JobRow) => valuesOf(job, (task) => task.agent_name);
+export const versionsOf = (job: JobRow) => valuesOf(job, (task) => task.version);
 /** The phases that its running tasks are in. */
-export const phases_of = (job: JobRow) => values_of(job, (task) => (task.state === "running" ? task.phase : null));
+export const phasesOf = (job: JobRow) => valuesOf(job, (task) => (task.state === "running" ? task.phase : null));
 
-export function has_result(task: TaskRow): task is TaskRow & { run: string } {
+export function hasResult(task: TaskRow): task is TaskRow & { run: string } {
   return task.run !== null;
 }
 

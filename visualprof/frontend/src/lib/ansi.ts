@@ -11,7 +11,7 @@ function overwritten(line: string): string {
   return whole.slice(whole.lastIndexOf("\r") + 1);
 }
 
-export function log_lines(text: string): string[] {
+export function logLines(text: string): string[] {
   return text
     .replace(ESCAPES, "")
     .split("\n")

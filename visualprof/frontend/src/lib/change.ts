@@ -1,9 +1,9 @@
 import type { Kind } from "../api/model";
-import { signed_text } from "./format";
+import { signedText } from "./format";
 
 /** What lies between two figures, with its share of the first where that is no hair. */
 export function change(kind: Kind, before: number, now: number): string {
   const share = (now - before) / before;
   const told = before > 0 && Math.abs(share) >= 0.0005;
-  return signed_text(kind, now - before) + (told ? ` (${signed_text("ratio", share)})` : "");
+  return signedText(kind, now - before) + (told ? ` (${signedText("ratio", share)})` : "");
 }

@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import {
   bytes,
-  cell_text,
+  cellText,
   count,
   duration,
-  exact_text,
-  operation_rate,
+  exactText,
+  operationRate,
   rate,
   ratio,
-  recording_name,
+  recordingName,
   UNKNOWN,
-  signed_text,
+  signedText,
 } from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
@@ -39,7 +39,7 @@ describe("other units", () => {
     expect(plain(bytes(3.1 * 1024 ** 3))).toBe("3.10 GiB");
     expect(plain(bytes(512))).toBe("512 B");
     expect(plain(rate(1.5561e12))).toBe("1.56 TB/s");
-    expect(plain(operation_rate(19.5e12))).toBe("19.5 TFLOP/s");
+    expect(plain(operationRate(19.5e12))).toBe("19.5 TFLOP/s");
   });
 
   it("separates thousands", () => {
@@ -57,22 +57,22 @@ describe("other units", () => {
 
 describe("columns", () => {
   it("shows unknown as a dash, not as zero", () => {
-    expect(cell_text("ns", null)).toBe(UNKNOWN);
-    expect(cell_text("ns", undefined)).toBe(UNKNOWN);
-    expect(plain(cell_text("ns", 0))).toBe("0 ns");
+    expect(cellText("ns", null)).toBe(UNKNOWN);
+    expect(cellText("ns", undefined)).toBe(UNKNOWN);
+    expect(plain(cellText("ns", 0))).toBe("0 ns");
   });
 
   it("writes nested shapes with brackets", () => {
-    expect(cell_text("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
+    expect(cellText("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
   });
 
   it("writes launch dimensions as a product", () => {
-    expect(cell_text("dims", "[7048, 1, 1]")).toBe("7048×1×1");
-    expect(cell_text("dims", [8, 4, 10])).toBe("8×4×10");
+    expect(cellText("dims", "[7048, 1, 1]")).toBe("7048×1×1");
+    expect(cellText("dims", [8, 4, 10])).toBe("8×4×10");
   });
 
   it("leaves numbers that count nothing as they are", () => {
-    expect([cell_text("id", 123_456), exact_text("id", 123_456), cell_text("text", 0.5)]).toEqual([
+    expect([cellText("id", 123_456), exactText("id", 123_456), cellText("text", 0.5)]).toEqual([
       "123456",
       "123456",
       "0.5",
@@ -80,29 +80,29 @@ describe("columns", () => {
   });
 
   it("writes the sign of a change before it, where there is anything to see", () => {
-    expect([signed_text("ns", 1500), signed_text("bytes", -2048), signed_text("ratio", 0)]).toEqual([
+    expect([signedText("ns", 1500), signedText("bytes", -2048), signedText("ratio", 0)]).toEqual([
       "+1.50\u00a0µs",
       "−2.00\u00a0KiB",
       "0\u00a0%",
     ]);
-    expect([signed_text("ratio", -0.0001), signed_text("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
+    expect([signedText("ratio", -0.0001), signedText("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
   it("keeps the exact value for the title", () => {
-    expect(exact_text("ns", 1_240_123)).toBe("1,240,123 ns");
-    expect(exact_text("ratio", 0.55512)).toBe("55.512 %");
+    expect(exactText("ns", 1_240_123)).toBe("1,240,123 ns");
+    expect(exactText("ratio", 0.55512)).toBe("55.512 %");
   });
 });
 
 describe("recording_name", () => {
   it("reads times of the Unix epoch, of any unit, as such", () => {
-    const told = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recording_name);
+    const told = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recordingName);
     expect(new Set(told).size).toBe(1);
     expect(told[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
   });
 
   it("leaves other names as they are", () => {
     for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"])
-      expect(recording_name(name)).toBe(name);
+      expect(recordingName(name)).toBe(name);
   });
 });

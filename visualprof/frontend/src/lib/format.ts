@@ -28,7 +28,7 @@ function scaled(value: number, step: number, units: readonly string[]): string {
   return `${text}${GAP}${units[unit] ?? ""}`;
 }
 
-function long_duration(seconds: number): string {
+function longDuration(seconds: number): string {
   const whole = Math.round(seconds);
   const minutes = Math.floor(whole / 60);
   if (minutes < 60) return `${minutes}${GAP}min${GAP}${whole % 60}${GAP}s`;
@@ -36,7 +36,7 @@ function long_duration(seconds: number): string {
 }
 
 export function duration(ns: number): string {
-  if (Math.abs(ns) >= 120e9) return (ns < 0 ? "-" : "") + long_duration(Math.abs(ns) / 1e9);
+  if (Math.abs(ns) >= 120e9) return (ns < 0 ? "-" : "") + longDuration(Math.abs(ns) / 1e9);
   return scaled(ns, 1000, ["ns", "µs", "ms", "s"]);
 }
 
@@ -44,21 +44,21 @@ export function bytes(value: number): string {
   return scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
 }
 
-export function rate(bytes_per_s: number): string {
-  return scaled(bytes_per_s, 1000, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]);
+export function rate(bytesPerS: number): string {
+  return scaled(bytesPerS, 1000, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]);
 }
 
 export function operations(flo: number): string {
   return scaled(flo, 1000, ["FLO", "kFLO", "MFLO", "GFLO", "TFLO", "PFLO"]);
 }
 
-export function operation_rate(flop_per_s: number): string {
-  return scaled(flop_per_s, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
+export function operationRate(flopPerS: number): string {
+  return scaled(flopPerS, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
 }
 
 /** Operations done for each byte moved. */
-export function intensity(flo_per_byte: number): string {
-  const text = Math.abs(flo_per_byte) < 0.1 ? flo_per_byte.toPrecision(1) : significant(flo_per_byte);
+export function intensity(floPerByte: number): string {
+  const text = Math.abs(floPerByte) < 0.1 ? floPerByte.toPrecision(1) : significant(floPerByte);
   return `${text}${GAP}FLO/B`;
 }
 
@@ -91,7 +91,7 @@ export function moment(ns: number): string {
 const SECOND = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 
 /** What a recording is called: torch.profiler names files by s, ms, us or ns of the Unix epoch, which read as 2026-11-22 09:30:05. */
-export function recording_name(name: string): string {
+export function recordingName(name: string): string {
   return /^1\d{9}(\d{3}){0,3}$/.test(name) ? SECOND.format(Number(name.slice(0, 13).padEnd(13, "0"))) : visible(name);
 }
 
@@ -101,39 +101,39 @@ const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, u
   bytes: [bytes, " B"],
   rate: [rate, " B/s"],
   flo: [operations, " FLO"],
-  flop_rate: [operation_rate, " FLOP/s"],
+  flop_rate: [operationRate, " FLOP/s"],
   ratio: [ratio, " %"],
   count: [count, ""],
   joule: [energy, " J"],
   moment: [moment, " ns"],
 };
 
-export function is_number(kind: Kind): boolean {
+export function isNumber(kind: Kind): boolean {
   return kind in NUMBERS;
 }
 
-function list_text(list: Cell[]): string {
-  return list.map((entry) => (Array.isArray(entry) ? `[${list_text(entry)}]` : cell_text("text", entry))).join(", ");
+function listText(list: Cell[]): string {
+  return list.map((entry) => (Array.isArray(entry) ? `[${listText(entry)}]` : cellText("text", entry))).join(", ");
 }
 
 /** What a table cell shows. */
-export function cell_text(kind: Kind, value: Cell | undefined): string {
+export function cellText(kind: Kind, value: Cell | undefined): string {
   if (value === null || value === undefined || value === "") return UNKNOWN;
   if (typeof value === "number") return Number.isFinite(value) ? (NUMBERS[kind]?.[0] ?? String)(value) : UNKNOWN;
   if (typeof value === "boolean") return value ? "✓" : "✗";
-  const text = Array.isArray(value) ? list_text(value) : visible(value);
+  const text = Array.isArray(value) ? listText(value) : visible(value);
   return kind === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
 }
 
 /** A change: its sign stands before it. */
-export function signed_text(kind: Kind, value: number): string {
-  const text = cell_text(kind, Math.abs(value));
+export function signedText(kind: Kind, value: number): string {
+  const text = cellText(kind, Math.abs(value));
   return text.startsWith("<") ? text : (value > 0 ? "+" : value < 0 ? "\u2212" : "") + text;
 }
 
 /** The unrounded value, for the hover title of a cell. */
-export function exact_text(kind: Kind, value: Cell | undefined): string {
+export function exactText(kind: Kind, value: Cell | undefined): string {
   const number = NUMBERS[kind];
-  if (typeof value !== "number" || !number) return value === null || value === undefined ? "" : cell_text(kind, value);
+  if (typeof value !== "number" || !number) return value === null || value === undefined ? "" : cellText(kind, value);
   return precise.format(kind === "ratio" ? value * 100 : value) + number[1];
 }

@@ -7,7 +7,7 @@ function compare(a: Cell, b: Cell): number {
 }
 
 /** What is not known comes last, either way; equals stay as they stood. */
-export function in_order<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
+export function inOrder<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
   const keyed = rows.map((row) => ({ row, key: cell(row) ?? null }));
   const sign = order === "asc" ? 1 : -1;
   return keyed

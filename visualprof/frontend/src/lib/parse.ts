@@ -3,7 +3,7 @@
 const POWERS: Record<string, number> = { "": 0, k: 1, m: 2, g: 3, t: 4 };
 
 /** "512", "10 MiB", "4k" and "1.5gb" as bytes, in steps of 1024; null when it is no size. */
-export function parse_bytes(text: string): number | null {
+export function parseBytes(text: string): number | null {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*$/i.exec(text);
   if (!match) return null;
   return Math.round(Number(match[1]) * 1024 ** (POWERS[(match[2] ?? "").toLowerCase()] ?? 0));

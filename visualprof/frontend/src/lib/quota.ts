@@ -12,7 +12,7 @@ export function amount(kind: Kind, value: number): string {
 }
 
 /** What was typed: nothing is without a bound. */
-export function quota_of(typed: Readonly<Record<Kind, string | number>>): QuotaRow {
+export function quotaOf(typed: Readonly<Record<Kind, string | number>>): QuotaRow {
   const bound = (kind: Kind) => (typed[kind] === "" ? null : Math.round(Number(typed[kind]) * UNITS[kind]));
   return {
     jobs_waiting: bound("jobs_waiting"),
@@ -22,7 +22,7 @@ export function quota_of(typed: Readonly<Record<Kind, string | number>>): QuotaR
   };
 }
 
-export function typed_of(quota: QuotaRow): Record<Kind, string> {
+export function typedOf(quota: QuotaRow): Record<Kind, string> {
   const text = (kind: Kind) =>
     quota[kind] === null || quota[kind] === undefined ? "" : String(quota[kind] / UNITS[kind]);
   return {

@@ -7,7 +7,7 @@ export function save(content: string | Blob, name: string): void {
   if (content instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-export async function save_canvas(canvas: HTMLCanvasElement, name: string): Promise<void> {
+export async function saveCanvas(canvas: HTMLCanvasElement, name: string): Promise<void> {
   const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
   if (blob) save(blob, name);
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { abbreviate, escape_html, newer_first, shorten, visible } from "./text";
+import { abbreviate, escapeHtml, newerFirst, shorten, visible } from "./text";
 
 it("shortens in the middle and keeps both ends", () => {
   const short = shorten("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_filter1x1_stg8_interior_nchw_nn_v1", 24);
@@ -23,9 +23,9 @@ it("leaves out what all kernels have in common", () => {
 });
 
 it("escapes markup", () => {
-  expect(escape_html(`<script>alert("x")</script>`)).toBe("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;");
+  expect(escapeHtml(`<script>alert("x")</script>`)).toBe("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;");
 });
 
 it("orders versions by their parts, the newest first", () => {
-  expect(["1.9", "1.10"].sort(newer_first)).toEqual(["1.10", "1.9"]);
+  expect(["1.9", "1.10"].sort(newerFirst)).toEqual(["1.10", "1.9"]);
 });

@@ -27,11 +27,11 @@ export function abbreviate(name: string, limit: number): string {
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
 /** Names come from traces and may hold markup; chart tooltips are HTML. */
-export function escape_html(text: string): string {
+export function escapeHtml(text: string): string {
   return visible(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
 
 /** Orders versions newest first, part by part: 1.10 comes before 1.9. */
-export function newer_first(a: string, b: string): number {
+export function newerFirst(a: string, b: string): number {
   return b.localeCompare(a, "en", { numeric: true });
 }

@@ -49,7 +49,7 @@ export function pageTexts(page: string): readonly string[] {
 }
 
 /** What a button calls it: by its own name where that is short, as 中文 is. */
-export function short_name(language: Language): string {
+export function shortName(language: Language): string {
   const name = new Intl.DisplayNames([language], { type: "language" }).of(language) ?? language;
   return /^\p{Script=Latin}/u.test(name) ? language.toUpperCase() : name;
 }

@@ -60,7 +60,7 @@ describe("locales", () => {
     const shown = [...english.keys()]
       .filter((key) => /^column\.[^.]+$/.test(key))
       .map((key) => key.slice("column.".length));
-    const only_facts = new Set([
+    const onlyFacts = new Set([
       "framework",
       "format",
       "producer",
@@ -72,7 +72,7 @@ describe("locales", () => {
       "duration_ns",
       "kernels",
     ]);
-    expect(shown.filter((column) => !english.has(`metric.${column}`) && !only_facts.has(column))).toEqual([]);
+    expect(shown.filter((column) => !english.has(`metric.${column}`) && !onlyFacts.has(column))).toEqual([]);
   });
 });
 

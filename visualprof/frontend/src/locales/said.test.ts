@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
-import { learn_said, said, speak } from "./index";
+import { learnSaid, said, speak } from "./index";
 import en from "./server/en.json";
 import zh from "./server/zh.json";
 
 it("translates every message of the server", async () => {
   await speak("zh");
-  await learn_said("zh");
+  await learnSaid("zh");
   const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, place: string) => `v${place}`);
   const translations = new Map<string, Set<string>>();
   for (const [id, text] of Object.entries(en))

@@ -23,7 +23,7 @@ function paired(english: Catalog, words: Catalog): Message[] {
 }
 
 /** Return the placeholders' values, or null if `text` is another message. Reads each character once, however long a log is. */
-function put_in(text: string, [first = "", ...others]: readonly string[]): string[] | null {
+function putIn(text: string, [first = "", ...others]: readonly string[]): string[] | null {
   const last = others.pop();
   if (last === undefined) return text === first ? [] : null;
   if (!text.startsWith(first) || !text.endsWith(last)) return null;
@@ -45,7 +45,7 @@ async function learn(language: Language): Promise<void> {
 }
 
 /** Fetch the catalogs of a language once, when the first message arrives. English needs none. */
-export function learn_said(language: Language): Promise<void> {
+export function learnSaid(language: Language): Promise<void> {
   const learning = asked.get(language) ?? learn(language);
   asked.set(language, learning);
   return learning;
@@ -53,13 +53,13 @@ export function learn_said(language: Language): Promise<void> {
 
 /** Translate a message of the server, or several that follow one another. An unknown text stays as it is. */
 export function said(text: string): string {
-  void learn_said(locale.value);
+  void learnSaid(locale.value);
   return translated(text, learned.get(locale.value) ?? []);
 }
 
 function translated(text: string, messages: readonly Message[]): string {
   for (const { parts, words } of messages) {
-    const values = put_in(text, parts);
+    const values = putIn(text, parts);
     if (values)
       return words.replace(/\{(\d+)\}/g, (_slot, place: string) => translated(values[Number(place)] ?? "", messages));
   }

@@ -1,15 +1,15 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { ALL_TEXTS, speak } from "./index";
-import { chart_text, column_labels, counter_name, monitored, said_value } from "./text";
+import { chartText, columnLabels, counterName, monitored, saidValue } from "./text";
 
 beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("counter_name", () => {
   it("names what the monitor counts and leaves the unit", () =>
-    expect(counter_name("child CPU %")).toBe("CPU of this process %"));
-  it("leaves the device's own name", () => expect(counter_name("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
-  it("needs no unit where the values have it", () => expect(counter_name("RSS bytes")).toBe("Memory of this process"));
-  it("leaves what it does not know", () => expect(counter_name("queue depth")).toBe("queue depth"));
+    expect(counterName("child CPU %")).toBe("CPU of this process %"));
+  it("leaves the device's own name", () => expect(counterName("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
+  it("needs no unit where the values have it", () => expect(counterName("RSS bytes")).toBe("Memory of this process"));
+  it("leaves what it does not know", () => expect(counterName("queue depth")).toBe("queue depth"));
 });
 
 describe("monitored", () => {
@@ -19,7 +19,7 @@ describe("monitored", () => {
 
 describe("said_value", () => {
   it("knows the words of the runtimes and leaves others", () =>
-    expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual([
+    expect([saidValue("as the model"), saidValue("CPUExecutionProvider")]).toEqual([
       "as the model",
       "CPUExecutionProvider",
     ]));
@@ -27,12 +27,12 @@ describe("said_value", () => {
 
 describe("chart_text", () => {
   it("says which stages are derived", () =>
-    expect(["stage.forward", "derived.forward"].map(chart_text)).toEqual(["Forward", "Forward (derived)"]));
+    expect(["stage.forward", "derived.forward"].map(chartText)).toEqual(["Forward", "Forward (derived)"]));
 });
 
 describe("column_labels", () => {
   const kinds = { name: "name", busy_ns: "ns", busy_ratio: "ratio", idle_ns: "ns" } as const;
-  const labels = () => Object.values(column_labels(Object.keys(kinds), kinds));
+  const labels = () => Object.values(columnLabels(Object.keys(kinds), kinds));
 
   it("leave the unit out, where nothing else is called the same", () =>
     expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));

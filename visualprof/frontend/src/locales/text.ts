@@ -2,64 +2,64 @@
 import type { Kinds } from "../api/model";
 import { t, te } from "./i18n";
 
-function first_known(keys: readonly string[]): string | null {
+function firstKnown(keys: readonly string[]): string | null {
   const known = keys.find(te);
   return known === undefined ? null : t(known);
 }
 
-export function text_or(key: string, fallback: string): string {
-  return first_known([key]) ?? fallback;
+export function textOr(key: string, fallback: string): string {
+  return firstKnown([key]) ?? fallback;
 }
 
 /** The heading of a column; `scope` is the table it stands in, which may name it more precisely. */
-export function column_label(column: string, scope = ""): string {
+export function columnLabel(column: string, scope = ""): string {
   return (
-    first_known([`column.in_${scope}.${column}`, `column.${column}`]) ??
-    as_title(column.replace(/_(ns|bytes|ratio)$/, ""))
+    firstKnown([`column.in_${scope}.${column}`, `column.${column}`]) ??
+    asTitle(column.replace(/_(ns|bytes|ratio)$/, ""))
   );
 }
 
 /** The headings of one table: those that would read alike say what they count, too. */
-export function column_labels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
-  const names = columns.map((column) => column_label(column, scope));
+export function columnLabels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
+  const names = columns.map((column) => columnLabel(column, scope));
   const alike = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
   const label = (column: string, name: string) =>
-    alike(name) ? t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name;
+    alike(name) ? t("table.of_kind", { name, kind: textOr(`kind.${kinds[column]}`, column) }) : name;
   return Object.fromEntries(columns.map((column, place) => [column, label(column, names[place] ?? column)]));
 }
 
 /** "busy_time" as a heading. */
-function as_title(id: string): string {
+function asTitle(id: string): string {
   return id.charAt(0).toUpperCase() + id.slice(1).replaceAll("_", " ");
 }
 
 /** The name of a page, or of a view that the locale does not know. */
-export function page_label(id: string): string {
-  return text_or(`page.${id}`, as_title(id));
+export function pageLabel(id: string): string {
+  return textOr(`page.${id}`, asTitle(id));
 }
 
 /** The name of a part of a view: a parameter, a choice, a chart or a table. */
-export function part_label(view: string, part: string): string {
-  return text_or(`view.${view}.${part}`, as_title(part));
+export function partLabel(view: string, part: string): string {
+  return textOr(`view.${view}.${part}`, asTitle(part));
 }
 
 /** What a number means, or nothing. */
 export function definition(column: string, scope = ""): string {
-  return first_known([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
+  return firstKnown([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
 }
 
 /** The text of a chart's token. Parts of a step and stages are categories by other names; "|device" adds the side. */
-export function chart_text(key: string): string {
+export function chartText(key: string): string {
   const [name = key, side] = key.split("|");
-  if (side !== undefined) return t("chart.of_side", { name: chart_text(name), side: word(side) });
+  if (side !== undefined) return t("chart.of_side", { name: chartText(name), side: word(side) });
   if (key.startsWith("derived.")) return t("overview.derived", { name: word(key.slice("derived.".length)) });
   const plain = key.replace(/^(part|stage)\./, "category.");
-  return text_or(plain, plain.replace(/^.*\./, ""));
+  return textOr(plain, plain.replace(/^.*\./, ""));
 }
 
 /** The locale's word for one of the server's closed vocabulary (categories, stages), else the word itself. */
 export function word(value: string): string {
-  return text_or(`category.${value}`, value);
+  return textOr(`category.${value}`, value);
 }
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
@@ -87,22 +87,22 @@ const COUNTERS = [
 ];
 
 /** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
-export function counter_name(name: string): string {
+export function counterName(name: string): string {
   const [, plain = name, unit = ""] = /^(.*?)( (?:%|MHz|W|C|bytes))?$/.exec(name) ?? [];
   const known = COUNTERS.find((one) => plain === one || plain.endsWith(` ${one}`));
   if (known === undefined) return name;
   const sign = unit === " bytes" ? "" : unit === " C" ? " °C" : unit;
-  return `${plain.slice(0, plain.length - known.length)}${text_or(`counter.${slug(known)}`, known)}${sign}`;
+  return `${plain.slice(0, plain.length - known.length)}${textOr(`counter.${slug(known)}`, known)}${sign}`;
 }
 
 /** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */
 export function monitored(name: string): string {
   return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
-    ? counter_name(name)
+    ? counterName(name)
     : name;
 }
 
 /** Words with which runtimes say what they did; anything else as it is. */
-export function said_value(value: string): string {
-  return text_or(`evaluation.said.${slug(value)}`, value);
+export function saidValue(value: string): string {
+  return textOr(`evaluation.said.${slug(value)}`, value);
 }

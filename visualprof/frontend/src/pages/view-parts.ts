@@ -15,31 +15,31 @@ export interface TablePart {
 const OF_TABLE = new Set(["kinds", "columns", "total_rows", "matching_rows", "offset"]);
 const TEXTS = new Set(["name", "text", "word"]);
 
-const is_object = (value: Json | undefined): value is JsonObject =>
+const isObject = (value: Json | undefined): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
-const is_cell = (value: Json): value is Cell => !is_object(value) && !(Array.isArray(value) && value.some(is_object));
+const isCell = (value: Json): value is Cell => !isObject(value) && !(Array.isArray(value) && value.some(isObject));
 
-function table_part(name: string, columns: JsonObject, kinds: Kinds): TablePart {
+function tablePart(name: string, columns: JsonObject, kinds: Kinds): TablePart {
   return { name, text: Object.keys(columns).find((column) => TEXTS.has(kinds[column] ?? "")) ?? null };
 }
 
-export function parts_of(answer: JsonObject, prefix = "", above: Kinds = {}): { tables: TablePart[]; facts: Facts[] } {
+export function partsOf(answer: JsonObject, prefix = "", above: Kinds = {}): { tables: TablePart[]; facts: Facts[] } {
   const kinds = (answer["kinds"] as Kinds | undefined) ?? above;
-  const columns = is_object(answer["columns"]) ? answer["columns"] : null;
+  const columns = isObject(answer["columns"]) ? answer["columns"] : null;
   const fields = Object.entries(answer).filter(([key]) => !OF_TABLE.has(key));
-  const tables = columns ? [table_part(prefix, columns, kinds)] : [];
+  const tables = columns ? [tablePart(prefix, columns, kinds)] : [];
   const facts: Facts[] = [
-    { name: prefix, values: Object.fromEntries(fields.filter((field): field is [string, Cell] => is_cell(field[1]))) },
+    { name: prefix, values: Object.fromEntries(fields.filter((field): field is [string, Cell] => isCell(field[1]))) },
   ];
   for (const [key, value] of fields) {
     const name = prefix ? `${prefix}.${key}` : key;
-    if (is_object(value) && Object.keys(value).length > 0 && Object.values(value).every(Array.isArray)) {
-      if (!columns) tables.push(table_part(name, value, kinds));
+    if (isObject(value) && Object.keys(value).length > 0 && Object.values(value).every(Array.isArray)) {
+      if (!columns) tables.push(tablePart(name, value, kinds));
       continue;
     }
     const several = Array.isArray(value);
-    for (const inner of several ? value.filter(is_object) : is_object(value) ? [value] : []) {
-      const parts = parts_of(inner, name, kinds);
+    for (const inner of several ? value.filter(isObject) : isObject(value) ? [value] : []) {
+      const parts = partsOf(inner, name, kinds);
       facts.push(...parts.facts);
       // Tables in a list have no name to be asked for by.
       if (!several) tables.push(...parts.tables);

@@ -2,7 +2,7 @@
 import type { Held as Answers } from "../api/client";
 import type { Json, JsonObject, Table, ViewsAnswer } from "../api/model";
 import { t } from "../locales";
-import { rows_of, text_of } from "./rows";
+import { rowsOf, textOf } from "./rows";
 
 interface Facts {
   answers: Record<string, Json>;
@@ -39,7 +39,7 @@ export class Held implements Answers {
       for (const one of parameters) this.usual.set(`${name} ${one.name}`, String(one.default ?? ""));
   }
 
-  get made_ms(): number {
+  get madeMs(): number {
     return this.facts.made_ms;
   }
 
@@ -53,11 +53,11 @@ export class Held implements Answers {
     return base === null ? { run } : { run, base };
   }
 
-  is_of(run: string): boolean {
+  isOf(run: string): boolean {
     return run === this.facts.run;
   }
 
-  has_step(name: string): boolean {
+  hasStep(name: string): boolean {
     return this.facts.steps.includes(name);
   }
 
@@ -73,7 +73,7 @@ export class Held implements Answers {
   answer(url: string): Response {
     const { pathname, searchParams: asked } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
     const route = pathname.replace("/api/v1/", "");
-    const found = asked.has("run") && !this.is_of(asked.get("run") ?? "") ? undefined : this.found(route, asked);
+    const found = asked.has("run") && !this.isOf(asked.get("run") ?? "") ? undefined : this.found(route, asked);
     return found instanceof Response
       ? found
       : found === undefined
@@ -92,7 +92,7 @@ export class Held implements Answers {
       return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
     if (route === "diff" || route.startsWith("view/")) return this.rows(route, asked);
     const answer = this.facts.answers[this.key(route, asked)];
-    return route === "timeline/window" && answer !== undefined ? rows_of(answer as unknown as Table, asked) : answer;
+    return route === "timeline/window" && answer !== undefined ? rowsOf(answer as unknown as Table, asked) : answer;
   }
 
   private key(route: string, asked: URLSearchParams): string {
@@ -110,11 +110,11 @@ export class Held implements Answers {
     const answer = this.facts.answers[this.key(route, whole)] as JsonObject | undefined;
     const table = (this.facts.answers[this.key(route, asked)] ?? answer?.[name]) as unknown as Table | undefined;
     if (!table?.columns) return name ? undefined : answer;
-    const rows = rows_of(table, asked);
+    const rows = rowsOf(table, asked);
     const format = asked.get("format");
     return format === null
       ? rows
-      : new Response(text_of(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
+      : new Response(textOf(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
   }
 
   private tile(kind: "g" | "c" | "p", id: string | null, asked: URLSearchParams): Response | undefined {

@@ -9,10 +9,10 @@ import { REPORT_PAGES } from "./pages";
 import "./print.css";
 
 declare global {
-  var visualprof_report: ArrayBuffer;
+  var visualprofReport: ArrayBuffer;
 }
 
-const held = new Held(globalThis.visualprof_report);
+const held = new Held(globalThis.visualprofReport);
 hold(held);
 // The timeline begins with the longest step, and what ran in it.
 leave("/trace", held.first);

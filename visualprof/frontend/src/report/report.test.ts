@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Table } from "../api/model";
 import { Held } from "./held";
-import { rows_of, text_of } from "./rows";
+import { rowsOf, textOf } from "./rows";
 
 const TABLE = {
   columns: { name: ["aten::mm", "=b", "Aten::add", "c"], calls: [3, 1, null, 20] },
   kinds: { name: "name", calls: "count" },
   total_rows: 9,
 } as unknown as Table;
-const names = (query: string) => rows_of(TABLE, new URLSearchParams(query)).columns["name" as never] as unknown;
+const names = (query: string) => rowsOf(TABLE, new URLSearchParams(query)).columns["name" as never] as unknown;
 
 /** A file as visualprof/server/report.py writes it. */
 function file(answers: object, tiles: Record<string, [number, number]> = {}, blob: number[] = []): ArrayBuffer {
@@ -67,12 +67,12 @@ describe("rows of a report", () => {
     expect(names("search=ATEN")).toEqual(["aten::mm", "Aten::add"]);
     expect(names("is.name=c")).toEqual(["c"]);
     expect(names("min.calls=2&max.calls=10")).toEqual(["aten::mm"]);
-    const page = rows_of(TABLE, new URLSearchParams("search=&offset=1&limit=2"));
+    const page = rowsOf(TABLE, new URLSearchParams("search=&offset=1&limit=2"));
     expect(page).toMatchObject({ columns: { name: ["=b", "Aten::add"] }, matching_rows: 4, total_rows: 9 });
   });
 
   it("run nothing in a spreadsheet", () =>
-    expect(text_of(TABLE, ",").split("\n").slice(0, 3)).toEqual(["name,calls", "aten::mm,3", "'=b,1"]));
+    expect(textOf(TABLE, ",").split("\n").slice(0, 3)).toEqual(["name,calls", "aten::mm,3", "'=b,1"]));
 });
 
 describe("what a report holds", () => {
@@ -105,7 +105,7 @@ describe("what a report holds", () => {
     expect(ask("view/operator?run=r&step=3").status).toBe(404);
     expect(ask("view/operator?table=none").status).toBe(404);
     expect(ask("jobs").status).toBe(404);
-    expect(held.has_step("4") && !held.has_step("3")).toBe(true);
+    expect(held.hasStep("4") && !held.hasStep("3")).toBe(true);
   });
 
   it("has of the timeline the tile, or the one above it", async () => {

@@ -13,7 +13,7 @@ const KINDS: Record<string, (text: string) => Test> = {
   max: (text) => (value) => typeof value === "number" && value <= Number(text),
 };
 
-function tests_of(asked: URLSearchParams): [column: string, test: Test][] {
+function testsOf(asked: URLSearchParams): [column: string, test: Test][] {
   return [...asked].flatMap(([key, text]) => {
     const [kind = "", ...column] = key.split(".");
     const test = text === "" ? undefined : KINDS[kind]?.(text);
@@ -22,7 +22,7 @@ function tests_of(asked: URLSearchParams): [column: string, test: Test][] {
 }
 
 /** Unknown values come last either way. */
-function order_of(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
+function orderOf(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
   const sign = descending ? -1 : 1;
   const key = (row: number) => {
     const value = values[row] ?? null;
@@ -35,13 +35,13 @@ function order_of(values: readonly Cell[], descending: boolean): (a: number, b: 
   };
 }
 
-export function rows_of(table: Table, asked: URLSearchParams): Table {
+export function rowsOf(table: Table, asked: URLSearchParams): Table {
   const columns = table.columns as Columns;
   const count = Object.values(columns)[0]?.length ?? 0;
-  const tests = tests_of(asked);
+  const tests = testsOf(asked);
   const rows = [...Array(count).keys()].filter((row) => tests.every(([column, test]) => test(columns[column]?.[row])));
   const sort = columns[asked.get("sort") ?? ""];
-  if (sort) rows.sort(order_of(sort, asked.get("order") !== "asc"));
+  if (sort) rows.sort(orderOf(sort, asked.get("order") !== "asc"));
   const from = Number(asked.get("offset") ?? 0);
   const shown = rows.slice(from, asked.has("limit") ? from + Number(asked.get("limit")) : undefined);
   const taken = Object.fromEntries(
@@ -51,7 +51,7 @@ export function rows_of(table: Table, asked: URLSearchParams): Table {
 }
 
 /** As a spreadsheet reads it; what it would run begins with a mark. */
-export function text_of(table: Table, separator: string): string {
+export function textOf(table: Table, separator: string): string {
   const columns = table.columns as Columns;
   const cell = (value: Cell | undefined) => {
     const text =

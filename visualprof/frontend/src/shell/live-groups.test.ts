@@ -15,12 +15,12 @@ describe("groups", () => {
 });
 
 describe("lasting", () => {
-  const now_ms = 1e12;
+  const nowMs = 1e12;
   const asked = (minutes: number, over: boolean): LiveRecording => ({
     id: "a",
     by: "page",
     steps: 5,
-    asked_ns: (now_ms - minutes * 60e3) * 1e6,
+    asked_ns: (nowMs - minutes * 60e3) * 1e6,
     over,
     workers: [],
   });
@@ -30,6 +30,6 @@ describe("lasting", () => {
     [11, false, true, true],
     [11, false, false, false], // nobody is left who could end it
   ])("asked %i minutes ago, over %s, somebody there %s", (minutes, over, live, shown) =>
-    expect(lasting(asked(minutes, over), live, now_ms)).toBe(shown),
+    expect(lasting(asked(minutes, over), live, nowMs)).toBe(shown),
   );
 });

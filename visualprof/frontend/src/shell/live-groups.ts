@@ -23,10 +23,10 @@ export interface Group<T> {
 }
 
 /** Those of the same state together; without one they are left out. */
-export function groups<T>(all: readonly T[], state_of: (one: T) => string | null): Group<T>[] {
+export function groups<T>(all: readonly T[], stateOf: (one: T) => string | null): Group<T>[] {
   const found = new Map<string, T[]>();
   for (const one of all) {
-    const state = state_of(one);
+    const state = stateOf(one);
     if (state !== null) found.set(state, [...(found.get(state) ?? []), one]);
   }
   return [...found]
@@ -35,6 +35,6 @@ export function groups<T>(all: readonly T[], state_of: (one: T) => string | null
 }
 
 /** Is a recording still worth a word? While it goes on, and for ten minutes. */
-export function lasting(recording: LiveRecording, live: boolean, now_ms = Date.now()): boolean {
-  return (!recording.over && live) || now_ms * 1e6 - recording.asked_ns < LASTS_NS;
+export function lasting(recording: LiveRecording, live: boolean, nowMs = Date.now()): boolean {
+  return (!recording.over && live) || nowMs * 1e6 - recording.asked_ns < LASTS_NS;
 }

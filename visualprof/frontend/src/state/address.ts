@@ -9,7 +9,7 @@ type Patch = Record<string, string | null>;
 
 let pending: { patch: Patch; push: boolean } | null = null;
 
-export function query_value(name: string): string | null {
+export function queryValue(name: string): string | null {
   const value = router.currentRoute.value.query[name];
   return typeof value === "string" && value !== "" ? value : null;
 }
@@ -20,7 +20,7 @@ function merged(patch: Patch): LocationQueryRaw {
 }
 
 /** Changes some parameters. Calls of one tick become one navigation, as each alone would undo the other. */
-export function patch_query(patch: Patch, push = false): void {
+export function patchQuery(patch: Patch, push = false): void {
   if (pending) {
     Object.assign(pending.patch, patch);
     pending.push ||= push;
@@ -39,33 +39,33 @@ export function patch_query(patch: Patch, push = false): void {
 /** One parameter of the address as a ref; the fallback is never written, so addresses stay short. */
 export function useParameter(name: string, fallback: string): WritableComputedRef<string> {
   return computed({
-    get: () => query_value(name) ?? fallback,
-    set: (value) => patch_query({ [name]: value === fallback ? null : value }),
+    get: () => queryValue(name) ?? fallback,
+    set: (value) => patchQuery({ [name]: value === fallback ? null : value }),
   });
 }
 
-const left_behind = new Map<string, LocationQueryRaw>();
+const leftBehind = new Map<string, LocationQueryRaw>();
 
 router.afterEach((to) => {
   const own = Object.entries(to.query).filter(([key]) => !(SELECTION_KEYS as readonly string[]).includes(key));
-  left_behind.set(to.path, Object.fromEntries(own));
+  leftBehind.set(to.path, Object.fromEntries(own));
 });
 
 /** What a page is opened with first. */
 export function leave(path: string, query: LocationQueryRaw): void {
-  left_behind.set(path, query);
+  leftBehind.set(path, query);
 }
 
 /** Where a tab leads: the selection goes along, and the page's own parameters are as they were left. */
-export function page_location(id: string): RouteLocationRaw {
+export function pageLocation(id: string): RouteLocationRaw {
   const selection = Object.entries(router.currentRoute.value.query).filter(([key]) =>
     (SELECTION_KEYS as readonly string[]).includes(key),
   );
-  return { path: `/${id}`, query: { ...left_behind.get(`/${id}`), ...Object.fromEntries(selection) } };
+  return { path: `/${id}`, query: { ...leftBehind.get(`/${id}`), ...Object.fromEntries(selection) } };
 }
 
 /** A link that the server made ("/operator?sort=.."), with the present selection added. */
-export function linked_location(link: string): RouteLocationRaw {
+export function linkedLocation(link: string): RouteLocationRaw {
   const target = router.resolve(link);
   const query = { ...router.currentRoute.value.query, ...target.query };
   const kept = Object.entries(query).filter(

@@ -2,22 +2,22 @@
 import { computed, shallowRef } from "vue";
 import { address, get, held, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
-import { link_ends_ns } from "./person";
+import { linkEndsNs } from "./person";
 import { span, viewable } from "./selection";
 
 const views = shallowRef<ViewInfo[]>([]);
 
-export async function load_catalog(): Promise<void> {
+export async function loadCatalog(): Promise<void> {
   const answer = await get<ViewsAnswer>(address("views"));
   if (answer) views.value = answer.body.views;
 }
 
-export function view_of(id: string): ViewInfo | null {
+export function viewOf(id: string): ViewInfo | null {
   return views.value.find((view) => view.name === id) ?? null;
 }
 
-const of_profile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
-const of_reports = (view: ViewInfo) => view.subject === "reports";
+const ofProfile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
+const ofReports = (view: ViewInfo) => view.subject === "reports";
 // Their tables stand on the page of another view.
 const WITHIN = new Set([
   "runtime",
@@ -39,18 +39,18 @@ const WITHIN = new Set([
 ]);
 
 /** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
-export function stands_alone(id: string): boolean {
-  return !of_profile(view_of(id));
+export function standsAlone(id: string): boolean {
+  return !ofProfile(viewOf(id));
 }
 
 /** Pages that show nothing of the selected run have no use for its selectors. */
-export function has_selectors(id: string): boolean {
-  const view = view_of(id);
-  return view !== null && !of_reports(view);
+export function hasSelectors(id: string): boolean {
+  const view = viewOf(id);
+  return view !== null && !ofReports(view);
 }
 
 /** Pages of whoever is logged in; the menu with their name leads there. */
-export function is_personal(id: string): boolean {
+export function isPersonal(id: string): boolean {
   return id === "account" || id === "people";
 }
 
@@ -66,27 +66,25 @@ export interface Tab {
 
 /** None until the server has said which views it has. */
 export const tabs = computed<Tab[]>(() => {
-  const paged = views.value.filter(
-    (view) => router.hasRoute(view.name) || (of_profile(view) && !WITHIN.has(view.name)),
-  );
+  const paged = views.value.filter((view) => router.hasRoute(view.name) || (ofProfile(view) && !WITHIN.has(view.name)));
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
   const [run, agents] =
-    link_ends_ns.value === null && !held
+    linkEndsNs.value === null && !held
       ? [
           ["run", "models"],
           ["cases", "trend", "agents"],
         ]
       : [[], []];
-  const reports = names(paged.filter(of_reports));
-  const ids = [...names(paged.filter((view) => !of_reports(view))), ...run, ...reports, ...agents];
-  const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
-  const on_host = span.value !== null && !span.value.views.includes("kernel");
+  const reports = names(paged.filter(ofReports));
+  const ids = [...names(paged.filter((view) => !ofReports(view))), ...run, ...reports, ...agents];
+  const enabled = (id: string) => standsAlone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
+  const onHost = span.value !== null && !span.value.views.includes("kernel");
   return views.value.length === 0
     ? []
     : ids.map((id) => ({
         id,
-        label: id === "memory" && on_host ? "host_memory" : id,
+        label: id === "memory" && onHost ? "host_memory" : id,
         enabled: enabled(id),
         apart: id === (run[0] ?? reports[0]),
       }));

@@ -1,18 +1,18 @@
 // Which reports are laid over each other and which point is open: the address says it.
 import { computed, type ComputedRef } from "vue";
 import type { ReportRow } from "../api/model";
-import { patch_query, query_value } from "./address";
+import { patchQuery, queryValue } from "./address";
 
 /** The server takes no more at once. */
 const MOST_REPORTS = 100;
 const MOST_UNASKED = 8;
 
 /** Ids in one parameter: only a comma inside an id needs a sign of its own. */
-export function list_text(ids: readonly string[]): string {
+export function listText(ids: readonly string[]): string {
   return ids.map((id) => id.replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
 }
 
-export function parse_list(text: string): string[] {
+export function parseList(text: string): string[] {
   return [
     ...new Set(
       text
@@ -46,14 +46,14 @@ export interface Chosen {
 
 export function useChosen(reports: () => readonly ReportRow[]): Chosen {
   const wanted = computed(() =>
-    query_value("reports") === null ? newest(reports(), query_value("run")) : parse_list(query_value("reports") ?? ""),
+    queryValue("reports") === null ? newest(reports(), queryValue("run")) : parseList(queryValue("reports") ?? ""),
   );
   const known = computed(() => new Set(reports().map((one) => one.id)));
   return {
     ids: computed(() => wanted.value.filter((id) => known.value.has(id)).slice(0, MOST_REPORTS)),
     missing: computed(() => wanted.value.filter((id) => !known.value.has(id))),
     // A comma alone says that nothing is chosen, which no parameter at all does not.
-    set: (ids) => patch_query({ reports: ids.length > 0 ? list_text(ids) : "," }, false),
+    set: (ids) => patchQuery({ reports: ids.length > 0 ? listText(ids) : "," }, false),
   };
 }
 
@@ -62,24 +62,24 @@ export interface Place {
   batch: number;
 }
 
-export const open_point = computed<Place | null>(() => {
-  const [report, batch] = [query_value("point"), Number(query_value("batch") ?? Number.NaN)];
+export const openPoint = computed<Place | null>(() => {
+  const [report, batch] = [queryValue("point"), Number(queryValue("batch") ?? Number.NaN)];
   return report !== null && Number.isInteger(batch) ? { report, batch } : null;
 });
 
-export function show_point(place: Place | null): void {
-  patch_query({ point: place?.report ?? null, batch: place === null ? null : String(place.batch) }, true);
+export function showPoint(place: Place | null): void {
+  patchQuery({ point: place?.report ?? null, batch: place === null ? null : String(place.batch) }, true);
 }
 
 /** Points of charts are named "report|batch". */
-export function place_of(id: string): Place | null {
+export function placeOf(id: string): Place | null {
   const cut = id.lastIndexOf("|");
   const batch = Number(id.slice(cut + 1));
   return cut > 0 && Number.isInteger(batch) ? { report: id.slice(0, cut), batch } : null;
 }
 
 /** What the charts call each report: its spec, with its name or at last its id where several have the same. */
-export function labels_of(reports: readonly ReportRow[]): Map<string, string> {
+export function labelsOf(reports: readonly ReportRow[]): Map<string, string> {
   const ways: ((one: ReportRow) => string)[] = [
     (one) => one.spec,
     (one) => `${one.name} / ${one.spec}`,

@@ -60,7 +60,7 @@ async function at(address: string) {
   return { ...(await import("./compare")), ...(await import("../compare/choice")) };
 }
 
-async function after_click(click: () => void): Promise<object> {
+async function afterClick(click: () => void): Promise<object> {
   click();
   await new Promise((done) => setTimeout(done, 5));
   return router.currentRoute.value.query;
@@ -71,8 +71,8 @@ describe("what a run is compared with", () => {
 
   beforeEach(async () => {
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
-    const { start_polling } = await import("./runs");
-    stop = start_polling();
+    const { startPolling } = await import("./runs");
+    stop = startPolling();
     await new Promise((done) => setTimeout(done, 5));
   });
   afterEach(() => {
@@ -83,16 +83,16 @@ describe("what a run is compared with", () => {
   it("is nothing until the address names it", async () => {
     const compare = await at("/overview?run=after");
     expect([
-      compare.base_run.value,
+      compare.baseRun.value,
       compare.obstacle.value,
-      compare.compared_query.value,
-      compare.has_bases.value,
+      compare.comparedQuery.value,
+      compare.hasBases.value,
     ]).toEqual([null, null, null, true]);
   });
 
   it("is the worker of the same place unless the address names another", async () => {
     const compare = await at("/overview?run=after&worker=w1&base=before");
-    expect(compare.compared_query.value).toEqual({
+    expect(compare.comparedQuery.value).toEqual({
       run: "after",
       worker: "w1",
       span: "d",
@@ -103,16 +103,16 @@ describe("what a run is compared with", () => {
       base_step: null,
     });
     await at("/overview?run=after&worker=w1&base=before&base_worker=w0");
-    expect(compare.compared_query.value).toMatchObject({ base_worker: "w0", base_span: "a" });
+    expect(compare.comparedQuery.value).toMatchObject({ base_worker: "w0", base_span: "a" });
   });
 
   it("has the step of the chosen one's name, else of its place, else its last", async () => {
     const compare = await at("/overview?run=after&base=before&step=5");
-    expect(compare.base_query.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5" });
+    expect(compare.baseQuery.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5" });
     await at("/overview?run=later&base=before&base_worker=w1&step=15");
-    expect(compare.compared_query.value).toMatchObject({ step: "15", base_step: "5" });
+    expect(compare.comparedQuery.value).toMatchObject({ step: "15", base_step: "5" });
     await at("/overview?run=later&base=before&base_worker=w1&step=17");
-    expect(compare.compared_query.value).toMatchObject({ step: "17", base_step: "6" });
+    expect(compare.comparedQuery.value).toMatchObject({ step: "17", base_step: "6" });
   });
 
   it.each([
@@ -122,19 +122,19 @@ describe("what a run is compared with", () => {
     ["apart", "base=memory"],
   ])("cannot be asked for: %s", async (reason, base) => {
     const compare = await at(`/overview?run=after&${base}`);
-    expect([compare.obstacle.value, compare.compared_query.value]).toEqual([reason, null]);
+    expect([compare.obstacle.value, compare.comparedQuery.value]).toEqual([reason, null]);
   });
 
   it("is waited for while it is read", async () => {
     const compare = await at("/overview?run=after&base=read");
-    expect(compare.compared_query.value).toMatchObject({ base: "read", base_span: "g" });
+    expect(compare.comparedQuery.value).toMatchObject({ base: "read", base_span: "g" });
   });
 
   it("may be another worker of the same run", async () => {
     const compare = await at("/overview?run=after");
     const { runs } = await import("./runs");
-    expect(runs.value.slice(0, 4).map(compare.obstacle_of)).toEqual([null, null, null, "unreadable"]);
-    expect(await after_click(() => compare.choose_base("after"))).toEqual({
+    expect(runs.value.slice(0, 4).map(compare.obstacleOf)).toEqual([null, null, null, "unreadable"]);
+    expect(await afterClick(() => compare.chooseBase("after"))).toEqual({
       run: "after",
       base: "after",
       base_worker: "w1",
@@ -145,7 +145,7 @@ describe("what a run is compared with", () => {
 
   it("changes places with what is shown by one click, and back", async () => {
     const compare = await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
-    expect(await after_click(compare.swap_base)).toEqual({
+    expect(await afterClick(compare.swapBase)).toEqual({
       run: "before",
       worker: "w1",
       span: "b",
@@ -154,7 +154,7 @@ describe("what a run is compared with", () => {
       base_span: "c",
       search: "conv",
     });
-    expect(await after_click(compare.swap_base)).toEqual({
+    expect(await afterClick(compare.swapBase)).toEqual({
       run: "after",
       worker: "w0",
       span: "c",
@@ -167,13 +167,13 @@ describe("what a run is compared with", () => {
 
   it("is removed by one click", async () => {
     const compare = await at("/kernel?run=after&base=before&base_worker=w1&base_span=b&search=conv");
-    expect(await after_click(compare.remove_base)).toEqual({ run: "after", search: "conv" });
+    expect(await afterClick(compare.removeBase)).toEqual({ run: "after", search: "conv" });
   });
 
   it("goes along to the other pages", async () => {
     await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
-    const { page_location } = await import("./address");
-    expect(page_location("overview")).toEqual({
+    const { pageLocation } = await import("./address");
+    expect(pageLocation("overview")).toEqual({
       path: "/overview",
       query: { run: "after", base: "before", base_worker: "w1" },
     });

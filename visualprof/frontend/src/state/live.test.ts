@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LiveRecording, Run, Span } from "../api";
-import { recorded_span } from "./live";
+import { recordedSpan } from "./live";
 
 const span = (file: string): Span => ({ file, id: file }) as Span;
 const run = {
@@ -18,5 +18,5 @@ describe("recorded_span", () => {
     [made("new0", null), "rank1", "new0"],
     [made(null), "rank0", undefined],
     [made("later"), "rank0", undefined],
-  ])("%#", (recording, preferred, file) => expect(recorded_span(run, recording, preferred)?.span.file).toBe(file));
+  ])("%#", (recording, preferred, file) => expect(recordedSpan(run, recording, preferred)?.span.file).toBe(file));
 });

@@ -11,7 +11,7 @@ import {
   type Run,
   type Span,
 } from "../api";
-import { patch_query, query_value } from "./address";
+import { patchQuery, queryValue } from "./address";
 import { usePolled } from "./polled";
 import { runs } from "./runs";
 import { worker } from "./selection";
@@ -24,21 +24,21 @@ const awaited = shallowRef<{ run: string; id: string } | null>(null);
 let look: () => Promise<void> = async () => undefined;
 
 /** False until the server has said it once. */
-export const live_known = computed(() => answer.value !== null);
+export const liveKnown = computed(() => answer.value !== null);
 
 /** By run. */
-export const live_runs = computed<ReadonlyMap<string, LiveRun>>(
+export const liveRuns = computed<ReadonlyMap<string, LiveRun>>(
   () => new Map(answer.value?.runs.map((one) => [one.run, one])),
 );
 
-export const is_there = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
+export const isThere = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
 
-export function is_live(run: string): boolean {
-  return live_runs.value.get(run)?.processes.some(is_there) ?? false;
+export function isLive(run: string): boolean {
+  return liveRuns.value.get(run)?.processes.some(isThere) ?? false;
 }
 
 /** What came of a recording: of the worker that is looked at, or else of the first one. */
-export function recorded_span(
+export function recordedSpan(
   run: Run,
   recording: LiveRecording,
   preferred: string | null,
@@ -51,32 +51,32 @@ export function recorded_span(
 }
 
 /** Whoever looks elsewhere by now is not led away. */
-function open_recorded(): void {
+function openRecorded(): void {
   const { run: id, id: asked } = awaited.value ?? {};
-  const recording = id === undefined ? null : (live_runs.value.get(id)?.recording ?? null);
-  if (id === undefined || query_value("run") !== id || (recording && recording.id !== asked)) {
+  const recording = id === undefined ? null : (liveRuns.value.get(id)?.recording ?? null);
+  if (id === undefined || queryValue("run") !== id || (recording && recording.id !== asked)) {
     awaited.value = null;
     return;
   }
   const run = runs.value.find((one) => one.id === id);
   if (!run || !recording?.over) return;
-  const found = recorded_span(run, recording, worker.value?.id ?? null);
+  const found = recordedSpan(run, recording, worker.value?.id ?? null);
   if (!found && recording.workers.some((one) => one.file)) return; // not listed yet
   if (found && ["waiting", "parsing"].includes(found.span.state)) return;
   awaited.value = null;
-  if (found) patch_query({ worker: found.worker, span: found.span.id, step: null }, true);
+  if (found) patchQuery({ worker: found.worker, span: found.span.id, step: null }, true);
 }
 
 /** For as long as the page is open. */
-export function follow_live(): void {
+export function followLive(): void {
   effectScope(true).run(() => {
     const { data, refresh } = usePolled<LiveAnswer>(
       () => (runs.value.some((one) => one.live) ? address("live") : null),
-      (now) => (now?.runs.some((one) => is_live(one.run)) ? LIVE_MS : CALM_MS),
+      (now) => (now?.runs.some((one) => isLive(one.run)) ? LIVE_MS : CALM_MS),
     );
     look = refresh;
     watch(data, (now) => (answer.value = now), { flush: "sync" });
-    watch([data, runs], () => awaited.value && open_recorded());
+    watch([data, runs], () => awaited.value && openRecorded());
   });
 }
 

@@ -4,4 +4,4 @@ import type { Person } from "../api";
 
 export const person = shallowRef<Person | null>(null);
 /** When that link is over; null without one. */
-export const link_ends_ns = shallowRef<number | null>(null);
+export const linkEndsNs = shallowRef<number | null>(null);

@@ -1,6 +1,6 @@
 // Links may name a chart or a table of a page (`chart=steps`): scroll there once it exists, then forget it.
 import { onScopeDispose, watch } from "vue";
-import { patch_query, query_value } from "./address";
+import { patchQuery, queryValue } from "./address";
 
 const RETRY_MS = 100;
 const MOST_TRIES = 50;
@@ -18,11 +18,11 @@ export function useLinkedPlace(): void {
     place?.scrollIntoView({ block: "center", behavior: "smooth" });
     place?.classList.add("marked");
     setTimeout(() => place?.classList.remove("marked"), MARK_MS);
-    patch_query({ chart: null, table: null });
+    patchQuery({ chart: null, table: null });
   }
 
   watch(
-    () => query_value("chart") ?? query_value("table"),
+    () => queryValue("chart") ?? queryValue("table"),
     (name) => {
       clearTimeout(timer);
       if (name !== null) find(name, 0);

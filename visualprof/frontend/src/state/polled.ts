@@ -1,7 +1,7 @@
 // One GET that is asked again and again while the page is in sight; an ETag spares what did not change.
 import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
 import { shallowRef, watch } from "vue";
-import { as_error, get, type Answer, type ApiError } from "../api/client";
+import { asError, get, type Answer, type ApiError } from "../api/client";
 import { useLatest } from "./signals";
 
 type Ask<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
@@ -11,21 +11,21 @@ type Ask<T> = (url: string, options: { etag: string | null; signal: AbortSignal 
  * `refresh` asks now, for what the user did himself must be seen at once; `take` takes an answer that came by another way.
  * `ask` gives null where nothing changed.
  */
-export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | null) => number, ask: Ask<T> = get) {
+export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | null) => number, ask: Ask<T> = get) {
   const data = shallowRef<T | null>(null);
   const error = shallowRef<ApiError | null>(null);
   const visibility = useDocumentVisibility();
-  const next_signal = useLatest();
+  const nextSignal = useLatest();
   const { start, stop } = useTimeoutFn(
     () => void refresh(),
-    () => pause_ms(data.value),
+    () => pauseMs(data.value),
     { immediate: false },
   );
   let etag: string | null = null;
 
   async function refresh(): Promise<void> {
     stop();
-    const signal = next_signal();
+    const signal = nextSignal();
     const target = url();
     if (target === null) return;
     try {
@@ -33,7 +33,7 @@ export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | nu
       if (answer) [etag, data.value] = [answer.etag, answer.body];
       error.value = null;
     } catch (failure) {
-      if (!signal.aborted) error.value = as_error(failure);
+      if (!signal.aborted) error.value = asError(failure);
     }
     if (!signal.aborted && visibility.value === "visible") start();
   }

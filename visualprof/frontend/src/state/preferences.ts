@@ -15,32 +15,31 @@ function following<T>(list: readonly T[], one: T): T {
   return list[(list.indexOf(one) + 1) % list.length] ?? one;
 }
 
-const stored_theme = useStored<string>("theme", "system");
-export const chosen_theme = computed(() => THEMES.find((one) => one === stored_theme.value) ?? "system");
+const storedTheme = useStored<string>("theme", "system");
+export const chosenTheme = computed(() => THEMES.find((one) => one === storedTheme.value) ?? "system");
 const dark = usePreferredDark();
 export const theme = computed<ThemeName>(() =>
-  chosen_theme.value === "system" ? (dark.value ? "dark" : "light") : chosen_theme.value,
+  chosenTheme.value === "system" ? (dark.value ? "dark" : "light") : chosenTheme.value,
 );
 
-export function next_theme(): void {
-  stored_theme.value = following(THEMES, chosen_theme.value);
+export function nextTheme(): void {
+  storedTheme.value = following(THEMES, chosenTheme.value);
 }
 
-function as_language(value: string | null | undefined): Language | null {
+function asLanguage(value: string | null | undefined): Language | null {
   return LANGUAGES.find((language) => value?.toLowerCase().startsWith(language)) ?? null;
 }
 
-const stored_language = useStored<string>("language", "");
+const storedLanguage = useStored<string>("language", "");
 /** Of the server's own choice, for those who made none here. */
-export const server_language = ref<string | null>(null);
+export const serverLanguage = ref<string | null>(null);
 export const language = computed<Language>(
-  () =>
-    as_language(stored_language.value) ?? as_language(server_language.value) ?? as_language(navigator.language) ?? "en",
+  () => asLanguage(storedLanguage.value) ?? asLanguage(serverLanguage.value) ?? asLanguage(navigator.language) ?? "en",
 );
-export const other_language = computed(() => following(LANGUAGES, language.value));
+export const otherLanguage = computed(() => following(LANGUAGES, language.value));
 
-export function next_language(): void {
-  stored_language.value = other_language.value;
+export function nextLanguage(): void {
+  storedLanguage.value = otherLanguage.value;
 }
 
 watchEffect(() => (document.documentElement.dataset["theme"] = theme.value));

@@ -1,7 +1,7 @@
 // One GET that follows its address: newer requests abort older ones, a file that is still parsed is waited for.
 import { useTimeoutFn } from "@vueuse/core";
 import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
-import { as_error, get, type ApiError } from "../api/client";
+import { asError, get, type ApiError } from "../api/client";
 import { useLatest } from "./signals";
 
 const RETRY_MS = 1000;
@@ -16,9 +16,9 @@ export interface Resource<T> {
   waiting: ShallowRef<ApiError | null>;
 }
 
-function retry_ms(error: ApiError): number | null {
+function retryMs(error: ApiError): number | null {
   if (error.status === 0) return RETRY_MS;
-  return error.status === 503 ? Math.min((error.retryAfter_s ?? 1) * 1000, LONGEST_RETRY_MS) : null;
+  return error.status === 503 ? Math.min((error.retryAfterS ?? 1) * 1000, LONGEST_RETRY_MS) : null;
 }
 
 /** Fetches `url()` whenever it or `stamp()` changes; a null address fetches nothing. */
@@ -27,18 +27,18 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   const error = shallowRef<ApiError | null>(null);
   const loading = ref(false);
   const waiting = shallowRef<ApiError | null>(null);
-  const next_signal = useLatest();
-  let wait_ms: number | null = null;
+  const nextSignal = useLatest();
+  let waitMs: number | null = null;
   let asked: string | null = null;
   const { start, stop } = useTimeoutFn(
     () => void load(),
-    () => wait_ms ?? RETRY_MS,
+    () => waitMs ?? RETRY_MS,
     { immediate: false },
   );
 
   async function load(): Promise<void> {
     stop();
-    const signal = next_signal();
+    const signal = nextSignal();
     const target = url();
     loading.value = target !== null;
     if (target !== asked) waiting.value = null;
@@ -49,10 +49,10 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
       error.value = waiting.value = null;
     } catch (thrown) {
       if (signal.aborted) return;
-      const failure = as_error(thrown);
-      wait_ms = retry_ms(failure);
+      const failure = asError(thrown);
+      waitMs = retryMs(failure);
       waiting.value = failure.status === 503 ? failure : null;
-      if (wait_ms !== null) return start();
+      if (waitMs !== null) return start();
       data.value = null;
       error.value = failure;
     }

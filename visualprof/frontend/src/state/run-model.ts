@@ -3,9 +3,9 @@ import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address } from "../api/client";
 import type { MatchesAnswer } from "../api/graph";
-import { linked_location } from "./address";
+import { linkedLocation } from "./address";
 import { usePolled } from "./polled";
-import { selected_query } from "./selection";
+import { selectedQuery } from "./selection";
 
 const READING_MS = 1000;
 const CALM_MS = 10_000;
@@ -13,7 +13,7 @@ const CALM_MS = 10_000;
 /** Models by how well their nodes fit what the run measured; null while that is not known, or without a profile. */
 export function useModelMatches() {
   const url = computed(() => {
-    const selection = selected_query.value;
+    const selection = selectedQuery.value;
     return (
       selection &&
       address("models/match", { run: selection["run"], worker: selection["worker"], span: selection["span"] })
@@ -30,9 +30,9 @@ export function useRunModel() {
   const { matches } = useModelMatches();
 
   /** The nodes of that name; null when no model fits the run. */
-  function node_location(name: string): RouteLocationRaw | null {
+  function nodeLocation(name: string): RouteLocationRaw | null {
     const model = matches.value?.best;
-    return model ? linked_location(`/graph?model=${encodeURIComponent(model)}&find=${encodeURIComponent(name)}`) : null;
+    return model ? linkedLocation(`/graph?model=${encodeURIComponent(model)}&find=${encodeURIComponent(name)}`) : null;
   }
-  return { node_location };
+  return { nodeLocation };
 }

@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChangesAnswer, Run, RunsAnswer } from "../api/model";
 import { router } from "../router";
-import { start_polling, updated } from "./runs";
+import { startPolling, updated } from "./runs";
 
-function run(id: string, modified_ns = 1): Run {
-  return { id, name: id, frameworks: [], modified_ns, live: false, series: false, workers: [] };
+function run(id: string, modifiedNs = 1): Run {
+  return { id, name: id, frameworks: [], modified_ns: modifiedNs, live: false, series: false, workers: [] };
 }
 
 const unreadable = { file: "notes.json", error: "no profile", hint: null };
@@ -47,7 +47,7 @@ describe("the question for changes", () => {
       );
     });
     await router.push("/overview?run=a");
-    const stop = start_polling();
+    const stop = startPolling();
     await vi.waitFor(() => expect(asked).toEqual(["api/v1/runs/changes?shown=a"]));
     await new Promise((done) => setTimeout(done, 20));
     await router.push("/overview?run=b");

@@ -10,7 +10,7 @@ import {
   type Span,
   type SpanState,
 } from "../api";
-import { query_value } from "./address";
+import { queryValue } from "./address";
 import { usePolled } from "./polled";
 
 const BUSY_MS = 1000;
@@ -24,7 +24,7 @@ export const loaded = computed(() => answer.value !== null);
 export const runs = computed<Run[]>(() => answer.value?.runs ?? []);
 export const skipped = computed<SkippedFile[]>(() => answer.value?.skipped ?? []);
 
-export function spans_of(run: Run): Span[] {
+export function spansOf(run: Run): Span[] {
   return run.workers.flatMap((worker) => worker.spans);
 }
 
@@ -51,7 +51,7 @@ async function changes(
   signal: AbortSignal,
 ): Promise<{ body: RunsAnswer; etag: null } | null> {
   const answered = await get<ChangesAnswer>(
-    address("runs/changes", { since: known?.revision, shown: query_value("run") }),
+    address("runs/changes", { since: known?.revision, shown: queryValue("run") }),
     { signal },
   );
   return answered && answered.body.revision !== known?.revision
@@ -60,7 +60,7 @@ async function changes(
 }
 
 /** For as long as the page is open, or until what it returns is called, which forgets what was known. */
-export function start_polling(): () => void {
+export function startPolling(): () => void {
   const scope = effectScope(true);
   scope.run(() => {
     const pause = () => (busy.value || !reachable.value ? BUSY_MS : CALM_MS);
@@ -78,7 +78,7 @@ export function start_polling(): () => void {
       { flush: "sync" },
     );
     watch(
-      () => query_value("run"),
+      () => queryValue("run"),
       () => busy.value && void refresh(),
     );
   });

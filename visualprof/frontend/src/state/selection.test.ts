@@ -24,12 +24,12 @@ function span(id: string, steps: string[], state: Span["state"] = "ready"): Span
   };
 }
 
-function run(id: string, modified_ns: number, spans: Span[]): Run {
+function run(id: string, modifiedNs: number, spans: Span[]): Run {
   return {
     id,
     name: id,
     frameworks: [],
-    modified_ns,
+    modified_ns: modifiedNs,
     live: false,
     series: false,
     workers: [{ id: "w0", name: "w0", rank: 0, spans }],
@@ -60,8 +60,8 @@ describe("selection", () => {
   beforeEach(async () => {
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer), { headers: { ETag: '"1"' } })));
     await router.push("/overview");
-    const { start_polling } = await import("./runs");
-    stop = start_polling();
+    const { startPolling } = await import("./runs");
+    stop = startPolling();
     await settle();
   });
   afterEach(() => {
@@ -70,9 +70,9 @@ describe("selection", () => {
   });
 
   it("shows the newest run that is ready until the address names one", async () => {
-    const { run: selected, sorted_runs } = await import("./selection");
+    const { run: selected, sortedRuns } = await import("./selection");
     expect(selected.value?.id).toBe("new");
-    expect(sorted_runs.value.map((one) => one.id)).toEqual(["newest", "new", "old", "begun"]);
+    expect(sortedRuns.value.map((one) => one.id)).toEqual(["newest", "new", "old", "begun"]);
   });
 
   it("follows the address, and ignores a step that the file does not have", async () => {
@@ -82,11 +82,11 @@ describe("selection", () => {
   });
 
   it("walks through all steps, the first, the second", async () => {
-    const { move_step, step } = await import("./selection");
+    const { moveStep, step } = await import("./selection");
     await router.push("/overview?run=old");
     const seen: (string | null)[] = [];
     for (const by of [1, 1, 1, -1] as const) {
-      move_step(by);
+      moveStep(by);
       await settle();
       seen.push(step.value);
     }
@@ -94,9 +94,9 @@ describe("selection", () => {
   });
 
   it("drops span and step when another run is chosen", async () => {
-    const { select_run } = await import("./selection");
+    const { selectRun } = await import("./selection");
     await router.push("/operator?run=old&span=b&step=7&search=conv");
-    select_run("new");
+    selectRun("new");
     await settle();
     expect(router.currentRoute.value.query).toEqual({ run: "new", search: "conv" });
   });
@@ -110,8 +110,8 @@ describe("selection", () => {
   });
 
   it("names a run that is gone", async () => {
-    const { missing_run } = await import("./selection");
+    const { missingRun } = await import("./selection");
     await router.push("/overview?run=deleted");
-    expect(missing_run.value).toBe("deleted");
+    expect(missingRun.value).toBe("deleted");
   });
 });

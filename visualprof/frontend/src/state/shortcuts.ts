@@ -2,7 +2,7 @@ import { useEventListener } from "@vueuse/core";
 
 type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
-export function is_typing(target: EventTarget | null): boolean {
+export function isTyping(target: EventTarget | null): boolean {
   if (target instanceof HTMLInputElement && /^(checkbox|radio|button|file)$/.test(target.type)) return false;
   return (
     target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
@@ -12,7 +12,7 @@ export function is_typing(target: EventTarget | null): boolean {
 /** Single keys, ignored while the user types or holds a modifier that belongs to the browser. */
 export function useShortcuts(shortcuts: Shortcuts): void {
   useEventListener(window, "keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     // The first Escape closes what lies on top; a prevented one would leave it open.
     if (event.key === "Escape" && document.querySelector(":popover-open, dialog[open]")) return;
     const action = shortcuts[event.key];

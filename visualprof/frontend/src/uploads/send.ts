@@ -3,13 +3,13 @@ import { reactive } from "vue";
 import {
   address,
   ApiError,
-  as_error,
+  asError,
   ask,
-  ask_token,
+  askToken,
   get,
-  read_session,
+  readSession,
   send,
-  session_headers,
+  sessionHeaders,
   type ErrorBody,
   type FilesAnswer,
   type UploadAnswer,
@@ -62,13 +62,13 @@ function transfer(
   });
 }
 
-const to_server = (file: File, part: boolean, one: Sending, request: XMLHttpRequest) =>
+const toServer = (file: File, part: boolean, one: Sending, request: XMLHttpRequest) =>
   transfer(
     request,
     "POST",
     address("uploads", { name: file.name, part: part ? "true" : null }),
     file,
-    { ...session_headers(), "Content-Type": "application/octet-stream" },
+    { ...sessionHeaders(), "Content-Type": "application/octet-stream" },
     (sent) => (one.progress = sent / Math.max(file.size, 1)),
   ) as Promise<UploadAnswer>;
 
@@ -76,7 +76,7 @@ const to_server = (file: File, part: boolean, one: Sending, request: XMLHttpRequ
 const TRIES = 5;
 
 /** Sends a file to the server's bucket, in parts: those that a try before this one sent are there. */
-async function to_bucket(
+async function toBucket(
   file: File,
   part: boolean,
   blob: string,
@@ -152,8 +152,8 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   async function run(): Promise<UploadAnswer | null> {
     try {
       // A file is not sent to be refused.
-      const session = await read_session();
-      if (session?.trusted !== true && !(await ask_token())) throw new ApiError(401, t("session.lacking"));
+      const session = await readSession();
+      if (session?.trusted !== true && !(await askToken())) throw new ApiError(401, t("session.lacking"));
       const blob = await sha256(file);
       const there = await known(file, part, blob);
       if (cancelled) return null;
@@ -161,12 +161,12 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
       const answer =
         there ??
         (await (direct
-          ? to_bucket(file, part, blob, one, request, () => cancelled)
-          : to_server(file, part, one, request)));
+          ? toBucket(file, part, blob, one, request, () => cancelled)
+          : toServer(file, part, one, request)));
       dismiss(one);
       return answer;
     } catch (failure) {
-      if (!cancelled) one.error = as_error(failure);
+      if (!cancelled) one.error = asError(failure);
       return null;
     }
   }
@@ -177,7 +177,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
 }
 
 /** The path under which the model names a file that somebody chose: alone, or in a folder. */
-export function part_of(model: UploadAnswer | null, file: File): string | null {
+export function partOf(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
   return (
     (model?.model?.external ?? [])
@@ -193,13 +193,13 @@ export interface SentModel {
 }
 
 /** Sends a model with those of the other files that it names; null when it is none, or was cancelled or refused. */
-export async function send_model(files: readonly File[]): Promise<SentModel | null> {
+export async function sendModel(files: readonly File[]): Promise<SentModel | null> {
   const first = files.find((file) => /\.onnx$/i.test(file.name)) ?? files[0];
   const model = first ? await upload(first) : null;
   if (model?.kind !== "model") return null;
   const parts = Object.fromEntries((model.others ?? []).map((part) => [part.name, part.blob]));
   for (const file of files) {
-    const path = file === first ? null : part_of(model, file);
+    const path = file === first ? null : partOf(model, file);
     const sent = path === null ? null : await upload(file, true);
     if (sent && path !== null) parts[path] = sent.blob;
   }

@@ -20,7 +20,7 @@ const LESS = new Set(["p50_ns", "p99_ns", "memory_used_bytes", "energy_j_per_sam
 const NEITHER = new Set(["accuracy_difference"]);
 
 /** A grid of one figure; of several results of a setup the first, which is the newest. */
-export function grid_of(table: Columns, figure: string): Grid {
+export function gridOf(table: Columns, figure: string): Grid {
   const at = (name: string, row: number): Cell => table[name]?.[row] ?? null;
   const rows = [...(table["run"] ?? []).keys()];
   const text = (name: string, row: number) => String(at(name, row) ?? "");
@@ -45,14 +45,14 @@ export function grid_of(table: Columns, figure: string): Grid {
           ? null
           : { run: text("run", row), state: text("state", row), value: at(figure, row), best: false };
       });
-      mark_best(cells, figure);
+      markBest(cells, figure);
       grid.rows.push({ case: name, setup: differing.map((part) => [part, at(part, first)]), cells });
     }
   }
   return grid;
 }
 
-function mark_best(cells: readonly (GridCell | null)[], figure: string): void {
+function markBest(cells: readonly (GridCell | null)[], figure: string): void {
   const known = cells.flatMap((cell) => (cell && typeof cell.value === "number" ? [cell.value] : []));
   if (known.length < 2 || NEITHER.has(figure)) return;
   const best = LESS.has(figure) ? Math.min(...known) : Math.max(...known);

@@ -1,5 +1,5 @@
 // What somebody typed to run a case, as settings and as a command.
-import { server_option } from "../../lib/server";
+import { serverOption } from "../../lib/server";
 
 export interface Typed {
   settings: Record<string, string>;
@@ -8,7 +8,7 @@ export interface Typed {
 }
 
 /** `batch_size=8 repeat=3`; a value with spaces stands in quotes: `flops="2 * 4e9"`. */
-export function settings_of(text: string): Typed {
+export function settingsOf(text: string): Typed {
   const settings: Record<string, string> = {};
   for (const part of text.match(/(?:"[^"]*"|[^\s"])+/g) ?? []) {
     const [, key, value] = /^([A-Za-z]\w*)=(.+)$/s.exec(part) ?? [];
@@ -26,13 +26,13 @@ export interface Wish {
   settings: Record<string, string>;
   machines: readonly string[];
   timeout: string;
-  step_timeout: string;
+  stepTimeout: string;
 }
 
 const quoted = (text: string) => (/^[\w.,=:/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 /** The command that does the same. */
-export function command_of(wish: Wish): string {
+export function commandOf(wish: Wish): string {
   const parts: [string, string][] = [
     ["--framework", wish.framework],
     ["--vendor", wish.vendor === "cpu" ? "" : wish.vendor],
@@ -41,9 +41,9 @@ export function command_of(wish: Wish): string {
       : ["--compiler", wish.compilers[0] ?? ""],
     ...Object.entries(wish.settings).map(([key, value]): [string, string] => ["--set", `${key}=${value}`]),
     ["--timeout", wish.timeout === "3600" ? "" : wish.timeout],
-    ["--step-timeout", wish.step_timeout],
+    ["--step-timeout", wish.stepTimeout],
     ["--agent", wish.machines.join(",")],
   ];
   const options = parts.filter(([, value]) => value !== "").map(([flag, value]) => ` ${flag} ${quoted(String(value))}`);
-  return `visualprof case run ${quoted(wish.name)}${options.join("")}${wish.machines.length > 0 ? server_option : ""}`;
+  return `visualprof case run ${quoted(wish.name)}${options.join("")}${wish.machines.length > 0 ? serverOption : ""}`;
 }

@@ -1,7 +1,7 @@
 // What the server's words about cases are called here.
 import type { Cell } from "../../api/model";
 import { visible } from "../../lib/text";
-import { said, text_or } from "../../locales";
+import { said, textOr } from "../../locales";
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
 const LISTS: Record<string, string> = {
@@ -16,8 +16,8 @@ const ACCURACIES = ["accuracy", "accuracy_difference", "tolerance"];
 
 /** The locale's word in a column; anything else as it is. */
 export function worded(column: string, value: string): string {
-  if (column === "framework") return text_or(`framework.${value}`, value);
-  return LISTS[column] ? text_or(`cases.${LISTS[column]}.${slug(value)}`, value) : value;
+  if (column === "framework") return textOr(`framework.${value}`, value);
+  return LISTS[column] ? textOr(`cases.${LISTS[column]}.${slug(value)}`, value) : value;
 }
 
 /** Four digits of an accuracy: two decimals would hide what a compiler loses. */

@@ -38,7 +38,7 @@ export interface Scale {
 const LEAST_SPAN = 0.1;
 
 /** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
-export function scale_of(low: number | null, high: number | null, excess: boolean, usual = 0): Scale {
+export function scaleOf(low: number | null, high: number | null, excess: boolean, usual = 0): Scale {
   const [least, most, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * usual)];
   if (!excess) return { low: least, high: Math.max(most, least + span) };
   const far = Math.max(Math.abs(least), Math.abs(most), span / 2, 1);

@@ -17,7 +17,7 @@ export interface Size {
 const LEAST_ROWS = 4;
 const LEAST_COLUMNS = 2;
 
-export function whole_of({ rows, columns }: Size): Sight {
+export function wholeOf({ rows, columns }: Size): Sight {
   return { row: 0, rows, column: 0, columns };
 }
 
@@ -36,12 +36,12 @@ export function within(sight: Sight, size: Size): Sight {
 /** Nearer for a factor below 1, about a point whose place in the picture stays. */
 export function zoomed(sight: Sight, at: { row: number; column: number }, factor: number, size: Size): Sight {
   const next = within({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
-  const [by_row, by_column] = [next.rows / sight.rows, next.columns / sight.columns];
+  const [byRow, byColumn] = [next.rows / sight.rows, next.columns / sight.columns];
   return within(
     {
       ...next,
-      row: at.row - (at.row - sight.row) * by_row,
-      column: at.column - (at.column - sight.column) * by_column,
+      row: at.row - (at.row - sight.row) * byRow,
+      column: at.column - (at.column - sight.column) * byColumn,
     },
     size,
   );
@@ -51,7 +51,7 @@ export function moved(sight: Sight, rows: number, columns: number, size: Size): 
   return within({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
 }
 
-export function is_whole(sight: Sight, size: Size): boolean {
+export function isWhole(sight: Sight, size: Size): boolean {
   return sight.rows >= size.rows && sight.columns >= size.columns;
 }
 
@@ -67,28 +67,26 @@ export function outward(sight: Sight): Sight {
 }
 
 /** As the address has it: `first~rows~first~columns`; nothing where all is in sight. */
-export function sight_text(sight: Sight, size: Size): string {
+export function sightText(sight: Sight, size: Size): string {
   const { row, rows, column, columns } = outward(sight);
-  return is_whole(sight, size) ? "" : [row, rows, column, columns].join("~");
+  return isWhole(sight, size) ? "" : [row, rows, column, columns].join("~");
 }
 
-export function text_sight(text: string, size: Size): Sight {
+export function textSight(text: string, size: Size): Sight {
   const [row, rows, column, columns] = text.split("~").map(Number);
   const known = [row, rows, column, columns].every((one) => one !== undefined && Number.isSafeInteger(one) && one >= 0);
-  return known && rows && columns
-    ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size)
-    : whole_of(size);
+  return known && rows && columns ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size) : wholeOf(size);
 }
 
 /** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
-export function tick_places(
+export function tickPlaces(
   first: number,
   count: number,
   px: number,
-  apart_px: number,
+  apartPx: number,
   ladder: "halves" | "tens",
 ): number[] {
-  const least = (apart_px * count) / Math.max(px, 1);
+  const least = (apartPx * count) / Math.max(px, 1);
   let every = 1;
   for (let turn = 0; every < least; turn += 1) every *= ladder === "halves" ? 2 : turn % 3 === 1 ? 2.5 : 2;
   const ticks: number[] = [];
@@ -97,7 +95,7 @@ export function tick_places(
 }
 
 /** The last place at or before another, -1 for none. places: ascending. */
-export function bin_of(places: readonly number[], at: number): number {
+export function binOf(places: readonly number[], at: number): number {
   let [low, high] = [0, places.length];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -1,7 +1,7 @@
 // Draws the heat map: each answer is a bitmap with a pixel a cell, which is laid where it belongs; moving about only lays them anew.
-import { Frames, pen_of } from "../../canvas/frames";
+import { Frames, penOf } from "../../canvas/frames";
 import type { Sight } from "./heat-sight";
-import { tick_places } from "./heat-sight";
+import { tickPlaces } from "./heat-sight";
 
 export interface Layer extends Sight {
   bitmap: HTMLCanvasElement;
@@ -28,9 +28,9 @@ const LABEL_PX = 13;
 const FONT = "11px";
 
 /** A pixel a cell. */
-export function bitmap_of(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
+export function bitmapOf(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
   const bitmap = document.createElement("canvas");
-  if (width > 0 && height > 0) pen_of(bitmap, width, height)?.putImageData(new ImageData(colors, width, height), 0, 0);
+  if (width > 0 && height > 0) penOf(bitmap, width, height)?.putImageData(new ImageData(colors, width, height), 0, 0);
   return bitmap;
 }
 
@@ -44,7 +44,7 @@ function shortened(pen: CanvasRenderingContext2D, text: string, room: number): s
 /** What nothing is known of. */
 function hatched(line: string): HTMLCanvasElement {
   const tile = document.createElement("canvas");
-  const pen = pen_of(tile, HATCH_PX, HATCH_PX);
+  const pen = penOf(tile, HATCH_PX, HATCH_PX);
   if (!pen) return tile;
   pen.strokeStyle = line;
   pen.globalAlpha = 0.4;
@@ -61,8 +61,8 @@ export class HeatStage extends Frames {
   layers: Layer[] = [];
   groups: Tick[] = [];
   /** What the row, or the column, of a place is called. */
-  row_label: (place: number) => string = String;
-  column_label: (place: number) => string = String;
+  rowLabel: (place: number) => string = String;
+  columnLabel: (place: number) => string = String;
   ink: Ink = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
   font = "sans-serif";
   /** Rows that are marked beside the map, and cells that are framed in it. */
@@ -102,7 +102,7 @@ export class HeatStage extends Frames {
   }
 
   /** Place of a point of the canvas, null beside the plot. */
-  place_at(x: number, y: number): { row: number; column: number } | null {
+  placeAt(x: number, y: number): { row: number; column: number } | null {
     const { width, height } = this.plot;
     if (x < this.gutter || y < 0 || y >= height || x >= this.gutter + width) return null;
     return {
@@ -128,7 +128,7 @@ export class HeatStage extends Frames {
     this.frames += 1;
     const ratio = window.devicePixelRatio || 1;
     const pens = [this.canvas, this.overlay].map((canvas) =>
-      pen_of(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
+      penOf(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
     );
     const [pen, over] = pens;
     if (!pen || !over) return;
@@ -136,12 +136,12 @@ export class HeatStage extends Frames {
       each.setTransform(ratio, 0, 0, ratio, 0, 0);
       each.clearRect(0, 0, this.width, this.height);
     }
-    this.draw_cells(pen);
-    this.draw_axes(pen);
-    this.draw_marks(over);
+    this.drawCells(pen);
+    this.drawAxes(pen);
+    this.drawMarks(over);
   }
 
-  private draw_cells(pen: CanvasRenderingContext2D): void {
+  private drawCells(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
     pen.save();
     pen.beginPath();
@@ -166,20 +166,20 @@ export class HeatStage extends Frames {
     pen.restore();
   }
 
-  private draw_axes(pen: CanvasRenderingContext2D): void {
+  private drawAxes(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
     pen.font = `${FONT} ${this.font}`;
     pen.textBaseline = "middle";
     pen.strokeStyle = this.ink.line;
     pen.strokeRect(this.gutter - 0.5, 0.5, width, height - 1);
-    this.draw_groups(pen);
+    this.drawGroups(pen);
     if (this.groups.length === 0) {
       pen.fillStyle = this.ink.muted;
       pen.textAlign = "right";
       const middle = Math.min(height / this.sight.rows, 18) / 2;
-      for (const at of tick_places(this.sight.row, this.sight.rows, height, 18, "halves")) {
+      for (const at of tickPlaces(this.sight.row, this.sight.rows, height, 18, "halves")) {
         pen.fillText(
-          shortened(pen, this.row_label(at), this.gutter - 12),
+          shortened(pen, this.rowLabel(at), this.gutter - 12),
           this.gutter - 6,
           Math.max(6, Math.min(height - 6, this.y(at) + middle)),
         );
@@ -187,14 +187,14 @@ export class HeatStage extends Frames {
     }
     pen.fillStyle = this.ink.muted;
     pen.textAlign = "center";
-    for (const at of tick_places(this.sight.column, this.sight.columns, width, 64, "tens")) {
+    for (const at of tickPlaces(this.sight.column, this.sight.columns, width, 64, "tens")) {
       const x = this.x(at + 0.5);
       if (x > this.gutter && x < this.gutter + width)
-        pen.fillText(shortened(pen, this.column_label(at), 60), x, height + AXIS_PX / 2 + 1);
+        pen.fillText(shortened(pen, this.columnLabel(at), 60), x, height + AXIS_PX / 2 + 1);
     }
   }
 
-  private draw_groups(pen: CanvasRenderingContext2D): void {
+  private drawGroups(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
     pen.textAlign = "right";
     pen.fillStyle = this.ink.text;
@@ -216,7 +216,7 @@ export class HeatStage extends Frames {
     });
   }
 
-  private draw_marks(pen: CanvasRenderingContext2D): void {
+  private drawMarks(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
     pen.strokeStyle = this.ink.accent;
     pen.fillStyle = this.ink.accent;

@@ -1,23 +1,23 @@
 import { describe, expect, it } from "vitest";
 import type { HeatmapAnswer } from "../../api";
-import { painted, scale_of, shades } from "./heat-colors";
-import { cell_at, extent_of } from "./heat-data";
+import { painted, scaleOf, shades } from "./heat-colors";
+import { cellAt, extentOf } from "./heat-data";
 import {
-  bin_of,
-  is_whole,
+  binOf,
+  isWhole,
   moved,
   outward,
-  sight_text,
-  text_sight,
-  tick_places,
-  whole_of,
+  sightText,
+  textSight,
+  tickPlaces,
+  wholeOf,
   within,
   zoomed,
 } from "./heat-sight";
-import { offsets_of } from "./timelines";
+import { offsetsOf } from "./timelines";
 
 const size = { rows: 100, columns: 40 };
-const whole = whole_of(size);
+const whole = wholeOf(size);
 
 describe("what is in sight", () => {
   it("never leaves the map", () => {
@@ -40,7 +40,7 @@ describe("what is in sight", () => {
     expect(near).toEqual({ row: 25, rows: 50, column: 5, columns: 20 });
     expect((50 - near.row) / near.rows).toBe((50 - whole.row) / whole.rows);
     expect(zoomed(near, { row: 50, column: 10 }, 2, size)).toEqual(whole);
-    expect(is_whole(zoomed(near, { row: 50, column: 10 }, 10, size), size)).toBe(true);
+    expect(isWhole(zoomed(near, { row: 50, column: 10 }, 10, size), size)).toBe(true);
   });
 
   it("of a small map is at most that map", () =>
@@ -52,22 +52,22 @@ describe("what is in sight", () => {
     }));
 
   it("is in the address as whole places, and back", () => {
-    expect(sight_text(whole, size)).toBe("");
-    const text = sight_text({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
+    expect(sightText(whole, size)).toBe("");
+    const text = sightText({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
     expect(text).toBe("3~11~0~40");
-    expect(text_sight(text, size)).toEqual(outward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
+    expect(textSight(text, size)).toEqual(outward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
     for (const odd of ["", "1~2", "a~1~0~1", "1~0~0~1", "-1~4~0~4", "1e999~4~0~4"])
-      expect(text_sight(odd, size)).toEqual(whole);
+      expect(textSight(odd, size)).toEqual(whole);
   });
 
   it("has ticks that are far enough apart", () => {
-    expect(tick_places(0, 100, 100, 18, "halves")).toEqual([0, 32, 64, 96]);
-    expect(tick_places(7, 20, 200, 64, "tens")).toEqual([10, 20]);
-    expect(tick_places(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
+    expect(tickPlaces(0, 100, 100, 18, "halves")).toEqual([0, 32, 64, 96]);
+    expect(tickPlaces(7, 20, 200, 64, "tens")).toEqual([10, 20]);
+    expect(tickPlaces(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
   });
 
   it("finds the bin of a place", () =>
-    expect([-1, 0, 3, 4, 99].map((at) => bin_of([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
+    expect([-1, 0, 3, 4, 99].map((at) => binOf([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
 });
 
 describe("colours", () => {
@@ -90,15 +90,15 @@ describe("colours", () => {
   });
 
   it("of an excess have their middle at the median", () => {
-    expect(scale_of(-10, 40, true)).toEqual({ low: -40, high: 40 });
-    expect(scale_of(5, 5, false)).toEqual({ low: 5, high: 6 });
-    expect(scale_of(-1, 1, true, 1000)).toEqual({ low: -50, high: 50 });
-    expect(scale_of(null, null, true)).toEqual({ low: -1, high: 1 });
+    expect(scaleOf(-10, 40, true)).toEqual({ low: -40, high: 40 });
+    expect(scaleOf(5, 5, false)).toEqual({ low: 5, high: 6 });
+    expect(scaleOf(-1, 1, true, 1000)).toEqual({ low: -50, high: 50 });
+    expect(scaleOf(null, null, true)).toEqual({ low: -1, high: 1 });
   });
 
   it("are not spread over what is only chance", () => {
-    expect(scale_of(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
-    expect(scale_of(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
+    expect(scaleOf(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
+    expect(scaleOf(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
   });
 
   it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) =>
@@ -122,7 +122,7 @@ describe("a cell", () => {
   } as unknown as HeatmapAnswer;
 
   it("is known by any place in it", () => {
-    expect(cell_at(answer, 5, 1)).toMatchObject({
+    expect(cellAt(answer, 5, 1)).toMatchObject({
       value: 2,
       rank: 40,
       host: "h",
@@ -133,12 +133,12 @@ describe("a cell", () => {
       columns: 1,
       median: 2,
     });
-    expect(cell_at(answer, 6, 1)).toMatchObject({ value: null, rank: 60, mean: null, rows: 1 });
-    expect([cell_at(answer, 3, 0), cell_at(answer, 7, 0), cell_at(answer, 4, 2)]).toEqual([null, null, null]);
+    expect(cellAt(answer, 6, 1)).toMatchObject({ value: null, rank: 60, mean: null, rows: 1 });
+    expect([cellAt(answer, 3, 0), cellAt(answer, 7, 0), cellAt(answer, 4, 2)]).toEqual([null, null, null]);
   });
 
   it("is within what its answer has", () =>
-    expect(extent_of(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
+    expect(extentOf(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
 });
 
 it("timelines are moved by what their collectives are apart", () => {
@@ -148,5 +148,5 @@ it("timelines are moved by what their collectives are apart", () => {
     { worker: "c", collective_residual_ns: null },
     { worker: "d", collective_residual_ns: -7 },
   ];
-  expect(offsets_of(aligned, (worker) => "dcba".indexOf(worker))).toBe("2.-1200~0.7");
+  expect(offsetsOf(aligned, (worker) => "dcba".indexOf(worker))).toBe("2.-1200~0.7");
 });

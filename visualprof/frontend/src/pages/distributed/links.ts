@@ -36,7 +36,7 @@ export function farthest(values: readonly number[]): number {
 }
 
 /** The row, and the column, of a rank; -1 for none. */
-export function place_of({ ends, ends_are }: Ends, rank: unknown, host: unknown): number {
+export function placeOf({ ends, ends_are }: Ends, rank: unknown, host: unknown): number {
   if (ends_are !== "ranks") return ends.indexOf(String(ends_are === "host" ? host : rank));
   return ends.findIndex((name) => {
     const [first = NaN, last = first] = name.split("-").map(Number);

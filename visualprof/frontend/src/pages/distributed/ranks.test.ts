@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { number_ranges } from "../../lib/ranges";
-import { imbalance, rank_devices, rank_means } from "./ranks";
+import { numberRanges } from "../../lib/ranges";
+import { imbalance, rankDevices, rankMeans } from "./ranks";
 
 const columns = {
   rank: [1, 0],
@@ -27,14 +27,14 @@ const summary = {
 describe("ranks", () => {
   it("stand in their order", () => {
     expect(
-      rank_means(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns]),
+      rankMeans(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns]),
     ).toEqual([
       [0, 2, 20, 6, 4],
       [1, 1, 20, 12, 4],
     ]);
   });
 
-  it("of none are none", () => expect(rank_means({})).toEqual([]));
+  it("of none are none", () => expect(rankMeans({})).toEqual([]));
 
   it("are uneven when one computes much longer than the mean", () => {
     const found = imbalance(summary);
@@ -49,7 +49,7 @@ describe("ranks", () => {
   });
 
   it("have devices, of which some tell nothing", () => {
-    const found = rank_devices({
+    const found = rankDevices({
       rank: [0, 1],
       host: ["h", "h"],
       id: [0, 3],
@@ -71,5 +71,5 @@ describe("numbers in few words", () => {
     [[4], "4"],
     [[2, 1], "1, 2"],
     [[0, 1, 2, 7, 9, 10, 11], "0–2, 7, 9–11"],
-  ] as const)("%j", (numbers, text) => expect(number_ranges(numbers)).toBe(text));
+  ] as const)("%j", (numbers, text) => expect(numberRanges(numbers)).toBe(text));
 });

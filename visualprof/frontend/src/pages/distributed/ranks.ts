@@ -15,7 +15,7 @@ export interface RankMeans {
 const number = (value: Cell | undefined) => (typeof value === "number" ? value : 0);
 
 /** One entry a rank, in the order of the ranks. */
-export function rank_means(columns: Columns): RankMeans[] {
+export function rankMeans(columns: Columns): RankMeans[] {
   const rows = (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => number(columns[name]?.[row]);
     return {
@@ -78,7 +78,7 @@ export interface RankDevice {
 }
 
 /** One entry a device, in the order of the answer. */
-export function rank_devices(columns: Columns): RankDevice[] {
+export function rankDevices(columns: Columns): RankDevice[] {
   return (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => columns[name]?.[row] ?? null;
     const text = (name: string) => String(at(name) ?? "");

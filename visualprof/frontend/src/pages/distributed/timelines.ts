@@ -2,7 +2,7 @@
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address, get, type Worker } from "../../api";
-import { query_value, run, span, useParameter } from "../../state";
+import { queryValue, run, span, useParameter } from "../../state";
 
 // More timelines than that nobody reads side by side.
 export const MOST_TIMELINES = 16;
@@ -14,7 +14,7 @@ interface Steps {
   steps: { name: string; start_ns: number; duration_ns: number }[];
 }
 
-export function worker_of(rank: number, known = ""): Worker | undefined {
+export function workerOf(rank: number, known = ""): Worker | undefined {
   const workers = run.value?.workers ?? [];
   return workers.find((one) => one.id === known || one.name === known) ?? workers.find((one) => one.rank === rank);
 }
@@ -27,7 +27,7 @@ export function usePicked() {
       .split("~")
       .filter(Boolean)
       .map(Number)
-      .filter((one) => worker_of(one)),
+      .filter((one) => workerOf(one)),
   );
   function pick(rank: number): void {
     const next = ranks.value.includes(rank)
@@ -43,7 +43,7 @@ export function usePicked() {
 }
 
 /** Of each worker but the first one what its timeline is moved by, as the timeline's address has it. */
-export function offsets_of(aligned: Aligned["workers"], place: (worker: string) => number): string {
+export function offsetsOf(aligned: Aligned["workers"], place: (worker: string) => number): string {
   return aligned
     .slice(1)
     .flatMap(({ worker, collective_residual_ns: ns }) => (ns ? [`${place(worker)}.${-ns}`] : []))
@@ -51,7 +51,7 @@ export function offsets_of(aligned: Aligned["workers"], place: (worker: string) 
 }
 
 /** The timelines of some workers at a step; those of several ranks are aligned. */
-export async function timelines_location(workers: readonly Worker[], step: string): Promise<RouteLocationRaw> {
+export async function timelinesLocation(workers: readonly Worker[], step: string): Promise<RouteLocationRaw> {
   const [first] = workers;
   const all = run.value?.workers ?? [];
   const own = first?.spans.find((one) => one.id === span.value?.id) ?? first?.spans[0];
@@ -66,7 +66,7 @@ export async function timelines_location(workers: readonly Worker[], step: strin
   const mark = meta?.body.steps.find((one) => one.name === step);
   const place = (id: string) => all.findIndex((one) => one.id === id);
   const query: Record<string, string> = { run: run.value.id, worker: first.id, span: own.id };
-  const base = query_value("base");
+  const base = queryValue("base");
   if (base) query["base"] = base;
   if (mark) query["win"] = `${Math.round(mark.start_ns)}~${Math.round(mark.start_ns + mark.duration_ns)}`;
   if (workers.length > 1) {
@@ -74,7 +74,7 @@ export async function timelines_location(workers: readonly Worker[], step: strin
       .map((one) => place(one.id))
       .sort((a, b) => a - b)
       .join("~");
-    const offsets = offsets_of(aligned?.body.workers ?? [], place);
+    const offsets = offsetsOf(aligned?.body.workers ?? [], place);
     if (offsets) query["off"] = offsets;
   }
   return { path: "/trace", query };

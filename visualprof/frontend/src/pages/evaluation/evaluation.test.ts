@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
-import { labels_of, list_text, newest, parse_list, place_of } from "../../state/chosen";
+import { labelsOf, listText, newest, parseList, placeOf } from "../../state/chosen";
 import { ALL_TEXTS, speak } from "../../locales";
-import { with_latency_axis, with_limit } from "./limit";
-import { facts_of, ordered_rows, why_unknown, worded } from "./points";
+import { withLatencyAxis, withLimit } from "./limit";
+import { factsOf, orderedRows, whyUnknown, worded } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
   return {
@@ -32,9 +32,9 @@ function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
 describe("reports in the address", () => {
   it("survive commas and percent signs in their ids", () => {
     const ids = ["a,b", "50%", "%2C", "run/一"];
-    expect(parse_list(list_text(ids))).toEqual(ids);
+    expect(parseList(listText(ids))).toEqual(ids);
   });
-  it("may be plain ids with commas between", () => expect(parse_list("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
+  it("may be plain ids with commas between", () => expect(parseList("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
   it("are those of the newest job until others are chosen", () => {
     const all = [
       report("new/a", { job: "2" }),
@@ -53,40 +53,40 @@ describe("reports in the address", () => {
 
 describe("labels_of", () => {
   it("are the specs, with the job's name or at last the id where several are alike", () => {
-    expect([...labels_of([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
-    expect([...labels_of([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
+    expect([...labelsOf([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
+    expect([...labelsOf([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
       "x / s",
       "y / s",
     ]);
-    expect([...labels_of([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
+    expect([...labelsOf([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
   });
 });
 
 describe("points", () => {
   it("are found by the id that charts give them, whatever the report is called", () =>
-    expect(place_of("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
-  it("of a line have no id", () => expect(place_of("anything")).toBeNull());
+    expect(placeOf("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
+  it("of a line have no id", () => expect(placeOf("anything")).toBeNull());
   it("are ordered by any column, what is not known last", () => {
     const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
-    expect(ordered_rows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
-    expect(ordered_rows(table, "p99_ns", "desc")).toEqual([0, 2, 1]);
-    expect(ordered_rows(table, "", "desc")).toEqual([0, 1, 2]);
+    expect(orderedRows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
+    expect(orderedRows(table, "p99_ns", "desc")).toEqual([0, 2, 1]);
+    expect(orderedRows(table, "", "desc")).toEqual([0, 1, 2]);
   });
   it("lack a percentile when they have too few samples for it", () => {
-    expect(why_unknown("p99_ns", 661)).toBe(662);
-    expect(why_unknown("p99_ns", 662)).toBeNull();
-    expect(why_unknown("rss_bytes", 1)).toBeNull();
+    expect(whyUnknown("p99_ns", 661)).toBe(662);
+    expect(whyUnknown("p99_ns", 662)).toBeNull();
+    expect(whyUnknown("rss_bytes", 1)).toBeNull();
   });
 });
 
 describe("a load", () => {
   const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<
-    typeof facts_of
+    typeof factsOf
   >[0];
-  it("is no fact where one run followed another", () => expect(facts_of(facts)).not.toHaveProperty("scenario"));
+  it("is no fact where one run followed another", () => expect(factsOf(facts)).not.toHaveProperty("scenario"));
   it("is told in the page's words", async () => {
     await speak("en", ALL_TEXTS);
-    expect(facts_of({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
+    expect(factsOf({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
       concurrency: 4,
       verdict: "exceeded",
       scenario: "closed loop",
@@ -101,7 +101,7 @@ describe("a load", () => {
 
 describe("with_latency_axis", () => {
   it("names the axis for what all of its lines are", () =>
-    expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({
+    expect(withLatencyAxis({ latency: { yAxis: { name: "p50" } } })).toEqual({
       latency: { yAxis: { name: "@t:evaluation.latency" } },
     }));
 });
@@ -109,14 +109,14 @@ describe("with_latency_axis", () => {
 describe("with_limit", () => {
   const charts = { latency: { series: [] }, throughput: { series: [] } };
   it("draws a line where latency has an axis", () => {
-    const drawn = with_limit(charts, 5);
+    const drawn = withLimit(charts, 5);
     expect(drawn["throughput"]).toEqual({ series: [] });
     expect(JSON.stringify(drawn["latency"])).toContain('"yAxis":5');
   });
   it("draws that of the loads in their chart alone", () => {
-    const drawn = with_limit({ ...charts, load: { series: [] } }, 0, 7);
+    const drawn = withLimit({ ...charts, load: { series: [] } }, 0, 7);
     expect(JSON.stringify(drawn["load"])).toContain('"yAxis":7');
     expect(drawn["latency"]).toEqual({ series: [] });
   });
-  it("draws nothing without a limit", () => expect(with_limit(charts, 0)).toBe(charts));
+  it("draws nothing without a limit", () => expect(withLimit(charts, 0)).toBe(charts));
 });

@@ -5,24 +5,20 @@ import { duration } from "../../lib/format";
 const AXES: Record<string, "xAxis" | "yAxis"> = { latency: "yAxis", tradeoff: "xAxis", load: "yAxis" };
 
 /** load_ns: the limit under which loads were measured, 0 none or several. */
-export function with_limit(
-  charts: Record<string, JsonObject>,
-  limit_ns: number,
-  load_ns = 0,
-): Record<string, JsonObject> {
-  if (!(limit_ns > 0) && !(load_ns > 0)) return charts;
+export function withLimit(charts: Record<string, JsonObject>, limitNs: number, loadNs = 0): Record<string, JsonObject> {
+  if (!(limitNs > 0) && !(loadNs > 0)) return charts;
   return Object.fromEntries(
     Object.entries(charts).map(([name, option]) => [
       name,
-      limited(option, AXES[name], name === "load" ? load_ns || limit_ns : limit_ns),
+      limited(option, AXES[name], name === "load" ? loadNs || limitNs : limitNs),
     ]),
   );
 }
 
-function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limit_ns: number): JsonObject {
-  if (axis === undefined || !(limit_ns > 0) || !Array.isArray(option["series"])) return option;
+function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limitNs: number): JsonObject {
+  if (axis === undefined || !(limitNs > 0) || !Array.isArray(option["series"])) return option;
   const label = {
-    formatter: `≤ ${duration(limit_ns)}`,
+    formatter: `≤ ${duration(limitNs)}`,
     color: "@c:limit",
     fontSize: 11,
     position: axis === "yAxis" ? "insideEndTop" : "end",
@@ -37,14 +33,14 @@ function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limit_
       symbol: "none",
       lineStyle: { color: "@c:limit", type: "dashed", width: 1.5 },
       label,
-      data: [{ [axis]: limit_ns }],
+      data: [{ [axis]: limitNs }],
     },
   };
   return { ...option, series: [...option["series"], line] };
 }
 
 /** The lines over it are p50, p95 and p99. */
-export function with_latency_axis(charts: Record<string, JsonObject>): Record<string, JsonObject> {
+export function withLatencyAxis(charts: Record<string, JsonObject>): Record<string, JsonObject> {
   const latency = charts["latency"];
   const axis = latency?.["yAxis"];
   if (!latency || typeof axis !== "object" || axis === null || Array.isArray(axis)) return charts;

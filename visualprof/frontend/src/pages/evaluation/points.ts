@@ -1,22 +1,22 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import { in_order } from "../../lib/order";
+import { inOrder } from "../../lib/order";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
-import { said_value } from "../../locales";
+import { saidValue } from "../../locales";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
 const NEEDED: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
 
 /** How many samples a percentile would need, when these are too few; null for anything else. */
-export function why_unknown(column: string, n: number): number | null {
+export function whyUnknown(column: string, n: number): number | null {
   const needed = NEEDED[column];
   return needed !== undefined && n < needed ? needed : null;
 }
 
 /** Places of the rows in the wanted order. */
-export function ordered_rows(table: Columns, sort: string, order: string): number[] {
+export function orderedRows(table: Columns, sort: string, order: string): number[] {
   const places = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
-  return values ? in_order(places, (place) => values[place], order) : places;
+  return values ? inOrder(places, (place) => values[place], order) : places;
 }
 
 // In the order of reading; what else a point has is in the table.
@@ -64,12 +64,12 @@ const LOAD = [
 ] as const;
 const WORDS: readonly string[] = ["scenario", "verdict"];
 
-export function facts_of(facts: PointAnswer["facts"]): Record<string, Cell> {
+export function factsOf(facts: PointAnswer["facts"]): Record<string, Cell> {
   const plain = facts.scenario === null || (facts.scenario === "closed" && (facts.concurrency ?? 1) === 1);
   return Object.fromEntries([...FACTS, ...(plain ? [] : LOAD)].map((name) => [name, worded(name, facts[name])]));
 }
 
 /** The page's word for one of the server's own about a load; anything else as it is. */
 export function worded<T extends Cell>(column: string, value: T): T | string {
-  return WORDS.includes(column) && typeof value === "string" ? said_value(value) : value;
+  return WORDS.includes(column) && typeof value === "string" ? saidValue(value) : value;
 }

@@ -1,8 +1,8 @@
 // Verdicts as sentences with their numbers.
 import type { Cell, Kinds, Verdict } from "../../api/model";
-import { cell_text } from "../../lib/format";
+import { cellText } from "../../lib/format";
 import { filled } from "../../lib/sentence";
-import { text_or } from "../../locales";
+import { textOr } from "../../locales";
 
 export interface Said {
   id: string;
@@ -21,9 +21,9 @@ export function said({ id, severity, report, batch, batches, evidence }: Verdict
     batch,
     severity,
     report,
-    title: text_or(`verdict.${id}.title`, id.replaceAll("_", " ")),
-    text: filled(text_or(`verdict.${id}.text`, ""), (key) =>
-      values[key] === null || values[key] === undefined ? null : cell_text(kinds[key] ?? "text", values[key]),
+    title: textOr(`verdict.${id}.title`, id.replaceAll("_", " ")),
+    text: filled(textOr(`verdict.${id}.text`, ""), (key) =>
+      values[key] === null || values[key] === undefined ? null : cellText(kinds[key] ?? "text", values[key]),
     ),
   };
 }

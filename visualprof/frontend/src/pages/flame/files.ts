@@ -1,5 +1,5 @@
 // The frames as files of other programs.
-import { path_of, type Tree } from "./tree";
+import { pathOf, type Tree } from "./tree";
 
 /** `caller;function 12`, a line for each frame with time of its own, in ns: for flamegraph.pl and all that read its input. */
 export function collapsed(tree: Tree): string {
@@ -8,7 +8,7 @@ export function collapsed(tree: Tree): string {
     const own = Math.round(tree.self[frame] ?? 0);
     return own > 0
       ? [
-          `${path_of(tree, frame)
+          `${pathOf(tree, frame)
             .map((one) => plain[one])
             .join(";")} ${own}`,
         ]
@@ -35,7 +35,7 @@ export function speedscope(tree: Tree, name: string): string {
         unit: "nanoseconds",
         startValue: 0,
         endValue: weights.reduce((sum, one) => sum + one, 0),
-        samples: shown.map((frame) => path_of(tree, frame).map((one) => ids.get(tree.name[one] ?? "") ?? 0)),
+        samples: shown.map((frame) => pathOf(tree, frame).map((one) => ids.get(tree.name[one] ?? "") ?? 0)),
         weights,
       },
     ],

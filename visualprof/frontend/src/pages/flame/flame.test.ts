@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { collapsed, speedscope } from "./files";
-import { kind_of } from "./kinds";
-import { base_of, layout_of, path_of, search, tree_of } from "./tree";
+import { kindOf } from "./kinds";
+import { baseOf, layoutOf, pathOf, search, treeOf } from "./tree";
 
 // main (10) calls b (6, called second) and a (3, called first); b calls a (2).
 const COLUMNS = {
@@ -15,14 +15,14 @@ const COLUMNS = {
 };
 
 describe("a flame graph", () => {
-  const tree = tree_of(COLUMNS);
+  const tree = treeOf(COLUMNS);
 
   it("lays frames on the one around them, the longest or the first call at the left", () => {
-    const heavy = layout_of(tree, true);
+    const heavy = layoutOf(tree, true);
     expect([...heavy.x]).toEqual([0, 0, 0.6, 0]);
     expect([...heavy.width]).toEqual([1, 0.6, 0.3, 0.2]);
     expect(heavy.rows).toEqual([[0], [1, 2], [3]]);
-    const timely = layout_of(tree, false);
+    const timely = layoutOf(tree, false);
     expect([...timely.x]).toEqual([0, 0.3, 0, 0.3]);
     expect(timely.rows).toEqual([[0], [2, 1], [3]]);
   });
@@ -31,21 +31,21 @@ describe("a flame graph", () => {
     expect(search(tree, "A")).toEqual({ frames: new Set([0, 2, 3]), share: 1 });
     expect(search(tree, "b;")).toEqual({ frames: new Set([1]), share: 0.6 });
     expect(search(tree, "nothing").share).toBe(0);
-    expect(path_of(tree, 3)).toEqual([0, 1, 3]);
+    expect(pathOf(tree, 3)).toEqual([0, 1, 3]);
   });
 
   it("stands beside that of a base by names, else by what of a name lasts", () => {
-    const numbered = tree_of({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
-    const before = tree_of({
+    const numbered = treeOf({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
+    const before = treeOf({
       ...COLUMNS,
       name: ["t.py(10): main", "Linear_1", "Linear_0", "y"],
       total_ns: [20, 8, 4, 2],
     });
-    expect(base_of(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
+    expect(baseOf(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
   });
 
   it("looks behind a frame that only one of the two runs calls through", () => {
-    const around = tree_of({
+    const around = treeOf({
       name: ["launch.py(1): run", ...COLUMNS.name],
       parent: [-1, 0, 1, 1, 2],
       depth: [0, 1, 2, 2, 3],
@@ -54,8 +54,8 @@ describe("a flame graph", () => {
       total_ns: [10, ...COLUMNS.total_ns],
       event: [0, 1, 6, 2, 7],
     });
-    expect(base_of(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
-    expect(base_of(tree, around, 1)).toEqual([10, 6, 3, 2]);
+    expect(baseOf(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
+    expect(baseOf(tree, around, 1)).toEqual([10, 6, 3, 2]);
   });
 
   it("is written for other programs", () => {
@@ -81,9 +81,11 @@ describe("a flame graph", () => {
       "Linear_0",
       "(others)",
     ];
-    expect(kinds.map((name) => kind_of(name, "python"))).toEqual(["own", "library", "builtin", "module", "others"]);
-    expect([kind_of("aten::mm", "operator"), kind_of("MmBackward0", "operator"), kind_of("forward", "module")]).toEqual(
-      ["operator", "backward", "module"],
-    );
+    expect(kinds.map((name) => kindOf(name, "python"))).toEqual(["own", "library", "builtin", "module", "others"]);
+    expect([kindOf("aten::mm", "operator"), kindOf("MmBackward0", "operator"), kindOf("forward", "module")]).toEqual([
+      "operator",
+      "backward",
+      "module",
+    ]);
   });
 });

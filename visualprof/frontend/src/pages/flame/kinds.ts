@@ -15,7 +15,7 @@ export const KINDS: Record<FrameKind, string> = {
 };
 const LIBRARY = /(^|\/)(torch|paddle|megengine|site-packages|dist-packages|lib\/python[\d.]+|threading\.py)(\/|\()/;
 
-export function kind_of(name: string, tree: FlameAnswer["tree"]): FrameKind {
+export function kindOf(name: string, tree: FlameAnswer["tree"]): FrameKind {
   if (name === "(others)") return "others";
   if (name === "(backward)" || (tree === "operator" && /Backward|_grad\b|^autograd::/.test(name))) return "backward";
   if (tree !== "python") return tree;

@@ -1,6 +1,6 @@
 // Draws frames on a canvas: what is in sight, at most once a frame of the screen.
-import { category_color, INK } from "../../charts/palette";
-import { Frames, pen_of } from "../../canvas/frames";
+import { categoryColor, INK } from "../../charts/palette";
+import { Frames, penOf } from "../../canvas/frames";
 import { hex, mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
 import { visible } from "../../lib/text";
 import type { Base, Found, Layout, Tree } from "./tree";
@@ -55,10 +55,10 @@ export class Painter extends Frames {
   }
 
   /** Brings a part of the width into sight. */
-  look(left: number, right: number, at_once = false): void {
+  look(left: number, right: number, atOnce = false): void {
     this.from = this.range();
     this.to = [left, right];
-    this.began = at_once || this.still ? -Infinity : performance.now();
+    this.began = atOnce || this.still ? -Infinity : performance.now();
     this.invalidate();
   }
 
@@ -85,14 +85,14 @@ export class Painter extends Frames {
     const place = left + (x / this.canvas.clientWidth) * (right - left);
     const line = Math.floor(y / ROW_PX);
     const row = picture.layout.rows[picture.down ? line : picture.layout.rows.length - 1 - line] ?? [];
-    const frame = row[this.first_from(row, place) - 1] ?? row[0];
+    const frame = row[this.firstFrom(row, place) - 1] ?? row[0];
     if (frame === undefined) return -1;
     const start = picture.layout.x[frame] ?? 0;
     return place >= start && place < start + (picture.layout.width[frame] ?? 0) ? frame : -1;
   }
 
   /** The place of the first frame of a row that begins behind a place. */
-  private first_from(row: readonly number[], place: number): number {
+  private firstFrom(row: readonly number[], place: number): number {
     let [low, high] = [0, row.length];
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -112,12 +112,12 @@ export class Painter extends Frames {
       const strength = Math.abs(change) < NOISE ? 0 : Math.min(1, Math.abs(change) / STRONG);
       color = mixed(
         rgb(theme === "light" ? "#e9edf2" : "#323a46"),
-        rgb(change > 0 ? category_color("worse", theme) : category_color("kernel", theme)),
+        rgb(change > 0 ? categoryColor("worse", theme) : categoryColor("kernel", theme)),
         strength * (theme === "light" ? 0.6 : 0.75),
       );
     } else {
       color = mixed(
-        rgb(category_color(kind(name), theme)),
+        rgb(categoryColor(kind(name), theme)),
         ground,
         (theme === "light" ? 0.5 : 0.42) + shade(name) * 0.2,
       );
@@ -130,7 +130,7 @@ export class Painter extends Frames {
     if (!picture) return;
     const ratio = Math.min(window.devicePixelRatio || 1, 16_000 / Math.max(1, this.height));
     const wide = canvas.clientWidth;
-    const pen = pen_of(canvas, Math.round(wide * ratio), Math.round(this.height * ratio));
+    const pen = penOf(canvas, Math.round(wide * ratio), Math.round(this.height * ratio));
     if (!pen) return;
     const [left, right] = this.range();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -138,7 +138,7 @@ export class Painter extends Frames {
     pen.font = FONT;
     pen.textBaseline = "middle";
     picture.layout.rows.forEach((row, depth) =>
-      this.draw_row(
+      this.drawRow(
         pen,
         row,
         (picture.down ? depth : picture.layout.rows.length - 1 - depth) * ROW_PX,
@@ -150,7 +150,7 @@ export class Painter extends Frames {
     if (performance.now() - this.began < MOVE_MS) this.invalidate();
   }
 
-  private draw_row(
+  private drawRow(
     pen: CanvasRenderingContext2D,
     row: readonly number[],
     y: number,
@@ -161,7 +161,7 @@ export class Painter extends Frames {
     const { picture } = this;
     if (!picture) return;
     const ink = INK[picture.theme];
-    for (let place = Math.max(0, this.first_from(row, left) - 1); place < row.length; place += 1) {
+    for (let place = Math.max(0, this.firstFrom(row, left) - 1); place < row.length; place += 1) {
       const frame = row[place] ?? 0;
       const from = ((picture.layout.x[frame] ?? 0) - left) * scale;
       if (from > wide) break;

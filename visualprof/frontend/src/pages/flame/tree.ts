@@ -27,7 +27,7 @@ export interface Layout {
 
 const numbers = (columns: Columns, name: string) => (columns[name] ?? []) as number[];
 
-export function tree_of(columns: Columns): Tree {
+export function treeOf(columns: Columns): Tree {
   const [parent, total] = [numbers(columns, "parent"), numbers(columns, "total_ns")];
   const inner: number[][] = parent.map(() => []);
   const roots: number[] = [];
@@ -53,14 +53,14 @@ const lasting = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /,
  * Of each frame the time of the one that the base has in its place. Frames that only the base has are nowhere: with the two in
  * each other's place they are. scale: times of the base by it.
  */
-export function base_of(tree: Tree, base: Tree, scale: number): Base {
+export function baseOf(tree: Tree, base: Tree, scale: number): Base {
   const found = new Array<number>(tree.name.length).fill(0);
   const pair = (frame: number, other: number): void => {
     found[frame] = (base.total[other] ?? 0) * scale;
     follow(tree.inner[frame] ?? [], base.inner[other] ?? []);
   };
   const follow = (frames: readonly number[], others: readonly number[]): void => {
-    let [mine, theirs] = [by_call(tree, frames), by_call(base, others)];
+    let [mine, theirs] = [byCall(tree, frames), byCall(base, others)];
     for (const key of [(name: string) => name, lasting]) {
       const named = new Map<string, number[]>();
       for (const other of theirs)
@@ -77,10 +77,10 @@ export function base_of(tree: Tree, base: Tree, scale: number): Base {
     }
     // What one run calls through one more frame.
     const [frame, other] = [mine.length === 1 ? mine[0] : undefined, theirs.length === 1 ? theirs[0] : undefined];
-    if (frame !== undefined && theirs.length > 0 && same_inside(tree, frame, base, theirs)) {
+    if (frame !== undefined && theirs.length > 0 && sameInside(tree, frame, base, theirs)) {
       follow(tree.inner[frame] ?? [], theirs);
       found[frame] = (tree.inner[frame] ?? []).reduce((sum, one) => sum + (found[one] ?? 0), 0);
-    } else if (other !== undefined && mine.length > 0 && same_inside(base, other, tree, mine))
+    } else if (other !== undefined && mine.length > 0 && sameInside(base, other, tree, mine))
       follow(mine, base.inner[other] ?? []);
   };
   follow(tree.roots, base.roots);
@@ -88,25 +88,25 @@ export function base_of(tree: Tree, base: Tree, scale: number): Base {
 }
 
 /** Does a frame call any of some frames of the other tree? */
-function same_inside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
+function sameInside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
   const inside = new Set((tree.inner[frame] ?? []).map((one) => lasting(tree.name[one] ?? "")));
   return frames.some((one) => inside.has(lasting(other.name[one] ?? "")));
 }
 
 /** Frames of one caller in the order of their first calls; folded ones last. */
-function by_call(tree: Tree, frames: readonly number[]): number[] {
+function byCall(tree: Tree, frames: readonly number[]): number[] {
   const when = (frame: number) => ((tree.event[frame] ?? -1) < 0 ? Infinity : (tree.event[frame] ?? 0));
   return [...frames].sort((a, b) => (when(a) === when(b) ? a - b : when(a) - when(b)));
 }
 
 /** heavy: the longest of one caller first; else in the order of their first calls. */
-export function layout_of(tree: Tree, heavy: boolean): Layout {
+export function layoutOf(tree: Tree, heavy: boolean): Layout {
   const x = new Float64Array(tree.name.length);
   const width = new Float64Array(tree.name.length);
   const rows: number[][] = [];
   const place = (frames: readonly number[], from: number, row: number): void => {
     // The server's order is by time.
-    const order = heavy ? frames : by_call(tree, frames);
+    const order = heavy ? frames : byCall(tree, frames);
     let left = from;
     for (const frame of order) {
       x[frame] = left;
@@ -120,7 +120,7 @@ export function layout_of(tree: Tree, heavy: boolean): Layout {
   return { x, width, rows };
 }
 
-export function path_of(tree: Tree, frame: number): number[] {
+export function pathOf(tree: Tree, frame: number): number[] {
   const path: number[] = [];
   for (let at = frame; at >= 0; at = tree.parent[at] ?? -1) path.unshift(at);
   return path;
@@ -137,6 +137,6 @@ export function search(tree: Tree, text: string): Found {
   const frames = new Set(tree.name.flatMap((name, frame) => (name.toLowerCase().includes(needle) ? [frame] : [])));
   let time = 0;
   for (const frame of frames)
-    if (!path_of(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
+    if (!pathOf(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
   return { frames, share: time / (tree.whole || 1) };
 }

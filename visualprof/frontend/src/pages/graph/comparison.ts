@@ -10,7 +10,7 @@ import type { Session } from "./session";
 const WEIGHT: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
 
 /** Boxes by status; a folded group shows the gravest of what it holds: a mix counts as changed. */
-export function box_status(scene: Scene, status: readonly ChangeStatus[]): (ChangeStatus | null)[] {
+export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (ChangeStatus | null)[] {
   const { graph, picture } = scene;
   const out: (ChangeStatus | null)[] = new Array<ChangeStatus | null>(picture.item.length).fill(null);
   picture.item.forEach((item, i) => {
@@ -44,7 +44,7 @@ export interface Difference {
   changes: Change[];
 }
 
-export function differences_of({ summary, changes }: CompareAnswer["differences"]): Difference[] {
+export function differencesOf({ summary, changes }: CompareAnswer["differences"]): Difference[] {
   const { columns } = summary;
   const all = columns.change.map((change, i): Difference => ({
     change: change ?? "",
@@ -89,10 +89,10 @@ export function useComparison(
       data.value?.other_status.length === second.graph.value?.nodes;
     return fits && shown.value ? data.value : null;
   });
-  const differences = computed(() => (answer.value ? differences_of(answer.value.differences) : []));
+  const differences = computed(() => (answer.value ? differencesOf(answer.value.differences) : []));
   /** What becomes of each node, of one kind of difference alone where one is chosen. */
   const status = computed(() => only("node", answer.value?.status ?? []));
-  const other_status = computed(() => only("other", answer.value?.other_status ?? []));
+  const otherStatus = computed(() => only("other", answer.value?.other_status ?? []));
 
   function only(side: "node" | "other", all: readonly ChangeStatus[]): readonly ChangeStatus[] {
     const one = differences.value[chosen.value];
@@ -112,14 +112,14 @@ export function useComparison(
   });
 
   /** The other side's node; of a group, the other's group that holds the partner of its first paired node. */
-  function partner(item: number, of_main: boolean): number {
-    const [own, far]: [Graph | null, Graph | null] = of_main
+  function partner(item: number, ofMain: boolean): number {
+    const [own, far]: [Graph | null, Graph | null] = ofMain
       ? [main.graph.value, second.graph.value]
       : [second.graph.value, main.graph.value];
-    const map = of_main ? partners.value.to : partners.value.from;
+    const map = ofMain ? partners.value.to : partners.value.from;
     if (!own || !far || item < 0) return -1;
-    const same = map.get(own.node_of(item));
-    if (same !== undefined || !own.is_group(item)) return far.item[same ?? -1] ?? -1;
+    const same = map.get(own.nodeOf(item));
+    if (same !== undefined || !own.isGroup(item)) return far.item[same ?? -1] ?? -1;
     const node = own.below(item).find((one) => map.has(one));
     if (node === undefined) return -1;
     const name = own.answer.groups.name[item - own.nodes];
@@ -129,16 +129,16 @@ export function useComparison(
   }
 
   /** Groups of the second model that are open as their partners are; those without one are as they were. */
-  function opened_alike(): Set<number> {
+  function openedAlike(): Set<number> {
     const far = second.graph.value;
     const all = Array.from({ length: far?.groups ?? 0 }, (_, g) => (far?.root ?? 0) + g);
     return new Set(
       all.filter((group) => {
         const own = partner(group, false);
-        return main.graph.value?.is_group(own) ? main.open.value.has(own) : second.open.value.has(group);
+        return main.graph.value?.isGroup(own) ? main.open.value.has(own) : second.open.value.has(group);
       }),
     );
   }
 
-  return { answer, error, loading, partner, opened_alike, differences, status, other_status };
+  return { answer, error, loading, partner, openedAlike, differences, status, otherStatus };
 }

@@ -3,7 +3,7 @@ import type { Graph } from "./graph";
 
 const texts = new WeakMap<Graph, string[]>();
 
-function texts_of(graph: Graph): string[] {
+function textsOf(graph: Graph): string[] {
   const known = texts.get(graph);
   if (known) return known;
   const { nodes, groups, edges, values } = graph.answer;
@@ -23,18 +23,18 @@ function texts_of(graph: Graph): string[] {
   return lowered;
 }
 
-export function found_items(graph: Graph, search: string): number[] {
+export function foundItems(graph: Graph, search: string): number[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];
   const hits: number[] = [];
-  texts_of(graph).forEach((text, item) => {
+  textsOf(graph).forEach((text, item) => {
     if (item !== graph.root && words.every((word) => text.includes(word))) hits.push(item);
   });
   return hits;
 }
 
 /** Nodes that a profile's row means: that it measured, else of that very name, else ending in it, else of that type. */
-export function named_items(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
+export function namedItems(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
   const all = [...names.keys()];

@@ -1,8 +1,8 @@
 // Where data comes from and goes to: the neighbours of the selection, or all that leads to it and follows from it.
-import { shown_place, type Scene } from "./canvas/scene";
+import { shownPlace, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/marks";
 import type { Graph } from "./graph";
-import { entries_of, type Adjacency } from "./layout/adjacency";
+import { entriesOf, type Adjacency } from "./layout/adjacency";
 
 interface Flow {
   /** By original edge and by node: UPSTREAM, DOWNSTREAM or 0. */
@@ -15,19 +15,19 @@ function governed(graph: Graph, node: number, mark: number): number[] {
   if (mark === DOWNSTREAM) return graph.item[node] === node ? [] : graph.below(graph.item[node] as number);
   return graph
     .around(node)
-    .map((group) => graph.node_of(group))
+    .map((group) => graph.nodeOf(group))
     .filter((decides) => decides >= 0);
 }
 
-export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
+export function flowOf(graph: Graph, item: number, whole: boolean): Flow {
   const edges = new Uint8Array(graph.src.length);
   const nodes = new Uint8Array(graph.nodes);
   const own = graph.below(item);
   const inside = new Uint8Array(graph.nodes);
   for (const node of own) inside[node] = 1;
   for (const [mark, list, ends] of [
-    [UPSTREAM, graph.in_edges, graph.src],
-    [DOWNSTREAM, graph.out_edges, graph.dst],
+    [UPSTREAM, graph.inEdges, graph.src],
+    [DOWNSTREAM, graph.outEdges, graph.dst],
   ] as const) {
     const seen = inside.slice();
     const open = [...own];
@@ -39,7 +39,7 @@ export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
         nodes[next] ||= mark;
         open.push(next);
       }
-      for (const edge of entries_of(list, node)) {
+      for (const edge of entriesOf(list, node)) {
         const next = ends[edge] as number;
         if (inside[next]) continue;
         edges[edge] = mark;
@@ -54,17 +54,17 @@ export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
 }
 
 /** The same for what is drawn: an edge or a folded group shows what any part of it is. */
-export function flow_marks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes: Uint8Array } {
+export function flowMarks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes: Uint8Array } {
   const { picture } = scene;
   const edges = new Uint8Array(picture.kind.length);
   for (let e = 0; e < edges.length; e += 1) {
-    for (let b = picture.behind_start[e] as number; b < (picture.behind_start[e + 1] as number) && !edges[e]; b += 1)
+    for (let b = picture.behindStart[e] as number; b < (picture.behindStart[e + 1] as number) && !edges[e]; b += 1)
       edges[e] = flow.edges[picture.behind[b] as number] as number;
   }
   const boxes = new Uint8Array(picture.item.length);
   flow.nodes.forEach((mark, node) => {
     if (!mark) return;
-    const place = shown_place(scene, node);
+    const place = shownPlace(scene, node);
     if (place >= 0) boxes[place] ||= mark;
   });
   return { edges, boxes };
@@ -72,12 +72,12 @@ export function flow_marks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes
 
 function crossing(graph: Graph, item: number, list: Adjacency, ends: Int32Array): number[] {
   const own = new Set(graph.below(item));
-  return [...own].flatMap((node) => [...entries_of(list, node)].filter((edge) => !own.has(ends[edge] as number)));
+  return [...own].flatMap((node) => [...entriesOf(list, node)].filter((edge) => !own.has(ends[edge] as number)));
 }
 
 /** Edges into an item, and out of it. */
-export const entering = (graph: Graph, item: number): number[] => crossing(graph, item, graph.in_edges, graph.src);
-export const leaving = (graph: Graph, item: number): number[] => crossing(graph, item, graph.out_edges, graph.dst);
+export const entering = (graph: Graph, item: number): number[] => crossing(graph, item, graph.inEdges, graph.src);
+export const leaving = (graph: Graph, item: number): number[] => crossing(graph, item, graph.outEdges, graph.dst);
 
 /** Distinct neighbours of a selection, in the order of their edges. */
 export function neighbours(graph: Graph, item: number, way: "in" | "out"): number[] {

@@ -1,7 +1,7 @@
 // Pointer and wheel on a canvas: drag moves, wheel zooms, click selects, double click opens and folds.
 import { onScopeDispose, shallowRef } from "vue";
-import { follow, point_in, wheel_px, type Point } from "../../canvas/pointer";
-import { hit_at, type Hit } from "./canvas/hit";
+import { follow, pointIn, wheelPx, type Point } from "../../canvas/pointer";
+import { hitAt, type Hit } from "./canvas/hit";
 import type { Stage } from "./stage";
 
 const ZOOM_PER_PX = 0.0016;
@@ -20,19 +20,19 @@ export function useGestures(stage: Stage, acts: Acts) {
   let queued = 0;
   let last: Point | null = null;
 
-  const place = (event: MouseEvent) => point_in(event, event.currentTarget as HTMLElement);
+  const place = (event: MouseEvent) => pointIn(event, event.currentTarget as HTMLElement);
 
   function hit(at: Point): Hit | null {
     if (!stage.scene) return null;
-    const { x, y } = stage.camera.to_picture(at.x, at.y);
-    return hit_at(stage.scene, x, y, 3 / stage.camera.scale);
+    const { x, y } = stage.camera.toPicture(at.x, at.y);
+    return hitAt(stage.scene, x, y, 3 / stage.camera.scale);
   }
 
-  function item_of(one: Hit | null): number {
+  function itemOf(one: Hit | null): number {
     return one && stage.scene ? (stage.scene.picture.item[one.box] ?? -1) : -1;
   }
 
-  function on_move(event: PointerEvent): void {
+  function onMove(event: PointerEvent): void {
     last = place(event);
     if (event.buttons !== 0) return;
     queued ||= requestAnimationFrame(() => {
@@ -40,16 +40,16 @@ export function useGestures(stage: Stage, acts: Acts) {
       if (!last) return;
       const one = hit(last);
       cursor.value = one ? "pointer" : "grab";
-      acts.hover(item_of(one));
+      acts.hover(itemOf(one));
     });
   }
 
-  function on_leave(): void {
+  function onLeave(): void {
     last = null;
     acts.hover(-1);
   }
 
-  function on_down(event: PointerEvent): void {
+  function onDown(event: PointerEvent): void {
     if (event.button !== 0 && event.button !== 1) return;
     const element = event.currentTarget as HTMLElement;
     element.focus({ preventScroll: true });
@@ -68,20 +68,20 @@ export function useGestures(stage: Stage, acts: Acts) {
         cursor.value = "grab";
         if (dragged || end.type !== "pointerup") return;
         const one = hit(pressed);
-        if (one?.button) acts.toggle(item_of(one));
-        else acts.select(item_of(one));
+        if (one?.button) acts.toggle(itemOf(one));
+        else acts.select(itemOf(one));
       },
     );
   }
 
-  function on_double(event: MouseEvent): void {
+  function onDouble(event: MouseEvent): void {
     const one = hit(place(event));
-    if (one && !one.button) acts.toggle(item_of(one));
+    if (one && !one.button) acts.toggle(itemOf(one));
   }
 
-  function on_wheel(event: WheelEvent): void {
+  function onWheel(event: WheelEvent): void {
     event.preventDefault();
-    const { x: dx, y: dy } = wheel_px(event);
+    const { x: dx, y: dy } = wheelPx(event);
     if (event.shiftKey) acts.panned(-(dx || dy), 0);
     // A trackpad pans with two fingers; a wheel has no sideways part and zooms, as a pinch does.
     else if (!event.ctrlKey && !event.metaKey && dx !== 0) acts.panned(-dx, -dy);
@@ -92,5 +92,5 @@ export function useGestures(stage: Stage, acts: Acts) {
   }
 
   onScopeDispose(() => cancelAnimationFrame(queued));
-  return { cursor, on_move, on_leave, on_down, on_double, on_wheel };
+  return { cursor, onMove, onLeave, onDown, onDouble, onWheel };
 }

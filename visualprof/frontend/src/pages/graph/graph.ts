@@ -1,6 +1,6 @@
 // The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
 // A node with bodies (If, Loop, a call) is drawn as the group of them: it stands below that group, but is no member of it.
-import { entries_of, grouped, type Adjacency } from "./layout/adjacency";
+import { entriesOf, grouped, type Adjacency } from "./layout/adjacency";
 import type { GraphAnswer } from "../../api/graph";
 
 export class Graph {
@@ -16,11 +16,11 @@ export class Graph {
   readonly dst: Int32Array;
   /** What an edge carries on: its source, or beyond all nodes the value that several make, as the branches of an If do. */
   readonly origin: Int32Array;
-  readonly out_edges: Adjacency;
-  readonly in_edges: Adjacency;
+  readonly outEdges: Adjacency;
+  readonly inEdges: Adjacency;
   /** Edges with an end in each group. */
   private readonly touching: Adjacency;
-  private readonly touching_edges: Int32Array;
+  private readonly touchingEdges: Int32Array;
   /** How many groups have the structure of each group, itself included. */
   readonly twins: Int32Array;
   /** The item that is drawn for each node: itself, or the group that it is. */
@@ -44,7 +44,7 @@ export class Graph {
     });
     this.item = Int32Array.from(nodes.group, (_, n) => n);
     groups.node.forEach((node, g) => node !== null && (this.item[node] = this.nodes + g));
-    this.members = this.list_members();
+    this.members = this.listMembers();
     this.src = Int32Array.from(edges.src);
     this.dst = Int32Array.from(edges.dst);
     const maker = new Map<number, number>();
@@ -54,17 +54,17 @@ export class Graph {
     this.origin = this.src.map((source, e) =>
       maker.get(edges.value[e] as number) === -1 ? this.nodes + (edges.value[e] as number) : source,
     );
-    this.out_edges = grouped(this.src, this.nodes);
-    this.in_edges = grouped(this.dst, this.nodes);
-    const [keys, of] = this.edge_groups();
+    this.outEdges = grouped(this.src, this.nodes);
+    this.inEdges = grouped(this.dst, this.nodes);
+    const [keys, of] = this.edgeGroups();
     this.touching = grouped(keys, this.groups);
-    this.touching_edges = of;
+    this.touchingEdges = of;
     const like = new Int32Array(this.groups);
     groups.twin.forEach((twin) => (like[twin] = (like[twin] as number) + 1));
     this.twins = Int32Array.from(groups.twin, (twin) => like[twin] as number);
   }
 
-  private list_members(): Int32Array[] {
+  private listMembers(): Int32Array[] {
     const items = this.nodes + this.groups;
     const first = new Int32Array(items).fill(items);
     for (let n = 0; n < this.nodes; n += 1) {
@@ -82,7 +82,7 @@ export class Graph {
     );
   }
 
-  private edge_groups(): [keys: number[], edges: Int32Array] {
+  private edgeGroups(): [keys: number[], edges: Int32Array] {
     const keys: number[] = [];
     const of: number[] = [];
     const seen = new Int32Array(this.groups).fill(-1);
@@ -99,22 +99,22 @@ export class Graph {
     return [keys, Int32Array.from(of)];
   }
 
-  is_group(item: number): boolean {
+  isGroup(item: number): boolean {
     return item >= this.nodes;
   }
 
   /** Edges with an end in this group, which is an item. */
-  edges_at(group: number): Int32Array {
-    return entries_of(this.touching, group - this.nodes).map((place) => this.touching_edges[place] as number);
+  edgesAt(group: number): Int32Array {
+    return entriesOf(this.touching, group - this.nodes).map((place) => this.touchingEdges[place] as number);
   }
 
   /** The node that a group is; -1 for one that is none. */
-  node_of(item: number): number {
-    return this.is_group(item) ? (this.answer.groups.node[item - this.nodes] ?? -1) : item;
+  nodeOf(item: number): number {
+    return this.isGroup(item) ? (this.answer.groups.node[item - this.nodes] ?? -1) : item;
   }
 
   /** The member of `group` that is or holds `item`; -1 when it lies outside, or is the group. */
-  member_above(item: number, group: number): number {
+  memberAbove(item: number, group: number): number {
     const wanted = (this.depth[group] as number) + 1;
     let at = item;
     while ((this.depth[at] as number) > wanted) at = this.parent[at] as number;
@@ -141,8 +141,8 @@ export class Graph {
     const open = [item];
     while (open.length > 0) {
       const at = open.pop() as number;
-      if (this.node_of(at) >= 0) out.push(this.node_of(at));
-      if (this.is_group(at)) open.push(...(this.members[at - this.nodes] ?? []));
+      if (this.nodeOf(at) >= 0) out.push(this.nodeOf(at));
+      if (this.isGroup(at)) open.push(...(this.members[at - this.nodes] ?? []));
     }
     return out;
   }

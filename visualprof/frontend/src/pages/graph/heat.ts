@@ -9,17 +9,17 @@ import type { Graph } from "./graph";
 export type Sums = Record<Measure, Float64Array>;
 
 /** Figures of all items; NaN where nothing below was measured. */
-export function sums_of(graph: Graph, profile: ProfileAnswer): Sums {
+export function sumsOf(graph: Graph, profile: ProfileAnswer): Sums {
   const { time_ns, calls, flops, memory_bytes } = profile.columns;
   return {
-    time_ns: sum_of(graph, time_ns),
-    calls: sum_of(graph, calls),
-    flops: sum_of(graph, flops),
-    memory_bytes: sum_of(graph, memory_bytes),
+    time_ns: sumOf(graph, time_ns),
+    calls: sumOf(graph, calls),
+    flops: sumOf(graph, flops),
+    memory_bytes: sumOf(graph, memory_bytes),
   };
 }
 
-function sum_of(graph: Graph, column: (number | null)[]): Float64Array {
+function sumOf(graph: Graph, column: (number | null)[]): Float64Array {
   const out = new Float64Array(graph.nodes + graph.groups).fill(NaN);
   for (let node = 0; node < graph.nodes; node += 1) {
     const value = column[node];
@@ -37,12 +37,12 @@ const TEXTS: Record<Measure, (value: number) => string> = {
   memory_bytes: bytes,
 };
 
-export function measure_text(measure: Measure, value: number): string {
+export function measureText(measure: Measure, value: number): string {
   return Number.isNaN(value) ? "" : TEXTS[measure](value);
 }
 
 /** Colours compare what stands side by side in the picture: the boxes that are not open. */
-export function heat_of(scene: Scene, sums: Sums, measure: Measure, total: number): Heat {
+export function heatOf(scene: Scene, sums: Sums, measure: Measure, total: number): Heat {
   const { item, open } = scene.picture;
   const values = sums[measure];
   let most = 0;
@@ -56,7 +56,7 @@ export function heat_of(scene: Scene, sums: Sums, measure: Measure, total: numbe
     const value = values[one] as number;
     if (!Number.isNaN(value) && !open[i]) share[i] = most > 0 ? Math.sqrt(value / most) : 0;
     const part = measure === "time_ns" && total > 0 && !Number.isNaN(value) ? ` · ${ratio(value / total)}` : "";
-    text.push(measure_text(measure, value) + part);
+    text.push(measureText(measure, value) + part);
   });
   return { share, text, scale: "heat" };
 }
@@ -70,32 +70,28 @@ export interface Change {
 /**
  * Of nodes that both runs measured, the base's time for as many calls: runs of different length compare. A group holds those below it.
  */
-export function change_of(graph: Graph, own: ProfileAnswer, base: ProfileAnswer): Change {
+export function changeOf(graph: Graph, own: ProfileAnswer, base: ProfileAnswer): Change {
   const before = own.columns.time_ns.map((time, node) => {
-    const [theirs, calls, their_calls] = [
-      base.columns.time_ns[node],
-      own.columns.calls[node],
-      base.columns.calls[node],
-    ];
-    return time == null || theirs == null || !calls || !their_calls ? null : theirs * (calls / their_calls);
+    const [theirs, calls, theirCalls] = [base.columns.time_ns[node], own.columns.calls[node], base.columns.calls[node]];
+    return time == null || theirs == null || !calls || !theirCalls ? null : theirs * (calls / theirCalls);
   });
   const now = own.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
-  return { now: sum_of(graph, now), before: sum_of(graph, before) };
+  return { now: sumOf(graph, now), before: sumOf(graph, before) };
 }
 
-export function change_text({ now, before }: Change, item: number): string {
+export function changeText({ now, before }: Change, item: number): string {
   const [a, b] = [before[item] ?? NaN, now[item] ?? NaN];
   if (Number.isNaN(a) || Number.isNaN(b)) return "";
   return (a === b ? "" : b > a ? "▲ " : "▼ ") + change("ns", a, b).replace(" (", " · ").replace(")", "");
 }
 
 /** What changed most stands out, whichever way. */
-export function heat_of_change(scene: Scene, both: Change): Heat {
+export function heatOfChange(scene: Scene, both: Change): Heat {
   const { item, open } = scene.picture;
   const deltas = Array.from(item, (one, i) => (open[i] ? NaN : (both.now[one] ?? NaN) - (both.before[one] ?? NaN)));
   const most = deltas.reduce((best, delta) => (Math.abs(delta) > best ? Math.abs(delta) : best), 0);
   const share = Float32Array.from(deltas, (delta) =>
     most > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / most) : delta,
   );
-  return { share, text: Array.from(item, (one) => change_text(both, one)), scale: "change" };
+  return { share, text: Array.from(item, (one) => changeText(both, one)), scale: "change" };
 }

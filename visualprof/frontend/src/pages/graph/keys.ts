@@ -1,6 +1,6 @@
 // The page's keys; some of them mean something else in the shell.
 import { useCanvasKeys } from "../../canvas/keys";
-import { box_of } from "./canvas/scene";
+import { boxOf } from "./canvas/scene";
 import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
 import type { Workspace } from "./workspace";
 
@@ -19,7 +19,7 @@ function beside(workspace: Workspace, dx: number, dy: number): number {
   const { picture } = scene;
   const from = workspace.marks.value.selected;
   if (from < 0) return picture.item[0] ?? -1;
-  const here = box_of(scene, from);
+  const here = boxOf(scene, from);
   const linked = new Set<number>();
   for (let e = 0; e < picture.kind.length; e += 1) {
     if (picture.from[e] === from) linked.add(picture.to[e] ?? -1);
@@ -29,7 +29,7 @@ function beside(workspace: Workspace, dx: number, dy: number): number {
   let least = Infinity;
   for (let i = 0; i < picture.item.length; i += 1) {
     if (i === from || (picture.around[i] !== picture.around[from] && !linked.has(i))) continue;
-    const box = box_of(scene, i);
+    const box = boxOf(scene, i);
     const [x, y] = [box.x + box.w / 2 - here.x - here.w / 2, box.y + box.h / 2 - here.y - here.h / 2];
     const along = x * dx + y * dy;
     if (along <= 1) continue;
@@ -40,7 +40,7 @@ function beside(workspace: Workspace, dx: number, dy: number): number {
   return best < 0 ? -1 : (picture.item[best] ?? -1);
 }
 
-export function useGraphKeys(workspace: Workspace, focus_search: () => void): void {
+export function useGraphKeys(workspace: Workspace, focusSearch: () => void): void {
   const { state, main, sides } = workspace;
 
   function clear(): void {
@@ -51,12 +51,12 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     }
   }
 
-  function on_group(open: boolean): void {
+  function onGroup(open: boolean): void {
     const item = workspace.selected.value;
     const graph = main.graph.value;
     if (!graph || item < 0) return;
     const group =
-      graph.is_group(item) && (open || main.open.value.has(item)) ? item : open ? -1 : (graph.parent[item] ?? -1);
+      graph.isGroup(item) && (open || main.open.value.has(item)) ? item : open ? -1 : (graph.parent[item] ?? -1);
     if (group < 0 || group === graph.root || main.open.value.has(group) === open) return;
     workspace.toggle(group);
     if (!open) workspace.select(group);
@@ -67,18 +67,18 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     "=": () => sides.zoom(ZOOM),
     "-": () => sides.zoom(1 / ZOOM),
     "0": () => sides.fit(true),
-    f: () => (workspace.selected.value >= 0 ? workspace.go_to(workspace.selected.value) : sides.fit()),
-    e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.open_all()) : on_group(true)),
-    c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.close_all()) : on_group(false)),
+    f: () => (workspace.selected.value >= 0 ? workspace.goTo(workspace.selected.value) : sides.fit()),
+    e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.openAll()) : onGroup(true)),
+    c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.closeAll()) : onGroup(false)),
     l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
     h: () =>
       (state.measure.value = state.measure.value === null ? (workspace.change.value ? "change" : "time_ns") : null),
     p: () => (state.whole.value = !state.whole.value),
-    "/": focus_search,
+    "/": focusSearch,
     Enter: (event) => {
       const item = workspace.selected.value;
-      if (state.search.value && !event.shiftKey && !main.graph.value?.is_group(item)) workspace.move_hit(1);
-      else if (event.shiftKey) workspace.move_hit(-1);
+      if (state.search.value && !event.shiftKey && !main.graph.value?.isGroup(item)) workspace.moveHit(1);
+      else if (event.shiftKey) workspace.moveHit(-1);
       else if (item >= 0) workspace.toggle(item);
     },
     Escape: clear,
@@ -87,7 +87,7 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
   useCanvasKeys((key, event) => {
     const arrow = ARROWS[key];
     const next = arrow ? beside(workspace, ...arrow) : -1;
-    if (next >= 0) workspace.go_to(next);
+    if (next >= 0) workspace.goTo(next);
     else actions[key]?.(event);
     return arrow !== undefined || actions[key] !== undefined;
   });

@@ -3,14 +3,14 @@ import type { GraphAnswer } from "../../api/graph";
 import type { Graph } from "./graph";
 
 /** Last part of a path such as /encoder/layer.0/MatMul_1 or encoder.layer.0.fc. */
-export function last_part(name: string): string {
+export function lastPart(name: string): string {
   const parts = name.split("/").filter(Boolean);
   return parts[parts.length - 1] ?? name;
 }
 
 const ENDS = new Set(["Input", "Output"]);
 
-export function is_end(type: string): boolean {
+export function isEnd(type: string): boolean {
   return ENDS.has(type);
 }
 
@@ -19,27 +19,27 @@ export interface Label {
   line: string;
 }
 
-export function node_label(answer: GraphAnswer, node: number): Label {
+export function nodeLabel(answer: GraphAnswer, node: number): Label {
   const type = answer.nodes.type[node] ?? "";
   const name = answer.nodes.name[node] ?? "";
-  if (is_end(type)) return { title: name || type, line: type };
-  const part = last_part(name);
+  if (isEnd(type)) return { title: name || type, line: type };
+  const part = lastPart(name);
   const title = type.replace(/^.*::/, "") || name;
   // A name that only repeats the type says nothing.
   return { title, line: part === title || part === type ? "" : part };
 }
 
-export function group_label(graph: Graph, item: number): Label {
+export function groupLabel(graph: Graph, item: number): Label {
   const { groups } = graph.answer;
   const g = item - graph.nodes;
   const above = groups.name[groups.parent[g] ?? -1] ?? "";
   const name = groups.name[g] ?? "";
-  const node = graph.node_of(item);
+  const node = graph.nodeOf(item);
   if (node >= 0) {
-    const { title, line } = node_label(graph.answer, node);
+    const { title, line } = nodeLabel(graph.answer, node);
     return { title: line ? `${title} · ${line}` : title, line: "" };
   }
   // A scope's path repeats its parents'.
   const own = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
-  return { title: last_part(own || name), line: "" };
+  return { title: lastPart(own || name), line: "" };
 }

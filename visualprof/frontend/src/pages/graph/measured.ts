@@ -1,9 +1,9 @@
 // Measured figures of the shown model in the selected run or its base; none is no error: most models were never profiled.
 import { computed } from "vue";
 import { address, type Query } from "../../api/client";
-import { compared_stamp, useResource } from "../../state";
+import { comparedStamp, useResource } from "../../state";
 import { MEASURES, type Measure, type ProfileAnswer } from "../../api/graph";
-import { sums_of, type Sums } from "./heat";
+import { sumsOf, type Sums } from "./heat";
 import type { Session } from "./session";
 
 export type Measured = ReturnType<typeof useMeasured>;
@@ -22,12 +22,12 @@ export function useMeasured(model: () => string | null, session: Session, of: ()
           })
         : null;
     },
-    () => compared_stamp.value,
+    () => comparedStamp.value,
   );
   const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
   const sums = computed<Sums | null>(() =>
     session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes
-      ? sums_of(session.graph.value, data.value)
+      ? sumsOf(session.graph.value, data.value)
       : null,
   );
   /** Figures that anything was measured of. */

@@ -1,7 +1,7 @@
 // The models that can be shown, and new ones brought by hand.
 import { computed, ref, shallowRef } from "vue";
-import { address, type ApiError, as_error, get, send } from "../../api/client";
-import { run, runs, selected_query, useModelMatches } from "../../state";
+import { address, type ApiError, asError, get, send } from "../../api/client";
+import { run, runs, selectedQuery, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
 /** Endings that the file dialog offers. */
@@ -14,18 +14,18 @@ export function useModels() {
   const error = shallowRef<ApiError | null>(null);
   /** Name of the file on its way; empty otherwise. */
   const uploading = ref("");
-  const upload_error = shallowRef<ApiError | null>(null);
+  const uploadError = shallowRef<ApiError | null>(null);
 
   async function load(): Promise<void> {
     try {
       answer.value = (await get<ModelsAnswer>(address("models")))?.body ?? null;
       error.value = null;
     } catch (failure) {
-      error.value = as_error(failure);
+      error.value = asError(failure);
     }
   }
 
-  const { matches, error: match_error, refresh } = useModelMatches();
+  const { matches, error: matchError, refresh } = useModelMatches();
   /** Share of the run's time that finds its node, by model. */
   const shares = computed(() => new Map((matches.value?.matches ?? []).map((one) => [one.model, one.matched_ratio])));
   /** Those that fit the selected run first, then the newest. */
@@ -37,8 +37,8 @@ export function useModels() {
     );
   });
   /** The one of the selected run; the newest where no run could say which, null while or because none fits it. */
-  const default_model = computed<ModelEntry | null>(() => {
-    if (selected_query.value === null) return sorted.value[0] ?? null;
+  const defaultModel = computed<ModelEntry | null>(() => {
+    if (selectedQuery.value === null) return sorted.value[0] ?? null;
     return sorted.value.find((one) => one.id === matches.value?.best) ?? null;
   });
   const stamp = computed(() => runs.value.map((one) => `${one.id} ${one.modified_ns}`).join());
@@ -46,13 +46,13 @@ export function useModels() {
   /** The new model's id; null when the server refused it. */
   async function upload(file: File): Promise<string | null> {
     uploading.value = file.name;
-    upload_error.value = null;
+    uploadError.value = null;
     try {
       const entry = await send<ModelEntry>("POST", address("models", { name: file.name }), file);
       await Promise.all([load(), refresh()]);
       return entry.id;
     } catch (failure) {
-      upload_error.value = as_error(failure);
+      uploadError.value = asError(failure);
       return null;
     } finally {
       uploading.value = "";
@@ -63,14 +63,14 @@ export function useModels() {
     answer,
     error,
     matches,
-    match_error,
+    matchError,
     shares,
     sorted,
-    default_model,
+    defaultModel,
     stamp,
     load,
     upload,
     uploading,
-    upload_error,
+    uploadError,
   };
 }

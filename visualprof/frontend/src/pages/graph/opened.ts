@@ -11,12 +11,12 @@ function every(graph: Graph): number[] {
 }
 
 /** The model's outermost groups; a group that stands alone opens by itself. */
-export function first_open(graph: Graph): Set<number> {
+export function firstOpen(graph: Graph): Set<number> {
   if (graph.nodes <= SMALL) return new Set(every(graph));
   const open = new Set([graph.root]);
   let at = graph.root;
   for (;;) {
-    const groups: number[] = [...(graph.members[at - graph.nodes] ?? [])].filter((item) => graph.is_group(item));
+    const groups: number[] = [...(graph.members[at - graph.nodes] ?? [])].filter((item) => graph.isGroup(item));
     const [only] = groups;
     if (groups.length !== 1 || only === undefined) return open;
     open.add(only);
@@ -25,12 +25,12 @@ export function first_open(graph: Graph): Set<number> {
 }
 
 /** All groups down to a depth. */
-export function level_open(graph: Graph, depth: number): Set<number> {
+export function levelOpen(graph: Graph, depth: number): Set<number> {
   return new Set(every(graph).filter((item) => (graph.depth[item] ?? 0) <= depth));
 }
 
 /** The deepest level of which all groups are open. */
-export function level_of(graph: Graph, open: ReadonlySet<number>): number {
+export function levelOf(graph: Graph, open: ReadonlySet<number>): number {
   const closed = every(graph).filter((item) => !open.has(item));
   return closed.reduce((least, item) => Math.min(least, graph.depth[item] ?? 0), deepest(graph) + 1) - 1;
 }
@@ -44,8 +44,8 @@ function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
 }
 
 /** "" for the first look; otherwise gaps between numbers in base 36, runs as "gap-more". */
-export function open_text(graph: Graph, open: ReadonlySet<number>): string {
-  if (same(open, first_open(graph))) return "";
+export function openText(graph: Graph, open: ReadonlySet<number>): string {
+  if (same(open, firstOpen(graph))) return "";
   if (open.size >= graph.groups) return ALL;
   const numbers = [...open]
     .map((item) => item - graph.nodes)
@@ -64,8 +64,8 @@ export function open_text(graph: Graph, open: ReadonlySet<number>): string {
   return parts.join("~");
 }
 
-export function text_open(graph: Graph, text: string): Set<number> {
-  if (text === "") return first_open(graph);
+export function textOpen(graph: Graph, text: string): Set<number> {
+  if (text === "") return firstOpen(graph);
   if (text === ALL) return new Set(every(graph));
   const open = new Set([graph.root]);
   if (text === NONE) return open;
@@ -80,11 +80,11 @@ export function text_open(graph: Graph, text: string): Set<number> {
 }
 
 /** An item in the address: n12 is a node, g3 a group. */
-export function item_text(graph: Graph, item: number): string {
-  return item < 0 ? "" : graph.is_group(item) ? `g${item - graph.nodes}` : `n${item}`;
+export function itemText(graph: Graph, item: number): string {
+  return item < 0 ? "" : graph.isGroup(item) ? `g${item - graph.nodes}` : `n${item}`;
 }
 
-export function text_item(graph: Graph, text: string): number {
+export function textItem(graph: Graph, text: string): number {
   const [, kind, digits] = /^([ng])(\d{1,7})$/.exec(text) ?? [];
   const number = Number(digits);
   if (kind === "n" && number < graph.nodes) return graph.item[number] ?? -1;

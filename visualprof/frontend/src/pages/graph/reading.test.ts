@@ -1,27 +1,27 @@
 import { describe, expect, it } from "vitest";
 import type { ProfileAnswer } from "../../api/graph";
-import { colors_of } from "./canvas/colors";
-import { svg_text } from "./canvas/export";
-import { family_of } from "./canvas/family";
-import { hit_at } from "./canvas/hit";
+import { colorsOf } from "./canvas/colors";
+import { svgText } from "./canvas/export";
+import { familyOf } from "./canvas/family";
+import { hitAt } from "./canvas/hit";
 import { DOWNSTREAM, NO_MARKS, UPSTREAM } from "./canvas/marks";
-import { scene_of, shown_place } from "./canvas/scene";
-import { box_status } from "./comparison";
-import { found_items, named_items } from "./find";
-import { flow_marks, flow_of, neighbours } from "./flow";
+import { sceneOf, shownPlace } from "./canvas/scene";
+import { boxStatus } from "./comparison";
+import { foundItems, namedItems } from "./find";
+import { flowMarks, flowOf, neighbours } from "./flow";
 import { Graph } from "./graph";
-import { change_of, change_text, heat_of, heat_of_change, sums_of } from "./heat";
-import { last_part } from "./labels";
+import { changeOf, changeText, heatOf, heatOfChange, sumsOf } from "./heat";
+import { lastPart } from "./labels";
 import { Nested } from "./layout/nested";
-import { picture_of } from "./layout/picture";
-import { first_open, level_open } from "./opened";
+import { pictureOf } from "./layout/picture";
+import { firstOpen, levelOpen } from "./opened";
 import { residual, transformer, unusual } from "../../../tests/samples";
 
 function drawn(answer = residual(), open?: (graph: Graph) => Set<number>) {
   const graph = new Graph(answer);
   return {
     graph,
-    scene: scene_of(graph, picture_of(new Nested(graph).layout(open?.(graph) ?? first_open(graph), "td"), "td")),
+    scene: sceneOf(graph, pictureOf(new Nested(graph).layout(open?.(graph) ?? firstOpen(graph), "td"), "td")),
   };
 }
 
@@ -29,69 +29,69 @@ describe("search", () => {
   const graph = new Graph(residual());
 
   it("wants every word, in names, types and shapes", () => {
-    expect(found_items(graph, "CONV layer2/block0").length).toBe(4);
-    expect(found_items(graph, "8x1000").length).toBe(1);
-    expect(found_items(graph, "   ")).toEqual([]);
-    expect(found_items(graph, "layer3/block5").some((item) => graph.is_group(item))).toBe(true);
+    expect(foundItems(graph, "CONV layer2/block0").length).toBe(4);
+    expect(foundItems(graph, "8x1000").length).toBe(1);
+    expect(foundItems(graph, "   ")).toEqual([]);
+    expect(foundItems(graph, "layer3/block5").some((item) => graph.isGroup(item))).toBe(true);
   });
 
   it("finds the node that a profile names, else its type", () => {
-    expect(named_items(graph, "head/fc").length).toBe(1);
-    expect(named_items(graph, "downsample").length).toBe(4);
-    expect(named_items(graph, "aten::MaxPool").length).toBe(1);
-    expect(named_items(graph, "nothing")).toEqual([]);
+    expect(namedItems(graph, "head/fc").length).toBe(1);
+    expect(namedItems(graph, "downsample").length).toBe(4);
+    expect(namedItems(graph, "aten::MaxPool").length).toBe(1);
+    expect(namedItems(graph, "nothing")).toEqual([]);
     const merged = Array.from({ length: graph.nodes }, (_, n) => (n === 7 ? "relued_nchwc" : null));
-    expect(named_items(graph, "relued_nchwc", merged)).toEqual([7]);
+    expect(namedItems(graph, "relued_nchwc", merged)).toEqual([7]);
   });
 });
 
 describe("flow", () => {
   const { graph, scene } = drawn();
-  const add = named_items(graph, "layer1/block0/Add")[0] ?? -1;
+  const add = namedItems(graph, "layer1/block0/Add")[0] ?? -1;
 
   it("marks neighbours, or everything before and after", () => {
-    const near = flow_of(graph, add, false);
+    const near = flowOf(graph, add, false);
     expect([
       near.nodes.filter((mark) => mark === UPSTREAM).length,
       near.nodes.filter((mark) => mark === DOWNSTREAM).length,
     ]).toEqual([2, 1]);
-    const whole = flow_of(graph, add, true);
+    const whole = flowOf(graph, add, true);
     expect(whole.nodes.filter(Boolean).length).toBe(graph.nodes - 1);
   });
 
   it("shows on folded groups what happens inside", () => {
-    const marks = flow_marks(scene, flow_of(graph, add, true));
-    expect(marks.boxes[shown_place(scene, named_items(graph, "head/fc")[0] ?? -1)]).toBe(DOWNSTREAM);
+    const marks = flowMarks(scene, flowOf(graph, add, true));
+    expect(marks.boxes[shownPlace(scene, namedItems(graph, "head/fc")[0] ?? -1)]).toBe(DOWNSTREAM);
     expect(marks.edges.includes(UPSTREAM)).toBe(true);
   });
 });
 
 describe("a node with bodies", () => {
-  const { graph, scene } = drawn(unusual(), (one) => level_open(one, 9));
-  const [whole = -1] = named_items(graph, "If_0");
-  const condition = named_items(graph, "a&b<c>")[0] ?? -1;
+  const { graph, scene } = drawn(unusual(), (one) => levelOpen(one, 9));
+  const [whole = -1] = namedItems(graph, "If_0");
+  const condition = namedItems(graph, "a&b<c>")[0] ?? -1;
 
   it("is the group of them: drawn, found and named as one", () => {
-    expect(graph.is_group(whole)).toBe(true);
-    const node = graph.node_of(whole);
-    expect([scene.place[node], graph.item[node], found_items(graph, "If_0")]).toEqual([-1, whole, [whole]]);
-    expect(scene.labels[shown_place(scene, node)]?.title).toBe("If · If_0");
-    expect(graph.shown(node, level_open(graph, 9))).toBe(whole);
+    expect(graph.isGroup(whole)).toBe(true);
+    const node = graph.nodeOf(whole);
+    expect([scene.place[node], graph.item[node], foundItems(graph, "If_0")]).toEqual([-1, whole, [whole]]);
+    expect(scene.labels[shownPlace(scene, node)]?.title).toBe("If · If_0");
+    expect(graph.shown(node, levelOpen(graph, 9))).toBe(whole);
   });
 
   it("passes the data on: what it decides over leads to what takes its outputs", () => {
-    const after = flow_of(graph, condition, true).nodes;
+    const after = flowOf(graph, condition, true).nodes;
     for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"])
-      expect(after[named_items(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
-    expect(flow_of(graph, named_items(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
+      expect(after[namedItems(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
+    expect(flowOf(graph, namedItems(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
     expect(neighbours(graph, whole, "in")).toContain(condition);
-    expect(neighbours(graph, whole, "out")).toEqual(named_items(graph, "loop/Merge"));
+    expect(neighbours(graph, whole, "out")).toEqual(namedItems(graph, "loop/Merge"));
   });
 
   it("gives what its branches make as one, open and folded", () => {
-    const merge = named_items(graph, "loop/Merge")[0] ?? -1;
+    const merge = namedItems(graph, "loop/Merge")[0] ?? -1;
     for (const level of [0, 9]) {
-      const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
+      const { picture } = drawn(unusual(), (one) => levelOpen(one, level)).scene;
       const edges = [...picture.kind.keys()].filter(
         (e) => picture.item[picture.from[e] ?? -1] === whole && picture.item[picture.to[e] ?? -1] === merge,
       );
@@ -101,7 +101,7 @@ describe("a node with bodies", () => {
 
   it("takes its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
-      const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
+      const { picture } = drawn(unusual(), (one) => levelOpen(one, level)).scene;
       const ends = [...picture.kind.keys()]
         .filter((e) => picture.item[picture.from[e] ?? -1] === condition)
         .map((e) => picture.item[picture.to[e] ?? -1]);
@@ -131,7 +131,7 @@ describe("measured figures", () => {
     },
     unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] },
   };
-  const sums = sums_of(graph, profile);
+  const sums = sumsOf(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
     expect(sums.time_ns[graph.root]).toBe(time.reduce<number>((all, one) => all + (one ?? 0), 0));
@@ -140,7 +140,7 @@ describe("measured figures", () => {
   });
 
   it("colour the most expensive box hottest", () => {
-    const heat = heat_of(scene, sums, "time_ns", 1e6);
+    const heat = heatOf(scene, sums, "time_ns", 1e6);
     expect(Math.max(...[...heat.share].filter((share) => !Number.isNaN(share)))).toBe(1);
     expect(heat.text.every((text) => text === "" || text.includes("%"))).toBe(true);
   });
@@ -155,13 +155,13 @@ describe("measured figures", () => {
         calls: none.map((_, node) => calls[node] ?? null),
       },
     });
-    const both = change_of(graph, of([100, 50, 70], [2, 1, 1]), of([600, 25], [4, 1]));
+    const both = changeOf(graph, of([100, 50, 70], [2, 1, 1]), of([600, 25], [4, 1]));
     expect([both.now[0], both.before[0], both.now[1], both.before[1]]).toEqual([100, 300, 50, 25]);
     expect([both.now[2], both.now[graph.root], both.before[graph.root]]).toEqual([NaN, 150, 325]);
-    const text = (item: number) => change_text(both, item).replaceAll("\u00a0", " ");
+    const text = (item: number) => changeText(both, item).replaceAll("\u00a0", " ");
     expect([text(0), text(1), text(2)]).toEqual(["▼ −200 ns · −66.7 %", "▲ +25 ns · +100 %", ""]);
-    const { scene: open } = drawn(residual(), (one) => level_open(one, 9));
-    const heat = heat_of_change(open, both);
+    const { scene: open } = drawn(residual(), (one) => levelOpen(one, 9));
+    const heat = heatOfChange(open, both);
     const share = (node: number) => heat.share[open.place[node] ?? -1];
     expect([share(0), share(2)]).toEqual([-1, NaN]);
     expect(share(1) ?? 0).toBeCloseTo(Math.sqrt(25 / 200));
@@ -170,8 +170,8 @@ describe("measured figures", () => {
 
 describe("the picture", () => {
   it("is escaped in SVG and holds every box", () => {
-    const { graph, scene } = drawn(unusual(), (one) => level_open(one, 9));
-    const svg = svg_text(scene, NO_MARKS, colors_of("light"), { operators: String }, "a<b>");
+    const { graph, scene } = drawn(unusual(), (one) => levelOpen(one, 9));
+    const svg = svgText(scene, NO_MARKS, colorsOf("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
     expect(svg).toContain("&lt;img");
     expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelectorAll("path").length).toBeGreaterThan(
@@ -181,25 +181,25 @@ describe("the picture", () => {
   });
 
   it("is hit where it is drawn, the innermost box first", () => {
-    const { graph, scene } = drawn(transformer(2), (one) => level_open(one, 9));
+    const { graph, scene } = drawn(transformer(2), (one) => levelOpen(one, 9));
     const { x, y, w, h, item } = scene.picture;
     item.forEach((one, i) => {
-      if (graph.is_group(one)) return;
-      expect(hit_at(scene, (x[i] ?? 0) + (w[i] ?? 0) / 2, (y[i] ?? 0) + (h[i] ?? 0) / 2, 0)?.box).toBe(i);
+      if (graph.isGroup(one)) return;
+      expect(hitAt(scene, (x[i] ?? 0) + (w[i] ?? 0) / 2, (y[i] ?? 0) + (h[i] ?? 0) / 2, 0)?.box).toBe(i);
     });
   });
 
   it("labels each slot's shape once", () => {
-    const { scene } = drawn(residual(), (one) => level_open(one, 9));
+    const { scene } = drawn(residual(), (one) => levelOpen(one, 9));
     expect(scene.shapes.some((shape) => shape === "8×64×56×56")).toBe(true);
   });
 
   it("shows a folded group as changed when part of it is", () => {
     const { graph, scene } = drawn();
     const status = new Array<"same" | "removed">(graph.nodes).fill("same");
-    const node = named_items(graph, "layer2/block0/Add")[0] ?? 0;
+    const node = namedItems(graph, "layer2/block0/Add")[0] ?? 0;
     status[node] = "removed";
-    expect(box_status(scene, status)[shown_place(scene, node)]).toBe("changed");
+    expect(boxStatus(scene, status)[shownPlace(scene, node)]).toBe("changed");
   });
 });
 
@@ -221,7 +221,7 @@ describe("words", () => {
       "Input",
       "Mystery",
     ];
-    expect(types.map(family_of)).toEqual([
+    expect(types.map(familyOf)).toEqual([
       "conv",
       "conv",
       "conv",
@@ -240,5 +240,5 @@ describe("words", () => {
   });
 
   it("take the last part of a path", () =>
-    expect(["/encoder/layer.0/MatMul_1", "conv1", "a//", ""].map(last_part)).toEqual(["MatMul_1", "conv1", "a", ""]));
+    expect(["/encoder/layer.0/MatMul_1", "conv1", "a//", ""].map(lastPart)).toEqual(["MatMul_1", "conv1", "a", ""]));
 });

@@ -4,11 +4,11 @@ import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
 import { address } from "../../api/client";
 import { useResource } from "../../state/resource";
 import type { GraphAnswer } from "../../api/graph";
-import { scene_of, type Scene } from "./canvas/scene";
+import { sceneOf, type Scene } from "./canvas/scene";
 import { Graph } from "./graph";
 import { LayoutClient } from "./layout/client";
 import type { Direction } from "./layout/direction";
-import { deepest, level_of, level_open, open_text, text_open } from "./opened";
+import { deepest, levelOf, levelOpen, openText, textOpen } from "./opened";
 
 const LATE_MS = 300;
 
@@ -38,7 +38,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     failure.value = "";
     try {
       const picture = await client.layout(open.value, direction());
-      if (mine === asked && graph.value === one) scene.value = scene_of(one, picture);
+      if (mine === asked && graph.value === one) scene.value = sceneOf(one, picture);
     } catch (reason) {
       if (mine === asked) failure.value = reason instanceof Error ? reason.message : String(reason);
     }
@@ -50,7 +50,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     client = answer ? new LayoutClient(answer) : null;
     scene.value = null;
     graph.value = answer ? new Graph(answer) : null;
-    open.value = graph.value ? text_open(graph.value, code.value) : new Set();
+    open.value = graph.value ? textOpen(graph.value, code.value) : new Set();
     anchor.value = -1;
     void draw();
   });
@@ -68,8 +68,8 @@ export function useSession(model: () => string | null, direction: () => Directio
     void draw();
   });
   watch(code, (text) => {
-    if (!graph.value || text === open_text(graph.value, open.value)) return;
-    open.value = text_open(graph.value, text);
+    if (!graph.value || text === openText(graph.value, open.value)) return;
+    open.value = textOpen(graph.value, text);
     void draw();
   });
   onScopeDispose(() => client?.close());
@@ -79,12 +79,12 @@ export function useSession(model: () => string | null, direction: () => Directio
     next.add(graph.value.root);
     open.value = next;
     anchor.value = hold;
-    code.value = open_text(graph.value, next);
+    code.value = openText(graph.value, next);
     void draw();
   }
 
   function toggle(item: number): void {
-    if (!graph.value?.is_group(item) || item === graph.value.root) return;
+    if (!graph.value?.isGroup(item) || item === graph.value.root) return;
     const next = new Set(open.value);
     if (!next.delete(item)) next.add(item);
     set(next, item);
@@ -100,22 +100,22 @@ export function useSession(model: () => string | null, direction: () => Directio
   }
 
   /** Exactly these groups. */
-  function show_open(groups: Set<number>): void {
-    if (graph.value && open_text(graph.value, groups) !== open_text(graph.value, open.value)) set(groups);
+  function showOpen(groups: Set<number>): void {
+    if (graph.value && openText(graph.value, groups) !== openText(graph.value, open.value)) set(groups);
   }
 
-  function step_level(by: 1 | -1): void {
+  function stepLevel(by: 1 | -1): void {
     const one = graph.value;
     if (!one) return;
-    const now = level_of(one, open.value);
-    set(level_open(one, Math.max(0, Math.min(deepest(one), by > 0 ? now + 1 : Math.min(now, deepest(one)) - 1))));
+    const now = levelOf(one, open.value);
+    set(levelOpen(one, Math.max(0, Math.min(deepest(one), by > 0 ? now + 1 : Math.min(now, deepest(one)) - 1))));
   }
 
-  function open_all(): void {
-    if (graph.value) set(level_open(graph.value, deepest(graph.value)));
+  function openAll(): void {
+    if (graph.value) set(levelOpen(graph.value, deepest(graph.value)));
   }
 
-  function close_all(): void {
+  function closeAll(): void {
     set(new Set());
   }
 
@@ -132,9 +132,9 @@ export function useSession(model: () => string | null, direction: () => Directio
     anchor,
     toggle,
     uncover,
-    show_open,
-    step_level,
-    open_all,
-    close_all,
+    showOpen,
+    stepLevel,
+    openAll,
+    closeAll,
   };
 }

@@ -2,21 +2,21 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ref } from "vue";
 import { Builder, residual, transformer } from "../../../tests/samples";
 import type { GraphAnswer } from "../../api/graph";
-import { tip_place, words_near } from "./canvas/beside";
+import { tipPlace, wordsNear } from "./canvas/beside";
 import type { Box } from "./canvas/camera";
-import { box_of, scene_of, type Scene } from "./canvas/scene";
-import { differences_of } from "./comparison";
+import { boxOf, sceneOf, type Scene } from "./canvas/scene";
+import { differencesOf } from "./comparison";
 import { Graph } from "./graph";
 import type { Direction } from "./layout/direction";
 import { Nested } from "./layout/nested";
-import { picture_of } from "./layout/picture";
-import { level_open } from "./opened";
+import { pictureOf } from "./layout/picture";
+import { levelOpen } from "./opened";
 import { useSides } from "./sides";
 import { Stage } from "./stage";
 
 function drawn(answer: GraphAnswer, direction: Direction = "td", level = 9): Scene {
   const graph = new Graph(answer);
-  return scene_of(graph, picture_of(new Nested(graph).layout(level_open(graph, level), direction), direction));
+  return sceneOf(graph, pictureOf(new Nested(graph).layout(levelOpen(graph, level), direction), direction));
 }
 
 /** A chain; those of `extra` stand before the fourth. */
@@ -31,17 +31,17 @@ function chain(extra = 0): GraphAnswer {
 }
 
 /** Item of the other model with the same name. */
-function by_name(own: Scene, far: Scene): (item: number) => number {
+function byName(own: Scene, far: Scene): (item: number) => number {
   return (item) => far.graph.answer.nodes.name.indexOf(own.graph.answer.nodes.name[item] ?? "?");
 }
 
 /** Pixels from the upper left corner of its area. */
 function seen(stage: Stage, item: number): { x: number; y: number } {
-  const at = stage.point_of(item);
-  return at ? stage.camera.to_screen(at.x, at.y) : { x: NaN, y: NaN };
+  const at = stage.pointOf(item);
+  return at ? stage.camera.toScreen(at.x, at.y) : { x: NaN, y: NaN };
 }
 
-function sides_of(main: Scene, second: Scene, selected = -1) {
+function sidesOf(main: Scene, second: Scene, selected = -1) {
   const [stage, other] = [new Stage("light"), new Stage("light")];
   for (const [one, scene] of [
     [stage, main],
@@ -50,9 +50,9 @@ function sides_of(main: Scene, second: Scene, selected = -1) {
     one.resize(500, 700);
     one.show(scene, -1);
   }
-  const to = by_name(main, second);
-  const back = by_name(second, main);
-  const sides = useSides(stage, other, ref(true), ref(selected), (item, of_main) => (of_main ? to : back)(item));
+  const to = byName(main, second);
+  const back = byName(second, main);
+  const sides = useSides(stage, other, ref(true), ref(selected), (item, ofMain) => (ofMain ? to : back)(item));
   return { stage, other, sides, to };
 }
 
@@ -63,7 +63,7 @@ beforeEach(() => {
 
 describe("two pictures side by side", () => {
   it("have one scale, and most of what is in sight is level", () => {
-    const { stage, other, sides, to } = sides_of(drawn(chain()), drawn(chain(2)));
+    const { stage, other, sides, to } = sidesOf(drawn(chain()), drawn(chain(2)));
     sides.settle(true);
     expect(stage.camera.scale).toBe(other.camera.scale);
     const late = (stage.scene?.graph.answer.nodes.name ?? []).indexOf("relu9");
@@ -72,7 +72,7 @@ describe("two pictures side by side", () => {
   });
 
   it.each(["td", "lr"] as const)("of the same structure show the same (%s)", (direction) => {
-    const { stage, other, sides } = sides_of(drawn(residual(), direction, 1), drawn(residual(), direction, 1));
+    const { stage, other, sides } = sidesOf(drawn(residual(), direction, 1), drawn(residual(), direction, 1));
     sides.settle(true);
     expect(stage.camera.view).toEqual(other.camera.view);
     sides.zoom(1.7, 100, 200);
@@ -81,7 +81,7 @@ describe("two pictures side by side", () => {
   });
 
   it("show what was acted on at the same place, whichever side it was", () => {
-    const { stage, other, sides, to } = sides_of(drawn(chain()), drawn(chain(5)));
+    const { stage, other, sides, to } = sidesOf(drawn(chain()), drawn(chain(5)));
     const first = 2;
     sides.settle(true);
     sides.pan(12, -40);
@@ -97,7 +97,7 @@ describe("two pictures side by side", () => {
   });
 
   it("stay at their beginnings where they have nothing in common", () => {
-    const { stage, other, sides } = sides_of(drawn(chain()), drawn(transformer(2)));
+    const { stage, other, sides } = sidesOf(drawn(chain()), drawn(transformer(2)));
     sides.settle(true);
     for (const { camera } of [stage, other])
       expect([camera.y <= 0, -camera.y < camera.view.h / 2]).toEqual([true, true]);
@@ -106,7 +106,7 @@ describe("two pictures side by side", () => {
   it("keep the selection in sight when they are fitted anew", () => {
     const scene = drawn(residual());
     const last = scene.graph.answer.nodes.name.indexOf("head/fc");
-    const { stage, other, sides } = sides_of(scene, drawn(residual()), last);
+    const { stage, other, sides } = sidesOf(scene, drawn(residual()), last);
     sides.settle(true);
     expect(seen(stage, last).y).toBeGreaterThan(0);
     expect(seen(stage, last).y).toBeLessThan(700);
@@ -150,14 +150,14 @@ describe("a tip", () => {
 
   it("stands at the right of its box, inside the area, else at its left", () => {
     const area = { width: 600, height: 400 };
-    expect(tip_place(size, [{ x: 200, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 100 });
-    expect(tip_place(size, [{ x: 480, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 290, y: 100 });
-    expect(tip_place(size, [{ x: 200, y: 380, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 342 });
+    expect(tipPlace(size, [{ x: 200, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 100 });
+    expect(tipPlace(size, [{ x: 480, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 290, y: 100 });
+    expect(tipPlace(size, [{ x: 200, y: 380, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 342 });
   });
 
   it("covers what says least where there is no room", () => {
     const area = { width: 200, height: 64 };
-    const at = tip_place(
+    const at = tipPlace(
       size,
       [
         { x: 10, y: 6, w: 100, h: 40 },
@@ -179,11 +179,11 @@ describe("a tip", () => {
     stage.show(scene, -1);
     let free = 0;
     for (let i = 0; i < scene.picture.item.length; i += 1) {
-      const { x, y } = box_of(scene, i);
-      const on_screen = stage.camera.to_screen(x, y);
-      if (on_screen.x < 0 || on_screen.y < 0 || on_screen.x > 800 || on_screen.y > 600) continue;
-      const near = words_near(scene, stage.camera, i);
-      const at = tip_place(size, near, stage.camera);
+      const { x, y } = boxOf(scene, i);
+      const onScreen = stage.camera.toScreen(x, y);
+      if (onScreen.x < 0 || onScreen.y < 0 || onScreen.x > 800 || onScreen.y > 600) continue;
+      const near = wordsNear(scene, stage.camera, i);
+      const at = tipPlace(size, near, stage.camera);
       expect(at.x >= 0 && at.y >= 0 && at.x + size.width <= 900 && at.y + size.height <= 700).toBe(true);
       const [own] = near;
       const places = Array.from({ length: 60 * 60 }, (_, k) => ({
@@ -207,7 +207,7 @@ describe("a tip", () => {
 
 describe("differences", () => {
   it("are listed with the nodes of each", () => {
-    const found = differences_of({
+    const found = differencesOf({
       same: 1,
       changed: 2,
       removed: 0,

@@ -1,6 +1,6 @@
 // One picture, or two side by side that move as one: the same scale, and what corresponds at the same place of both.
 import type { Ref } from "vue";
-import { box_of, type Scene } from "./canvas/scene";
+import { boxOf, type Scene } from "./canvas/scene";
 import type { Box } from "./canvas/camera";
 import { TOP_DOWN } from "./layout/direction";
 import type { Stage } from "./stage";
@@ -10,22 +10,22 @@ export type Sides = ReturnType<typeof useSides>;
 /** Item of the other picture that corresponds to one; -1 for none. */
 export type Partner = (item: number) => number;
 
-function in_sight(box: Box, view: Box): boolean {
+function inSight(box: Box, view: Box): boolean {
   return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
 }
 
 /** How much further down (or right) the boxes in sight stand in the other picture, the median; null where most have no partner there. */
-export function shift_of(own: Scene, far: Scene, view: Box, partner: Partner): number | null {
+export function shiftOf(own: Scene, far: Scene, view: Box, partner: Partner): number | null {
   const down = own.picture.direction === TOP_DOWN;
   const shifts: number[] = [];
   let seen = 0;
   own.picture.item.forEach((item, i) => {
-    const box = box_of(own, i);
-    if (own.picture.open[i] || !in_sight(box, view)) return;
+    const box = boxOf(own, i);
+    if (own.picture.open[i] || !inSight(box, view)) return;
     seen += 1;
     const place = far.place[partner(item)] ?? -1;
     if (place < 0) return;
-    const other = box_of(far, place);
+    const other = boxOf(far, place);
     shifts.push(down ? other.y - box.y : other.x - box.x);
   });
   return 2 * shifts.length > seen ? (shifts.sort((a, b) => a - b)[shifts.length >> 1] ?? null) : null;
@@ -33,32 +33,32 @@ export function shift_of(own: Scene, far: Scene, view: Box, partner: Partner): n
 
 export function useSides(
   stage: Stage,
-  other_stage: Stage,
+  otherStage: Stage,
   comparing: Ref<boolean>,
   selected: Ref<number>,
-  partner: (item: number, of_main: boolean) => number,
+  partner: (item: number, ofMain: boolean) => number,
 ) {
   /** What was acted on last: it stays where it is, and what corresponds to it stands there too. */
-  let held: { item: number; of_main: boolean } | null = null;
+  let held: { item: number; ofMain: boolean } | null = null;
 
   function both(act: (one: Stage) => void): void {
-    for (const one of comparing.value ? [stage, other_stage] : [stage]) act(one);
+    for (const one of comparing.value ? [stage, otherStage] : [stage]) act(one);
   }
 
   /** Both from their beginning, or whole; the longer picture leads, the other stands so that most of what is in sight is level. */
   function fit(whole = false): void {
     held = null;
-    both((one) => one.fit(whole ? one.whole_scale : undefined));
-    if (!comparing.value || !stage.scene || !other_stage.scene) return;
-    const scale = Math.min(stage.camera.scale, other_stage.camera.scale);
+    both((one) => one.fit(whole ? one.wholeScale : undefined));
+    if (!comparing.value || !stage.scene || !otherStage.scene) return;
+    const scale = Math.min(stage.camera.scale, otherStage.camera.scale);
     both((one) => one.fit(scale));
     const down = stage.scene.picture.direction === TOP_DOWN;
     const length = ({ picture }: Scene) => (down ? picture.height : picture.width);
-    const of_main = length(stage.scene) >= length(other_stage.scene);
-    const [lead, far] = of_main ? [stage, other_stage] : [other_stage, stage];
+    const ofMain = length(stage.scene) >= length(otherStage.scene);
+    const [lead, far] = ofMain ? [stage, otherStage] : [otherStage, stage];
     const shift =
       lead.scene && far.scene
-        ? shift_of(lead.scene, far.scene, lead.camera.view, (item) => partner(item, of_main))
+        ? shiftOf(lead.scene, far.scene, lead.camera.view, (item) => partner(item, ofMain))
         : null;
     if (shift === null) return;
     if (down) far.camera.y = lead.camera.y + shift;
@@ -67,14 +67,14 @@ export function useSides(
 
   function align(): void {
     if (!held || !comparing.value) return;
-    const [lead, far] = held.of_main ? [stage, other_stage] : [other_stage, stage];
-    const [at, own] = [lead.point_of(held.item), far.point_of(partner(held.item, held.of_main))];
-    if (at && own) far.stand_beside(lead, at, own);
+    const [lead, far] = held.ofMain ? [stage, otherStage] : [otherStage, stage];
+    const [at, own] = [lead.pointOf(held.item), far.pointOf(partner(held.item, held.ofMain))];
+    if (at && own) far.standBeside(lead, at, own);
   }
 
   /** From now on this item leads. */
-  function hold(item: number, of_main: boolean): void {
-    held = item >= 0 ? { item, of_main } : null;
+  function hold(item: number, ofMain: boolean): void {
+    held = item >= 0 ? { item, ofMain } : null;
     align();
   }
 

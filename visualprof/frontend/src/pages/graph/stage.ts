@@ -1,12 +1,12 @@
 // The canvas of one model: camera, what is painted, and when.
-import { Frames, pen_of } from "../../canvas/frames";
+import { Frames, penOf } from "../../canvas/frames";
 import type { Point } from "../../canvas/pointer";
 import { Camera } from "./canvas/camera";
-import { colors_of, type Colors } from "./canvas/colors";
+import { colorsOf, type Colors } from "./canvas/colors";
 import { NO_MARKS, type Marks } from "./canvas/marks";
 import { paint } from "./canvas/paint";
 import type { Words } from "./canvas/paint_boxes";
-import { box_of, shown_place, type Scene } from "./canvas/scene";
+import { boxOf, shownPlace, type Scene } from "./canvas/scene";
 import { TOP_DOWN } from "./layout/direction";
 import type { ThemeName } from "../../lib/color";
 
@@ -22,14 +22,14 @@ export class Stage extends Frames {
   colors: Colors;
   words: Words = { operators: String };
   /** Told after every frame. */
-  on_frame: () => void = () => undefined;
+  onFrame: () => void = () => undefined;
   /** Nobody moved the picture since it was fitted: in another size it is fitted again. */
   fitted = true;
   private canvas: HTMLCanvasElement | null = null;
 
   constructor(theme: ThemeName) {
     super();
-    this.colors = colors_of(theme);
+    this.colors = colorsOf(theme);
   }
 
   attach(canvas: HTMLCanvasElement): void {
@@ -49,10 +49,10 @@ export class Stage extends Frames {
 
   /** The new picture; `anchor` stays where it is on the screen, without one the picture is fitted. */
   show(scene: Scene | null, anchor: number): void {
-    const held = anchor >= 0 ? this.point_of(anchor) : null;
+    const held = anchor >= 0 ? this.pointOf(anchor) : null;
     const keeps = this.scene !== null && scene !== null && this.scene.graph === scene.graph && anchor >= 0;
     this.scene = scene;
-    const now = held && this.point_of(anchor);
+    const now = held && this.pointOf(anchor);
     if (held && now) {
       this.camera.x += now.x - held.x;
       this.camera.y += now.y - held.y;
@@ -62,22 +62,22 @@ export class Stage extends Frames {
   }
 
   /** Where an item, or the folded group that holds it, has the middle of its upper border; null while it has none. */
-  point_of(item: number): Point | null {
-    const place = this.scene ? shown_place(this.scene, item) : -1;
+  pointOf(item: number): Point | null {
+    const place = this.scene ? shownPlace(this.scene, item) : -1;
     if (!this.scene || place < 0) return null;
-    const box = box_of(this.scene, place);
+    const box = boxOf(this.scene, place);
     return { x: box.x + box.w / 2, y: box.y };
   }
 
   /** The scale at which the whole picture is in sight. */
-  get whole_scale(): number {
+  get wholeScale(): number {
     const { width, height } = this.scene?.picture ?? { width: 1, height: 1 };
-    return this.camera.scale_of({ x: 0, y: 0, w: width, h: height }, MARGIN);
+    return this.camera.scaleOf({ x: 0, y: 0, w: width, h: height }, MARGIN);
   }
 
   /** That scale; where it would be too small to read, one at which the picture's beginning is. */
-  get readable_scale(): number {
-    if (!this.scene || this.whole_scale >= LEAST_READABLE) return this.whole_scale;
+  get readableScale(): number {
+    if (!this.scene || this.wholeScale >= LEAST_READABLE) return this.wholeScale;
     const { width, height, direction } = this.scene.picture;
     const across =
       direction === TOP_DOWN
@@ -87,21 +87,21 @@ export class Stage extends Frames {
   }
 
   /** The whole picture in the middle, or what of it is in sight at a scale, from its beginning. */
-  fit(scale = this.readable_scale): void {
+  fit(scale = this.readableScale): void {
     this.fitted = true;
     this.invalidate();
     if (!this.scene) return;
     const { width, height, direction } = this.scene.picture;
     this.camera.scale = scale;
     this.camera.centre({ x: 0, y: 0, w: width, h: height });
-    if (scale <= this.whole_scale) return;
+    if (scale <= this.wholeScale) return;
     if (direction === TOP_DOWN) this.camera.y = -TOP_MARGIN / scale;
     else if (width * scale > this.camera.width) this.camera.x = -TOP_MARGIN / scale;
-    this.centre_beginning(this.scene);
+    this.centreBeginning(this.scene);
   }
 
   /** Of a picture that is wider (to the right: taller) than the room, what is in sight at its beginning stands in the middle. */
-  private centre_beginning({ picture }: Scene): void {
+  private centreBeginning({ picture }: Scene): void {
     const { view } = this.camera;
     const down = picture.direction === TOP_DOWN;
     if (down ? picture.width <= view.w : picture.height <= view.h) return;
@@ -121,9 +121,9 @@ export class Stage extends Frames {
 
   /** Brings an item, or the folded group that holds it, into sight. */
   reveal(item: number): void {
-    const place = this.scene ? shown_place(this.scene, item) : -1;
+    const place = this.scene ? shownPlace(this.scene, item) : -1;
     if (!this.scene || place < 0) return;
-    this.camera.reveal(box_of(this.scene, place));
+    this.camera.reveal(boxOf(this.scene, place));
     this.moved();
   }
 
@@ -138,7 +138,7 @@ export class Stage extends Frames {
   }
 
   /** Shows a point of this picture where a point of another is in its own, at the same scale. */
-  stand_beside(lead: Stage, at: Point, own: Point): void {
+  standBeside(lead: Stage, at: Point, own: Point): void {
     this.camera.scale = lead.camera.scale;
     this.camera.x = own.x - (at.x - lead.camera.x);
     this.camera.y = own.y - (at.y - lead.camera.y);
@@ -153,7 +153,7 @@ export class Stage extends Frames {
   protected override draw(): void {
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.camera.width * ratio), Math.round(this.camera.height * ratio)];
-    const pen = pen_of(this.canvas, width, height, true);
+    const pen = penOf(this.canvas, width, height, true);
     if (!pen) return;
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = this.colors.surface;
@@ -163,6 +163,6 @@ export class Stage extends Frames {
       pen.setTransform(scale, 0, 0, scale, -this.camera.x * scale, -this.camera.y * scale);
       paint(pen, this.scene, this.camera.view, this.camera.scale, this.marks, this.colors, this.words);
     }
-    this.on_frame();
+    this.onFrame();
   }
 }

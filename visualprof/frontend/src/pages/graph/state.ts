@@ -9,7 +9,7 @@ export type Shown = Measure | "change";
 const OFF = "off";
 
 /** by_itself: what is shown until another figure is chosen. */
-export function useGraphState(by_itself: () => Shown) {
+export function useGraphState(byItself: () => Shown) {
   const dir = useParameter("dir", TOP_DOWN);
   const heat = useParameter("heat", "");
   const path = useParameter("path", "");
@@ -18,7 +18,7 @@ export function useGraphState(by_itself: () => Shown) {
     model: useParameter("model", ""),
     other: useParameter("other", ""),
     open: useParameter("open", ""),
-    other_open: useParameter("other_open", ""),
+    otherOpen: useParameter("other_open", ""),
     selected: useParameter("sel", ""),
     search: useParameter("search", ""),
     find: useParameter("find", ""),
@@ -35,8 +35,8 @@ export function useGraphState(by_itself: () => Shown) {
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
     /** The shown figure; null while the user switched it off. */
     measure: computed<Shown | null>({
-      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? by_itself())),
-      set: (value) => (heat.value = value === null ? OFF : value === by_itself() ? "" : value),
+      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? byItself())),
+      set: (value) => (heat.value = value === null ? OFF : value === byItself() ? "" : value),
     }),
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../api";
-import { difference, peaks_of, values_at, with_base, type Point } from "./beside";
+import { difference, peaksOf, valuesAt, withBase, type Point } from "./beside";
 
 // 10 B from 0 on, 30 B from 20 to 50; the base has 10 B from 5 on, 15 B from 20 and 0 B from 40.
 const own: Point[] = [
@@ -23,7 +23,7 @@ const chart = (data: Point[]) =>
 
 describe("two curves of memory", () => {
   it("hold a value until the next one", () =>
-    expect(values_at(own, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
+    expect(valuesAt(own, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
 
   it("differ while both are known", () => {
     expect(difference(own, base)).toEqual([
@@ -35,7 +35,7 @@ describe("two curves of memory", () => {
   });
 
   it("stand on one axis, the base moved", () => {
-    const series = with_base(chart(own), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
+    const series = withBase(chart(own), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
     expect(series.map((one) => one.name)).toEqual([
       "@t:memory.reserved",
       "@t:memory.allocated",
@@ -57,7 +57,7 @@ describe("two curves of memory", () => {
   });
 
   it("have their peaks, unknown where there is no curve", () => {
-    expect(peaks_of(chart(own), chart(base))).toEqual({ now: 30, before: 15 });
-    expect(peaks_of(chart(own), undefined)).toEqual({ now: 30, before: null });
+    expect(peaksOf(chart(own), chart(base))).toEqual({ now: 30, before: 15 });
+    expect(peaksOf(chart(own), undefined)).toEqual({ now: 30, before: null });
   });
 });

@@ -1,8 +1,8 @@
 // The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
 import { computed } from "vue";
 import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
-import { pair_of, shift_of } from "../../compare/steps";
-import { base_query, base_step, compared_stamp, selected_query, step, useResource } from "../../state";
+import { pairOf, shiftOf } from "../../compare/steps";
+import { baseQuery, baseStep, comparedStamp, selectedQuery, step, useResource } from "../../state";
 import type { TimeWindow } from "./window";
 
 export type Point = readonly [x: number, y: number];
@@ -10,7 +10,7 @@ type Meta = Schemas["TimelineMeta"];
 const ALLOCATED = "@t:memory.allocated";
 
 /** What a curve says at each of ascending instants: its last value up to there, null before the first. */
-export function values_at(curve: readonly Point[], instants: readonly number[]): (number | null)[] {
+export function valuesAt(curve: readonly Point[], instants: readonly number[]): (number | null)[] {
   let next = 0;
   return instants.map((at) => {
     while (next < curve.length && (curve[next]?.[0] ?? 0) <= at) next += 1;
@@ -22,7 +22,7 @@ export function values_at(curve: readonly Point[], instants: readonly number[]):
 export function difference(own: readonly Point[], base: readonly Point[]): Point[] {
   const until = Math.min(own.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
   const instants = [...new Set([...own, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
-  const [a, b] = [values_at(own, instants), values_at(base, instants)];
+  const [a, b] = [valuesAt(own, instants), valuesAt(base, instants)];
   return instants.flatMap((x, place) => {
     const [mine, theirs] = [a[place], b[place]];
     return mine == null || theirs == null ? [] : [[x, mine - theirs] as const];
@@ -43,12 +43,12 @@ export interface Peaks {
   before: number | null;
 }
 
-export function peaks_of(own: JsonObject | undefined, base: JsonObject | undefined): Peaks {
+export function peaksOf(own: JsonObject | undefined, base: JsonObject | undefined): Peaks {
   return { now: most(allocated(own)), before: most(allocated(base)) };
 }
 
 /** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
-export function with_base(own: JsonObject, base: JsonObject, shift: number): JsonObject {
+export function withBase(own: JsonObject, base: JsonObject, shift: number): JsonObject {
   const far = allocated(base).map(([x, y]): Point => [x + shift, y]);
   const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
     type: "line",
@@ -71,27 +71,27 @@ export function with_base(own: JsonObject, base: JsonObject, shift: number): Jso
 
 export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
   const of = (query: Query | null) =>
-    base_query.value && query
+    baseQuery.value && query
       ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 })
       : null;
-  const { data: own_meta } = useResource<Meta>(
-    () => of(selected_query.value),
-    () => compared_stamp.value,
+  const { data: ownMeta } = useResource<Meta>(
+    () => of(selectedQuery.value),
+    () => comparedStamp.value,
   );
-  const { data: base_meta } = useResource<Meta>(
-    () => of(base_query.value),
-    () => compared_stamp.value,
+  const { data: baseMeta } = useResource<Meta>(
+    () => of(baseQuery.value),
+    () => comparedStamp.value,
   );
   const steps = computed(() =>
-    own_meta.value && base_meta.value ? ([own_meta.value.steps, base_meta.value.steps] as const) : null,
+    ownMeta.value && baseMeta.value ? ([ownMeta.value.steps, baseMeta.value.steps] as const) : null,
   );
-  const pair = computed(() => steps.value && pair_of(...steps.value, "step", step.value, base_step.value));
-  const shift = computed(() => (steps.value ? shift_of(...steps.value, pair.value) : 0));
+  const pair = computed(() => steps.value && pairOf(...steps.value, "step", step.value, baseStep.value));
+  const shift = computed(() => (steps.value ? shiftOf(...steps.value, pair.value) : 0));
   /** Whether the base has nothing beside the chosen step. */
   const apart = computed(() => steps.value !== null && step.value !== null && pair.value === null);
 
   const url = computed(() => {
-    const [base, wanted, range] = [base_query.value, device(), time()];
+    const [base, wanted, range] = [baseQuery.value, device(), time()];
     if (!base || wanted === null || !steps.value || apart.value) return null;
     // Before the base's first event there is nothing.
     const window = range && {
@@ -104,14 +104,14 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
           run: base["run"],
           worker: base["worker"],
           span: base["span"],
-          step: base_step.value,
+          step: baseStep.value,
           device: wanted,
           ...window,
         });
   });
   const { data, error } = useResource<ChartsAnswer>(
     () => url.value,
-    () => compared_stamp.value,
+    () => comparedStamp.value,
   );
   const curve = computed(() => (url.value ? data.value?.charts["curve"] : undefined));
   return { curve, shift, error, apart };

@@ -1,12 +1,12 @@
 // What is worth saying about the memory of one device.
 import type { Cell, MemoryDevice } from "../../api/model";
 
-export function device_label(device: MemoryDevice, host: string, number: string): string {
+export function deviceLabel(device: MemoryDevice, host: string, number: string): string {
   if (device.id < 0) return host;
   return device.name ? `${number} · ${device.name}` : number;
 }
 
-export function device_facts(device: MemoryDevice): Record<string, Cell> {
+export function deviceFacts(device: MemoryDevice): Record<string, Cell> {
   const total = device.memory_bytes;
   return {
     memory_bytes: total,

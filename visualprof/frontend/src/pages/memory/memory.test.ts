@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { MemoryDevice, MemoryPeak } from "../../api/model";
-import { parse_bytes } from "../../lib/parse";
-import { device_facts } from "./facts";
-import { groups_of, shares_of } from "./peak";
-import { parse_window, window_of } from "./window";
+import { parseBytes } from "../../lib/parse";
+import { deviceFacts } from "./facts";
+import { groupsOf, sharesOf } from "./peak";
+import { parseWindow, windowOf } from "./window";
 
 const device: MemoryDevice = {
   id: -1,
@@ -17,11 +17,11 @@ const device: MemoryDevice = {
 };
 
 describe("facts of a device", () => {
-  it("know no share of a memory of unknown size", () => expect(device_facts(device)["peak_ratio"]).toBeNull());
+  it("know no share of a memory of unknown size", () => expect(deviceFacts(device)["peak_ratio"]).toBeNull());
 
   it("compare the peak with the device's memory", () => {
     expect(
-      device_facts({ ...device, memory_bytes: 400, peak_reserved_bytes: 200, fragmentation_bytes: 50 }),
+      deviceFacts({ ...device, memory_bytes: 400, peak_reserved_bytes: 200, fragmentation_bytes: 50 }),
     ).toMatchObject({ peak_ratio: 0.25, fragmentation_bytes: 50 });
   });
 });
@@ -35,10 +35,10 @@ describe("what is alive at the peak", () => {
   };
   const peak: MemoryPeak = { ts_ns: 5, allocated_bytes: 100, known_bytes: 80, operators: table, modules: null };
 
-  it("offers the groups that there are", () => expect(groups_of(peak)).toEqual(["operators"]));
+  it("offers the groups that there are", () => expect(groupsOf(peak)).toEqual(["operators"]));
 
   it("ends with what was there before the profile", () => {
-    const shares = shares_of(peak, "operators");
+    const shares = sharesOf(peak, "operators");
     expect(shares.map((one) => [one.name, one.share, one.before])).toEqual([
       ["mm", 0.6, false],
       ["", 0.2, false],
@@ -47,23 +47,23 @@ describe("what is alive at the peak", () => {
   });
 
   it("never exceeds the whole when the totals count from the start of the profile", () => {
-    expect(shares_of({ ...peak, allocated_bytes: 40 }, "operators").map((one) => one.share)).toEqual([0.75, 0.25]);
+    expect(sharesOf({ ...peak, allocated_bytes: 40 }, "operators").map((one) => one.share)).toEqual([0.75, 0.25]);
   });
 });
 
 describe("the window", () => {
   it("is read only when it is one", () => {
-    expect(parse_window("5", "9")).toEqual({ start_ns: 5, end_ns: 9 });
+    expect(parseWindow("5", "9")).toEqual({ start_ns: 5, end_ns: 9 });
     for (const [start, end] of [
       ["9", "5"],
       ["-1", "5"],
       ["x", "5"],
       [null, "5"],
     ] as const)
-      expect(parse_window(start, end)).toBeNull();
+      expect(parseWindow(start, end)).toBeNull();
   });
 
-  it("holds what was dragged over", () => expect(window_of(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
+  it("holds what was dragged over", () => expect(windowOf(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
 });
 
 describe("sizes that people type", () => {
@@ -72,6 +72,6 @@ describe("sizes that people type", () => {
     ["4k", 4096],
     ["10 MiB", 10_485_760],
     ["1.5 GB", 1_610_612_736],
-  ] as const)("%s", (text, value) => expect(parse_bytes(text)).toBe(value));
-  it.each(["", "much", "-3", "4 x"])("%j is none", (text) => expect(parse_bytes(text)).toBeNull());
+  ] as const)("%s", (text, value) => expect(parseBytes(text)).toBe(value));
+  it.each(["", "much", "-3", "4 x"])("%j is none", (text) => expect(parseBytes(text)).toBeNull());
 });

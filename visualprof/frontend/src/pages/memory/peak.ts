@@ -13,17 +13,17 @@ export interface PeakShare {
   before: boolean;
 }
 
-export function groups_of(peak: MemoryPeak): PeakGroup[] {
+export function groupsOf(peak: MemoryPeak): PeakGroup[] {
   return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
 }
 
 /** How much of the peak this grouping explains. A file may know what memory is for and not which allocations it was. */
-export function known_bytes(peak: MemoryPeak, group: PeakGroup): number {
+export function knownBytes(peak: MemoryPeak, group: PeakGroup): number {
   const listed = (peak[group]?.columns.bytes ?? []).reduce<number>((all, bytes) => all + (bytes ?? 0), 0);
   return Math.max(peak.known_bytes ?? 0, listed);
 }
 
-export function shares_of(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
+export function sharesOf(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
   const columns = peak[group]?.columns;
   const known = (columns?.name ?? []).map((name, row) => ({
     name: name ?? "",
@@ -31,9 +31,9 @@ export function shares_of(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
     allocations: columns?.allocations[row] || null,
     before: false,
   }));
-  const rest = (peak.allocated_bytes ?? 0) - known_bytes(peak, group);
+  const rest = (peak.allocated_bytes ?? 0) - knownBytes(peak, group);
   const all = rest > 0 ? [...known, { name: "", bytes: rest, allocations: null, before: true }] : known;
   // Totals that count from the profile's start may be less than what is known to be alive.
-  const whole = Math.max(peak.allocated_bytes ?? 0, known_bytes(peak, group)) || 1;
+  const whole = Math.max(peak.allocated_bytes ?? 0, knownBytes(peak, group)) || 1;
   return all.map((one) => ({ ...one, share: one.bytes / whole }));
 }

@@ -1,6 +1,6 @@
 // The stretch of time that the page looks at, in the address; dragging over the curve sets it.
 import { computed, watch, type ComputedRef } from "vue";
-import { patch_query, query_value, span } from "../../state";
+import { patchQuery, queryValue, span } from "../../state";
 
 export interface TimeWindow {
   start_ns: number;
@@ -11,15 +11,15 @@ function whole(text: string | null): number | null {
   return text !== null && /^\d{1,16}$/.test(text) ? Number(text) : null;
 }
 
-export function parse_window(start: string | null, end: string | null): TimeWindow | null {
-  const [start_ns, end_ns] = [whole(start), whole(end)];
-  return start_ns !== null && end_ns !== null && end_ns > start_ns ? { start_ns, end_ns } : null;
+export function parseWindow(start: string | null, end: string | null): TimeWindow | null {
+  const [startNs, endNs] = [whole(start), whole(end)];
+  return startNs !== null && endNs !== null && endNs > startNs ? { start_ns: startNs, end_ns: endNs } : null;
 }
 
 /** The drag of a pointer as whole nanoseconds that hold at least what it covered. */
-export function window_of(from: number, to: number): TimeWindow {
-  const start_ns = Math.max(0, Math.floor(from));
-  return { start_ns, end_ns: Math.max(start_ns + 1, Math.ceil(to)) };
+export function windowOf(from: number, to: number): TimeWindow {
+  const startNs = Math.max(0, Math.floor(from));
+  return { start_ns: startNs, end_ns: Math.max(startNs + 1, Math.ceil(to)) };
 }
 
 export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose: (next: TimeWindow | null) => void } {
@@ -27,12 +27,12 @@ export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose
   watch(
     () => span.value?.file,
     (file, before) =>
-      before !== undefined && file !== before && patch_query({ start_ns: null, end_ns: null, device: null }),
+      before !== undefined && file !== before && patchQuery({ start_ns: null, end_ns: null, device: null }),
   );
-  const shown = computed(() => parse_window(query_value("start_ns"), query_value("end_ns")));
+  const shown = computed(() => parseWindow(queryValue("start_ns"), queryValue("end_ns")));
   return {
     shown,
     choose: (next) =>
-      patch_query({ start_ns: next ? String(next.start_ns) : null, end_ns: next ? String(next.end_ns) : null }, true),
+      patchQuery({ start_ns: next ? String(next.start_ns) : null, end_ns: next ? String(next.end_ns) : null }, true),
   };
 }

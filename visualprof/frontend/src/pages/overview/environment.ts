@@ -1,17 +1,17 @@
 import type { Cell, Environment } from "../../api/model";
-import { text_or } from "../../locales";
+import { textOr } from "../../locales";
 
 // Said elsewhere: by the headline, the tables' headings and their hints.
 const ELSEWHERE = new Set(["device_work", "stages_derived", "process_cpu_ratio", "system_cpu_ratio"]);
 
 /** Where the file came from, in the page's words. */
-export function environment_facts(environment: Environment): Record<string, Cell> {
+export function environmentFacts(environment: Environment): Record<string, Cell> {
   const facts: Record<string, Cell> = {};
   for (const [name, value] of Object.entries(environment)) {
     if (!ELSEWHERE.has(name)) facts[name] = Array.isArray(value) ? value.length : value;
   }
-  facts["device_type"] = text_or(`device_type.${environment.device_type}`, environment.device_type.toUpperCase());
-  facts["framework"] = text_or(`framework.${environment.framework}`, environment.framework);
+  facts["device_type"] = textOr(`device_type.${environment.device_type}`, environment.device_type.toUpperCase());
+  facts["framework"] = textOr(`framework.${environment.framework}`, environment.framework);
   // Without step marks there is nothing to count.
   if (facts["steps"] === 0) delete facts["steps"];
   return facts;

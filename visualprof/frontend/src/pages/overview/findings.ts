@@ -3,7 +3,7 @@ import { duration, ratio } from "../../lib/format";
 import { t } from "../../locales";
 
 /** What goes with a finding, or else the most that could: of a step, or of the recording where it marks none. */
-export function gain_text(finding: Finding, stepped: boolean): string {
+export function gainText(finding: Finding, stepped: boolean): string {
   const scope = stepped ? "" : "_in_all";
   const { gain_ns_per_step: gain, most_ns_per_step: most } = finding;
   if (gain !== null)

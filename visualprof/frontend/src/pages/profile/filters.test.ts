@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ordering, parse_seconds } from "./filters";
+import { ordering, parseSeconds } from "./filters";
 
 describe("the order of the rows", () => {
   it("is the view's own where it has one", () => {
@@ -19,6 +19,6 @@ describe("times that people type", () => {
     ["1.5 ms", 0.0015],
     ["3s", 3],
     ["250 ns", 2.5e-7],
-  ] as const)("%s", (text, value) => expect(parse_seconds(text)).toBe(value));
-  it.each(["", "soon", "-1", "3 h"])("%j is none", (text) => expect(parse_seconds(text)).toBeNull());
+  ] as const)("%s", (text, value) => expect(parseSeconds(text)).toBe(value));
+  it.each(["", "soon", "-1", "3 h"])("%j is none", (text) => expect(parseSeconds(text)).toBeNull());
 });

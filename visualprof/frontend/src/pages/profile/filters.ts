@@ -1,7 +1,7 @@
 // The options of the filter bar, kept in the address under the names that the view knows them by.
 import { computed } from "vue";
 import type { Query } from "../../api/client";
-import { patch_query, query_value, useParameter } from "../../state/address";
+import { patchQuery, queryValue, useParameter } from "../../state/address";
 
 const KEYS = [
   "time",
@@ -39,8 +39,8 @@ export function useFilters() {
     aggregate,
     by,
     types: computed<string[]>({ get: () => split(type.value), set: (all) => (type.value = all.join(",")) }),
-    active: computed(() => KEYS.some((key) => query_value(key) !== null)),
-    reset: () => patch_query(Object.fromEntries(KEYS.map((key) => [key, null]))),
+    active: computed(() => KEYS.some((key) => queryValue(key) !== null)),
+    reset: () => patchQuery(Object.fromEntries(KEYS.map((key) => [key, null]))),
     query: computed<Query>(() => ({
       ...Object.fromEntries(Object.entries(own).map(([key, value]) => [key, value.value])),
       type: type.value,
@@ -80,7 +80,7 @@ export function ordering(sort: string, order: string): Query | null {
 const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, μs: 1e-6, ns: 1e-9 };
 
 /** "100", "100 us" and "1.5ms" in the view's seconds; without a unit they are milliseconds. Null when it is no time. */
-export function parse_seconds(text: string): number | null {
+export function parseSeconds(text: string): number | null {
   const match = /^\s*(\d+(?:\.\d+)?(?:e-?\d+)?)\s*([mnuµμ]?s)?\s*$/i.exec(text);
   const unit = UNITS[(match?.[2] ?? "ms").toLowerCase()];
   return match && unit !== undefined ? Number((Number(match[1]) * unit).toPrecision(12)) : null;

@@ -12,8 +12,8 @@ import {
   type InjectionKey,
   type ShallowRef,
 } from "vue";
-import { address, as_error, send, type ApiError, type Drafted, type FieldError } from "../../api";
-import { draft, new_spec, typed } from "./draft";
+import { address, asError, send, type ApiError, type Drafted, type FieldError } from "../../api";
+import { draft, newSpec, typed } from "./draft";
 import { t } from "../../locales";
 
 const PAUSE_MS = 200;
@@ -84,11 +84,11 @@ export function provideCheck(): Check {
       failure.value = null;
       // The first choice of machines is the server's.
       draft.specs ??= answer.request.specs.map((spec) =>
-        new_spec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }),
+        newSpec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }),
       );
     } catch (error) {
       if (signal.aborted) return;
-      failure.value = as_error(error);
+      failure.value = asError(error);
     }
   }
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { UploadAnswer } from "../../api/model";
-import { clear_draft, draft, new_spec, row_of, set_arrays, take_model, typed } from "./draft";
+import { clearDraft, draft, newSpec, rowOf, setArrays, takeModel, typed } from "./draft";
 
 const model = (name: string, dims: Record<string, number>): UploadAnswer => ({
   blob: name,
@@ -31,10 +31,10 @@ const array = (blob: string): UploadAnswer => ({
 });
 
 describe("a draft", () => {
-  beforeEach(clear_draft);
+  beforeEach(clearDraft);
 
   it("leaves to the server what nobody typed", () => {
-    take_model(model("m.onnx", { batch: 1 }), "");
+    takeModel(model("m.onnx", { batch: 1 }), "");
     expect(typed([])).toMatchObject({
       model: "m.onnx",
       inputs: [{ name: "x", dtype: "", dims: null, fill: "", blob: "" }],
@@ -48,27 +48,27 @@ describe("a draft", () => {
   });
   it("says a row as one choice of each kind", () => {
     draft.specs = [
-      new_spec({ backend: "torch", where: "agent:a:b", threads: "4" }),
-      new_spec({ backend: "torch", where: "platform:cuda" }),
+      newSpec({ backend: "torch", where: "agent:a:b", threads: "4" }),
+      newSpec({ backend: "torch", where: "platform:cuda" }),
     ];
     const specs = typed([]).specs ?? [];
     expect(specs).toMatchObject([
       { backends: ["torch"], agent: "a:b", platform: "", threads: ["4"] },
       { agent: "", platform: "cuda" },
     ]);
-    expect(specs.map(row_of)).toMatchObject(
+    expect(specs.map(rowOf)).toMatchObject(
       draft.specs.map(({ backend, where, threads }) => ({ backend, where, threads })),
     );
   });
   it("keeps sizes and specs for another model that has them", () => {
-    take_model(model("a.onnx", { batch: 1 }), "");
+    takeModel(model("a.onnx", { batch: 1 }), "");
     Object.assign(draft, {
       sizes: "3, 5",
-      specs: [new_spec({ backend: "onnxruntime" }), new_spec({ backend: "torch" })],
+      specs: [newSpec({ backend: "onnxruntime" }), newSpec({ backend: "torch" })],
     });
-    take_model(model("b.onnx", { batch: 1 }), "batch");
+    takeModel(model("b.onnx", { batch: 1 }), "batch");
     expect([draft.sizes, draft.specs?.map((spec) => spec.backend)]).toEqual(["3, 5", ["onnxruntime"]]);
-    take_model(model("c.onnx", {}), "batch");
+    takeModel(model("c.onnx", {}), "batch");
     expect(draft.sizes).toBeNull();
   });
   it("sends sizes of the dimensions that count", () => {
@@ -76,10 +76,10 @@ describe("a draft", () => {
     expect(typed(["batch", "seq"]).dims).toEqual({ seq: "64" });
   });
   it("takes values by name again when their array is gone", () => {
-    take_model(model("a.onnx", {}), "");
-    set_arrays([array("one")]);
+    takeModel(model("a.onnx", {}), "");
+    setArrays([array("one")]);
     Object.assign(draft.inputs[0] ?? {}, { fill: "file", blob: "one" });
-    set_arrays([array("two")]);
+    setArrays([array("two")]);
     expect(draft.inputs[0]).toMatchObject({ fill: "", blob: "" });
   });
 });

@@ -40,13 +40,13 @@ export const facts = shallowRef<BackendsAnswer>({ backends: [], dtypes: [], meas
 const STORED = "visualprof.draft/2";
 
 /** Chosen anew for each job: the same key again is the same job, so a repeated click submits nothing twice. */
-export function new_key(): string {
+export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function empty(): PageDraft {
   return {
-    key: new_key(),
+    key: newKey(),
     model: null,
     parts: {},
     arrays: [],
@@ -86,14 +86,14 @@ watch(draft, () => {
   }
 });
 
-export function clear_draft(): void {
+export function clearDraft(): void {
   Object.assign(draft, empty());
 }
 
-let last_row = Math.max(0, ...(draft.specs ?? []).map((spec) => spec.row));
+let lastRow = Math.max(0, ...(draft.specs ?? []).map((spec) => spec.row));
 
-export function new_spec(given: Partial<SpecRow> = {}): SpecRow {
-  last_row += 1;
+export function newSpec(given: Partial<SpecRow> = {}): SpecRow {
+  lastRow += 1;
   return {
     id: "",
     backend: "",
@@ -104,12 +104,12 @@ export function new_spec(given: Partial<SpecRow> = {}): SpecRow {
     threads: "",
     options: {},
     ...given,
-    row: last_row,
+    row: lastRow,
   };
 }
 
 /** Starts over with another model; what was typed about measuring stays, and what still fits it. swept: the dimension so far. */
-export function take_model(file: UploadAnswer, swept: string): void {
+export function takeModel(file: UploadAnswer, swept: string): void {
   const loads = file.model?.backends ?? [];
   const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
   Object.assign(draft, {
@@ -131,7 +131,7 @@ export function take_model(file: UploadAnswer, swept: string): void {
 }
 
 /** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
-export function set_arrays(arrays: UploadAnswer[]): void {
+export function setArrays(arrays: UploadAnswer[]): void {
   draft.arrays = arrays;
   for (const input of draft.inputs) {
     if (input.fill === "file" && !arrays.some((array) => array.blob === input.blob))
@@ -153,7 +153,7 @@ export function typed(dims: readonly string[]): Draft {
     sizes: draft.sweep === "" ? null : draft.sizes,
     usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(spec_of) ?? null,
+    specs: draft.specs?.map(specOf) ?? null,
     measure: draft.measure,
     spread: draft.spread,
     priority: draft.priority,
@@ -162,7 +162,7 @@ export function typed(dims: readonly string[]): Draft {
   };
 }
 
-function spec_of(row: SpecRow): DraftSpec {
+function specOf(row: SpecRow): DraftSpec {
   const [kind = "", place = ""] = row.where.split(/:(.*)/);
   const { id, version, device, options } = row;
   return {
@@ -178,10 +178,10 @@ function spec_of(row: SpecRow): DraftSpec {
   };
 }
 
-export function row_of(spec: DraftSpec): SpecRow {
+export function rowOf(spec: DraftSpec): SpecRow {
   const where = spec.agent ? `agent:${spec.agent}` : spec.platform ? `platform:${spec.platform}` : "";
   const { id, version, device } = spec;
-  return new_spec({
+  return newSpec({
     id,
     version,
     device,
@@ -194,7 +194,7 @@ export function row_of(spec: DraftSpec): SpecRow {
 }
 
 /** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
-export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
+export function useAsTemplate(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((one) => one.blob === blob);
   const unknown = {
     format: "",
@@ -225,7 +225,7 @@ export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">,
     sweep: old.sweep,
     sizes: old.sizes,
     measure: old.measure,
-    specs: old.specs?.map(row_of) ?? null,
+    specs: old.specs?.map(rowOf) ?? null,
     model: file(old.model) ?? {
       ...gone,
       kind: "model",

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { fits, heads_of, misfit, type ModelInput } from "./npz";
+import { fits, headsOf, misfit, type ModelInput } from "./npz";
 import { ALL_TEXTS, speak } from "../../locales";
 
 /** An .npz as numpy.savez writes one: entries stored as they are, a directory behind them. */
@@ -49,15 +49,13 @@ beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("rows of one's own", () => {
   it("are read from the heads of the arrays", async () => {
-    expect(await heads_of(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") }))).toEqual(
-      [
-        { name: "x", dtype: "float32", shape: [9, 3, 4] },
-        { name: "mask", dtype: "bool", shape: [9] },
-        { name: "scale", dtype: "float64", shape: [] },
-      ],
-    );
+    expect(await headsOf(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") }))).toEqual([
+      { name: "x", dtype: "float32", shape: [9, 3, 4] },
+      { name: "mask", dtype: "bool", shape: [9] },
+      { name: "scale", dtype: "float64", shape: [] },
+    ]);
     for (const other of [new Blob(["no zip"]), new Blob([]), npz({}), npz({ x: head("|O", "3,") })])
-      expect(await heads_of(other)).toBeNull();
+      expect(await headsOf(other)).toBeNull();
   });
 
   it("fit a model by names, types and dimensions", () => {

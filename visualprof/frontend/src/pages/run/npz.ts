@@ -16,7 +16,7 @@ const ENTRY = 0x02014b50;
 const FIRST_BYTES = 1 << 16;
 
 /** The arrays of a file; null when it is no .npz of plain numbers. */
-export async function heads_of(file: Blob): Promise<Head[] | null> {
+export async function headsOf(file: Blob): Promise<Head[] | null> {
   try {
     const from = Math.max(0, file.size - FIRST_BYTES - 22);
     const tail = new DataView(await file.slice(from).arrayBuffer());
@@ -31,7 +31,7 @@ export async function heads_of(file: Blob): Promise<Head[] | null> {
     for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY;) {
       const length = entries.getUint16(at + 28, true);
       const name = new TextDecoder().decode(new Uint8Array(entries.buffer, at + 46, length));
-      const head = await head_of(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
+      const head = await headOf(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
       if (head === null) return null;
       found.push({ name: name.replace(/\.npy$/, ""), ...head });
       at += 46 + length + entries.getUint16(at + 30, true) + entries.getUint16(at + 32, true);
@@ -43,11 +43,11 @@ export async function heads_of(file: Blob): Promise<Head[] | null> {
   }
 }
 
-async function head_of(file: Blob, offset: number, method: number): Promise<Omit<Head, "name"> | null> {
+async function headOf(file: Blob, offset: number, method: number): Promise<Omit<Head, "name"> | null> {
   const local = new DataView(await file.slice(offset, offset + 30).arrayBuffer());
   const start = offset + 30 + local.getUint16(26, true) + local.getUint16(28, true);
   const packed = file.slice(start, start + FIRST_BYTES);
-  const text = new TextDecoder("latin1").decode(method === 0 ? await packed.arrayBuffer() : await first_chunk(packed));
+  const text = new TextDecoder("latin1").decode(method === 0 ? await packed.arrayBuffer() : await firstChunk(packed));
   const [, dtype = "", size = ""] = /^.NUMPY[\s\S]{4,6}?\{.*?'descr': '[<|=]([fiub])(\d)'/.exec(text) ?? [];
   const shape = /'shape': \(([^)]*)\)/.exec(text)?.[1];
   const kind = KINDS[dtype];
@@ -62,7 +62,7 @@ async function head_of(file: Blob, offset: number, method: number): Promise<Omit
   };
 }
 
-async function first_chunk(packed: Blob): Promise<Uint8Array> {
+async function firstChunk(packed: Blob): Promise<Uint8Array> {
   const reader = packed.stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
   const { value } = await reader.read();
   // What follows is cut off, so that the stream ends with an error that nobody is to hear of.

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Run } from "../../api/model";
-import { result_location } from "./result";
+import { resultLocation } from "./result";
 
 function run(...workers: [id: string, views: string[]][]): Run {
   const span = (views: string[]) => ({
@@ -34,25 +34,25 @@ function run(...workers: [id: string, views: string[]][]): Run {
 
 describe("result_location", () => {
   it("is the overview of the first file that has one", () =>
-    expect(result_location(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({
+    expect(resultLocation(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({
       path: "/overview",
       query: { run: "j/s", worker: "timeline" },
     }));
   it("is the timeline where only the monitor is there", () =>
-    expect(result_location(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
+    expect(resultLocation(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
   it("is nowhere while a file is still being read", () => {
     const one = run(["monitor", ["trace"]], ["timeline", []]);
     const [, timeline] = one.workers;
     if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
-    expect(result_location(one)).toBeNull();
+    expect(resultLocation(one)).toBeNull();
   });
   it("is the overview of one that nobody has begun to read, which comes when it is opened", () => {
     const one = run(["timeline", []]);
     for (const worker of one.workers) for (const span of worker.spans) span.state = "waiting";
-    expect(result_location(one)).toEqual({ path: "/overview", query: { run: "j/s" } });
+    expect(resultLocation(one)).toEqual({ path: "/overview", query: { run: "j/s" } });
   });
   it("is nowhere until something of it was read", () => {
-    expect(result_location(run(["timeline", []]))).toBeNull();
-    expect(result_location(undefined)).toBeNull();
+    expect(resultLocation(run(["timeline", []]))).toBeNull();
+    expect(resultLocation(undefined)).toBeNull();
   });
 });

@@ -6,7 +6,7 @@ const PAGES = ["overview", "profile", "trace"] as const;
 
 /** Null while the server reads it, until it has all of it: the first file that is ready may be the one that says least.
  * What nobody has begun to read is perhaps in a store, and comes when it is opened. */
-export function result_location(run: Run | undefined): RouteLocationRaw | null {
+export function resultLocation(run: Run | undefined): RouteLocationRaw | null {
   if (!run) return null;
   const states = new Set(run.workers.flatMap((worker) => worker.spans.map((span) => span.state)));
   if (states.has("waiting") && states.size === 1) return { path: "/overview", query: { run: run.id } };

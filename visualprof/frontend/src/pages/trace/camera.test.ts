@@ -3,7 +3,7 @@ import { Camera, SHORTEST_NS } from "./camera";
 
 function camera(): Camera {
   const made = new Camera();
-  made.set_extent(0, 1_000_000);
+  made.setExtent(0, 1_000_000);
   made.set(100_000, 300_000);
   return made;
 }
@@ -20,7 +20,7 @@ describe("camera", () => {
   it("goes neither far beyond the trace nor below the shortest window", () => {
     const view = camera();
     view.zoom(150_000, 1e9);
-    expect(view.is_whole).toBe(true);
+    expect(view.isWhole).toBe(true);
     view.pan(1e9);
     expect(view.end).toBe(view.whole.end);
     view.zoom(500_000, 1e-12);

@@ -19,7 +19,7 @@ export class Camera {
   }
 
   /** The times that there are. The window may look a little beyond them. */
-  set_extent(from: number, until: number): void {
+  setExtent(from: number, until: number): void {
     this.from = from;
     this.until = Math.max(until, from + SHORTEST_NS);
   }
@@ -29,7 +29,7 @@ export class Camera {
     return { start: Math.floor(this.from) - margin, end: Math.ceil(this.until) + margin };
   }
 
-  get is_whole(): boolean {
+  get isWhole(): boolean {
     const whole = this.whole;
     return Math.abs(this.start - whole.start) < 1 && Math.abs(this.end - whole.end) < 1;
   }

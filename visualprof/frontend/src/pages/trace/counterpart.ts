@@ -1,8 +1,8 @@
 // The selected event in the other run: the same name, as often before it in the step.
 import { computed, shallowRef, watch } from "vue";
-import { address, as_error, get, type ApiError, type Schemas } from "../../api";
-import { base_query, useLatest } from "../../state";
-import { BASE, shift_of, step_beside } from "../../compare/steps";
+import { address, asError, get, type ApiError, type Schemas } from "../../api";
+import { baseQuery, useLatest } from "../../state";
+import { BASE, shiftOf, stepBeside } from "../../compare/steps";
 import type { Place } from "./model";
 import type { Selection } from "./selection";
 import type { Source } from "./source";
@@ -17,7 +17,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
   const { state, stage, main, base, pair } = timeline;
   const found = shallowRef<{ event: number; of: Source; answer: Schemas["Occurrence"] } | null>(null);
   const error = shallowRef<ApiError | null>(null);
-  const next_signal = useLatest();
+  const nextSignal = useLatest();
 
   const other = computed(() => (selection.source.value === base.value ? main.value : base.value));
   const place = computed<Place | null>(() =>
@@ -30,16 +30,16 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     const [from, to, name] = [selection.source.value, other.value, selection.details.value?.step];
     if (!from || !to || name === undefined || name === null) return name;
     const shift = pair.value ? pair.value.base - pair.value.own : 0;
-    return step_beside(name, from.meta.steps, to.meta.steps, from === base.value ? -shift : shift) ?? undefined;
+    return stepBeside(name, from.meta.steps, to.meta.steps, from === base.value ? -shift : shift) ?? undefined;
   });
 
   async function look(): Promise<void> {
-    const signal = next_signal();
+    const signal = nextSignal();
     const [from, to, one] = [selection.source.value, other.value, selection.details.value];
     found.value = null;
     error.value = null;
     const kind = from?.meta.tracks.find((track) => track.id === one?.track)?.kind;
-    if (!base_query.value) selection.landing.value = null;
+    if (!baseQuery.value) selection.landing.value = null;
     if (!from || !to || !one || !kind || beside.value === undefined) return;
     try {
       const answer = await get<Schemas["Occurrence"]>(
@@ -50,7 +50,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
       found.value = { event: one.event, of: to, answer: answer.body };
       if (selection.landing.value === one.event) land();
     } catch (failure) {
-      if (!signal.aborted) error.value = as_error(failure);
+      if (!signal.aborted) error.value = asError(failure);
     }
   }
   // Details come twice, the second time with the raw arguments.
@@ -66,7 +66,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     const [from, one, at] = [selection.source.value, selection.details.value, place.value];
     if (!from || !one || !at || !main.value || !base.value) return;
     const [own, far] = from === base.value ? [at, one] : [one, at];
-    const shift = own.start_ns - far.start_ns - shift_of(main.value.meta.steps, base.value.meta.steps, pair.value);
+    const shift = own.start_ns - far.start_ns - shiftOf(main.value.meta.steps, base.value.meta.steps, pair.value);
     state.offsets.value = new Map(state.offsets.value).set(BASE, shift);
   }
 
@@ -82,12 +82,12 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
       `${other.value?.id.worker}.${place.value.track}`,
     ];
     state.pins.value = [...new Set([...state.pins.value, ...tracks])];
-    const { start } = timeline.range_of(selection.source.value, one);
+    const { start } = timeline.rangeOf(selection.source.value, one);
     timeline.fit({ start, end: start + Math.max(one.duration_ns, place.value.duration_ns) }, BOTH_AIR);
   }
 
   function go(): void {
-    if (place.value && other.value) selection.go_to(other.value.id.worker, place.value);
+    if (place.value && other.value) selection.goTo(other.value.id.worker, place.value);
   }
 
   return { other, place, error, calls: computed(() => found.value?.answer.calls ?? null), step: beside, align, go };

@@ -14,7 +14,7 @@ interface Sample {
 }
 
 /** Samples in order of x (CSS pixels), the value before the window first. */
-export function samples_of(scene: Scene, { counters }: SceneRow): Sample[] {
+export function samplesOf(scene: Scene, { counters }: SceneRow): Sample[] {
   const out: Sample[] = [];
   for (const { tile, scale, offset, clip0, clip1 } of counters) {
     if (!Number.isNaN(tile.before) && out.length === 0)
@@ -37,21 +37,21 @@ export function samples_of(scene: Scene, { counters }: SceneRow): Sample[] {
   return out;
 }
 
-export function counter_value(samples: readonly Sample[], x: number): Sample | null {
+export function counterValue(samples: readonly Sample[], x: number): Sample | null {
   return samples.findLast((sample) => sample.x <= x) ?? null;
 }
 
 // Counters name no unit; those of memory are in bytes in every format that is read.
 const BYTES = /memory|_mem\b|bytes/i;
 
-export function counter_text(value: number, name: string): string {
+export function counterText(value: number, name: string): string {
   if (BYTES.test(name)) return bytes(value);
   if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : significant(value);
   const power = Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3));
   return `${significant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
 }
 
-export function draw_counter(
+export function drawCounter(
   context: CanvasRenderingContext2D,
   scene: Scene,
   line: SceneRow,
@@ -60,7 +60,7 @@ export function draw_counter(
 ): void {
   const counter = line.row.item?.counter;
   if (!counter) return;
-  const samples = samples_of(scene, line);
+  const samples = samplesOf(scene, line);
   const right = scene.width / scene.ratio;
   const floor = Math.min(0, counter.min);
   const range = Math.max(counter.max - floor, Number.MIN_VALUE);
@@ -99,7 +99,7 @@ export function draw_counter(
     context.textAlign = "right";
     context.textBaseline = "top";
     context.fillStyle = ink.muted;
-    context.fillText(counter_text(counter.max, counter.name), right - 5, line.y + TOP_PX);
+    context.fillText(counterText(counter.max, counter.name), right - 5, line.y + TOP_PX);
   }
   context.restore();
 }

@@ -1,10 +1,10 @@
 // Which tracks have nothing in the window: asked with one or two coarse tiles a group, when the window rests.
 import { ask } from "../../api/client";
 import { onScopeDispose, shallowRef, watch, type ShallowRef } from "vue";
-import { level_of, tiles_in } from "./level";
+import { levelOf, tilesIn } from "./level";
 import type { Range } from "./model";
 import type { Source } from "./source";
-import { decode_tile, lane_range, type SliceTile } from "./tile";
+import { decodeTile, laneRange, type SliceTile } from "./tile";
 
 const PAUSE_MS = 300;
 const BUCKETS = 128;
@@ -12,18 +12,18 @@ const BUCKETS = 128;
 async function occupied(source: Source, group: number, range: Range): Promise<Set<string>> {
   const start = range.start - source.offset;
   const end = range.end - source.offset;
-  const level = Math.min(source.top_level, level_of((end - start) / BUCKETS));
-  const [first, last] = tiles_in(start, end, level, source.meta.duration_ns);
+  const level = Math.min(source.topLevel, levelOf((end - start) / BUCKETS));
+  const [first, last] = tilesIn(start, end, level, source.meta.duration_ns);
   const busy = new Set<string>();
   for (let index = first; index <= last; index += 1) {
     const response = await ask(source.wish("g", group, level, index, 0).url);
-    const tile = decode_tile(await response.arrayBuffer(), level, index) as SliceTile;
+    const tile = decodeTile(await response.arrayBuffer(), level, index) as SliceTile;
     const size = 2 ** level;
     const origin = index * size * 256;
     for (const track of source.meta.tracks) {
       if (track.group !== group || busy.has(`${source.id.worker}.${track.id}`)) continue;
       for (let lane = 0; lane < track.lanes; lane += 1) {
-        const [a, b] = lane_range(tile, track.group_lane + lane);
+        const [a, b] = laneRange(tile, track.group_lane + lane);
         for (let i = a; i < b; i += 1) {
           if (origin + (tile.start[i] ?? 0) * size < end && origin + (tile.end[i] ?? 0) * size >= start)
             busy.add(`${source.id.worker}.${track.id}`);
@@ -34,13 +34,13 @@ async function occupied(source: Source, group: number, range: Range): Promise<Se
   return busy;
 }
 
-export function useEmptyTracks(sources: ShallowRef<Source[]>, window_of: ShallowRef<Range>, wanted: () => boolean) {
+export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowRef<Range>, wanted: () => boolean) {
   const empty = shallowRef<ReadonlySet<string>>(new Set());
   let judged = "";
   let timer = 0;
 
   async function judge(): Promise<void> {
-    const range = window_of.value;
+    const range = windowOf.value;
     const key = `${range.start} ${range.end} ${sources.value.map((one) => `${one.id.worker}@${one.offset}`).join()}`;
     if (key === judged) return;
     judged = key;
@@ -60,7 +60,7 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, window_of: Shallow
     }
   }
 
-  function refresh_empty(): void {
+  function refreshEmpty(): void {
     if (!wanted()) return;
     clearTimeout(timer);
     timer = window.setTimeout(() => void judge(), PAUSE_MS);
@@ -71,10 +71,10 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, window_of: Shallow
     (on) => {
       judged = "";
       empty.value = new Set();
-      if (on) refresh_empty();
+      if (on) refreshEmpty();
     },
     { immediate: true },
   );
   onScopeDispose(() => clearTimeout(timer));
-  return { is_empty: (key: string) => empty.value.has(key), refresh_empty };
+  return { isEmpty: (key: string) => empty.value.has(key), refreshEmpty };
 }

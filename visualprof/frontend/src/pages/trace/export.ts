@@ -1,6 +1,6 @@
 // The window as files: Chrome JSON made by the server, and a picture of what is seen.
 import { address, ask } from "../../api/client";
-import { save, save_canvas } from "../../lib/save";
+import { save, saveCanvas } from "../../lib/save";
 import type { Range } from "./model";
 import type { Stage } from "./stage";
 import type { Timeline } from "./timeline";
@@ -8,7 +8,7 @@ import type { Timeline } from "./timeline";
 const HEAD_FONT = "12px system-ui, sans-serif";
 
 /** Throws ApiError: a window with too many events is refused with the reason. */
-export async function save_json({ main }: Timeline, range: Range): Promise<void> {
+export async function saveJson({ main }: Timeline, range: Range): Promise<void> {
   const source = main.value;
   if (!source) return;
   const url = address("timeline/export", {
@@ -20,19 +20,19 @@ export async function save_json({ main }: Timeline, range: Range): Promise<void>
 }
 
 /** Time axis, names and tracks, as they are on the screen. */
-export async function save_png(stage: Stage, ruler: HTMLCanvasElement, head_px: number, name: string): Promise<void> {
+export async function savePng(stage: Stage, ruler: HTMLCanvasElement, headPx: number, name: string): Promise<void> {
   const { scene, layers, inks } = stage;
   if (!scene) return;
   const { ratio } = scene;
   const canvas = document.createElement("canvas");
-  canvas.width = scene.width + head_px * ratio;
+  canvas.width = scene.width + headPx * ratio;
   canvas.height = scene.height + ruler.height;
   const context = canvas.getContext("2d");
   if (!context) return;
   context.fillStyle = inks.ground;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(ruler, head_px * ratio, 0);
-  for (const layer of layers) context.drawImage(layer, head_px * ratio, ruler.height);
+  context.drawImage(ruler, headPx * ratio, 0);
+  for (const layer of layers) context.drawImage(layer, headPx * ratio, ruler.height);
   context.setTransform(ratio, 0, 0, ratio, 0, ruler.height);
   context.font = HEAD_FONT;
   context.textBaseline = "top";
@@ -40,11 +40,11 @@ export async function save_png(stage: Stage, ruler: HTMLCanvasElement, head_px: 
     if (y < top - 4) continue;
     context.save();
     context.beginPath();
-    context.rect(0, y, head_px - 6, row.height);
+    context.rect(0, y, headPx - 6, row.height);
     context.clip();
     context.fillStyle = row.item ? inks.text : inks.muted;
     context.fillText(row.label, row.item ? 14 : 6, y + 5);
     context.restore();
   }
-  await save_canvas(canvas, `${name}.png`);
+  await saveCanvas(canvas, `${name}.png`);
 }

@@ -1,6 +1,6 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
 import { computed, shallowRef, watch } from "vue";
-import { address, type ApiError, as_error, get } from "../../api/client";
+import { address, type ApiError, asError, get } from "../../api/client";
 import { useLatest } from "../../state/signals";
 import type { Place, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
@@ -21,7 +21,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   const found = shallowRef<Found[]>([]);
   const busy = shallowRef(false);
   const error = shallowRef<ApiError | null>(null);
-  const next_signal = useLatest();
+  const nextSignal = useLatest();
 
   const total = computed(() => found.value.reduce((all, { answer }) => all + answer.total, 0));
   /** In order of time on the page; of more than ten thousand, the first. */
@@ -42,7 +42,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   });
 
   async function run(text: string, loaded: readonly Source[]): Promise<void> {
-    const signal = next_signal();
+    const signal = nextSignal();
     for (const source of loaded) source.names.search = text;
     error.value = null;
     if (!text) {
@@ -63,7 +63,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
       found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
     } catch (failure) {
       if (signal.aborted) return;
-      error.value = as_error(failure);
+      error.value = asError(failure);
       found.value = [];
     }
     busy.value = false;
@@ -91,7 +91,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
     const start = after < 0 ? all.length : after;
     const next = current.value >= 0 ? current.value + by : by > 0 ? start : start - 1;
     const target = all[(next + all.length) % all.length];
-    if (target) selection.go_to(target.source.id.worker, target.place);
+    if (target) selection.goTo(target.source.id.worker, target.place);
   }
 
   return { found, total, places, current, busy, error, move };

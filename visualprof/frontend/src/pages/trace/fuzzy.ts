@@ -5,10 +5,10 @@ export function fuzzy(text: string, pattern: string): boolean {
     .toLowerCase()
     .split(/\s+/)
     .filter(Boolean)
-    .every((word) => where.includes(word) || in_order(where, word));
+    .every((word) => where.includes(word) || inOrder(where, word));
 }
 
-function in_order(text: string, word: string): boolean {
+function inOrder(text: string, word: string): boolean {
   // Too short a word would find everything.
   if (word.length < 3) return false;
   let place = -1;

@@ -1,8 +1,8 @@
 // Pointer and wheel on the tracks and on the time axis.
 import { onScopeDispose, shallowRef, watch, type Ref } from "vue";
-import { follow, point_in, wheel_px, type Point } from "../../canvas/pointer";
-import { hit_at, row_at, type Hit } from "./hit";
-import { ns_at, type SceneRow } from "./scene";
+import { follow, pointIn, wheelPx, type Point } from "../../canvas/pointer";
+import { hitAt, rowAt, type Hit } from "./hit";
+import { nsAt, type SceneRow } from "./scene";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
 
@@ -12,12 +12,12 @@ export interface Hover extends Point {
   hit: Hit | null;
   row: SceneRow | null;
   /** CSS pixels in the window; x and y are those in the canvas. */
-  client_x: number;
-  client_y: number;
+  clientX: number;
+  clientY: number;
 }
 
-function zoom_factor(event: WheelEvent): number {
-  return Math.exp(Math.max(-200, Math.min(200, wheel_px(event).y)) * ZOOM_PER_PX);
+function zoomFactor(event: WheelEvent): number {
+  return Math.exp(Math.max(-200, Math.min(200, wheelPx(event).y)) * ZOOM_PER_PX);
 }
 
 export function useGestures(
@@ -32,16 +32,16 @@ export function useGestures(
   let pointer: Point | null = null;
   let queued = 0;
 
-  function time_at(x: number): number {
-    return stage.scene ? ns_at(stage.scene, x * stage.scene.ratio) : 0;
+  function timeAt(x: number): number {
+    return stage.scene ? nsAt(stage.scene, x * stage.scene.ratio) : 0;
   }
 
-  function hover_at(client: { clientX: number; clientY: number }): void {
+  function hoverAt(client: { clientX: number; clientY: number }): void {
     const scene = stage.scene;
     if (!area.value || !scene) return;
-    const { x, y } = point_in(client, area.value);
-    const hit = hit_at(scene, x * scene.ratio, y * scene.ratio);
-    hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x, y };
+    const { x, y } = pointIn(client, area.value);
+    const hit = hitAt(scene, x * scene.ratio, y * scene.ratio);
+    hover.value = { hit, row: rowAt(scene, y), clientX: client.clientX, clientY: client.clientY, x, y };
     stage.mark({ hover: hit, cursor: x });
   }
 
@@ -51,17 +51,17 @@ export function useGestures(
     stage.mark({ hover: null, cursor: null });
   }
 
-  function on_hover(event: PointerEvent): void {
+  function onHover(event: PointerEvent): void {
     pointer = { x: event.clientX, y: event.clientY };
     if (dragging.value !== null || queued !== 0) return;
     const client = { clientX: event.clientX, clientY: event.clientY };
     queued = requestAnimationFrame(() => {
       queued = 0;
-      if (pointer && dragging.value === null) hover_at(client);
+      if (pointer && dragging.value === null) hoverAt(client);
     });
   }
 
-  function tracks_between(y0: number, y1: number): string[] {
+  function tracksBetween(y0: number, y1: number): string[] {
     const rows = stage.scene?.rows ?? [];
     const touched = rows.filter(
       ({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1),
@@ -70,39 +70,39 @@ export function useGestures(
     return [...new Set(items.filter((item) => item.track).map((item) => item.key))];
   }
 
-  function select_area(event: PointerEvent, element: HTMLElement, with_tracks: boolean): void {
-    const from = point_in(event, element);
-    const begun = time_at(from.x);
-    let area_now: { start: number; end: number; tracks: string[] } | null = null;
+  function selectArea(event: PointerEvent, element: HTMLElement, withTracks: boolean): void {
+    const from = pointIn(event, element);
+    const begun = timeAt(from.x);
+    let areaNow: { start: number; end: number; tracks: string[] } | null = null;
     follow(
       event,
       element,
       (next) => {
-        const { x, y } = point_in(next, element);
+        const { x, y } = pointIn(next, element);
         dragging.value = "area";
-        const now = time_at(Math.max(0, Math.min(stage.width, x)));
-        area_now = {
+        const now = timeAt(Math.max(0, Math.min(stage.width, x)));
+        areaNow = {
           start: Math.min(begun, now),
           end: Math.max(begun, now),
-          tracks: with_tracks ? tracks_between(from.y, y) : [],
+          tracks: withTracks ? tracksBetween(from.y, y) : [],
         };
-        stage.mark({ area: area_now });
+        stage.mark({ area: areaNow });
       },
       (dragged, last) => {
         dragging.value = null;
-        if (dragged && last.type === "pointerup" && area_now && area_now.end - area_now.start >= 1)
+        if (dragged && last.type === "pointerup" && areaNow && areaNow.end - areaNow.start >= 1)
           state.area.value = {
-            start: Math.floor(area_now.start),
-            end: Math.ceil(area_now.end),
-            tracks: area_now.tracks,
+            start: Math.floor(areaNow.start),
+            end: Math.ceil(areaNow.end),
+            tracks: areaNow.tracks,
           };
-        else if (!with_tracks) on_axis_click(from.x, from.y);
+        else if (!withTracks) onAxisClick(from.x, from.y);
       },
     );
   }
 
-  function on_axis_click(x: number, y: number): void {
-    const at = time_at(x);
+  function onAxisClick(x: number, y: number): void {
+    const at = timeAt(x);
     const main = timeline.main.value;
     const mark = main?.meta.steps.find(
       (one) => at >= one.start_ns + main.offset && at < one.start_ns + one.duration_ns + main.offset,
@@ -119,7 +119,7 @@ export function useGestures(
   function pan(event: PointerEvent, element: HTMLElement): void {
     const { start, end } = stage.camera;
     const scroll = stage.scroll;
-    const per_px = stage.camera.span / Math.max(1, stage.width);
+    const perPx = stage.camera.span / Math.max(1, stage.width);
     const first = { x: event.clientX, y: event.clientY };
     follow(
       event,
@@ -127,15 +127,15 @@ export function useGestures(
       (next) => {
         if (dragging.value === null) leave();
         dragging.value = "pan";
-        const by = (first.x - next.clientX) * per_px;
+        const by = (first.x - next.clientX) * perPx;
         stage.camera.set(start + by, end + by);
-        timeline.scroll_to.value(scroll + first.y - next.clientY);
+        timeline.scrollTo.value(scroll + first.y - next.clientY);
         timeline.moved();
       },
       (dragged, last) => {
         dragging.value = null;
         if (dragged && last.type === "pointerup") return;
-        const at = point_in(event, element);
+        const at = pointIn(event, element);
         const hit = stage.hit(at.x, at.y);
         if (hit) selection.select(hit.strip.source.id.worker, hit.event);
         else selection.clear();
@@ -143,30 +143,30 @@ export function useGestures(
     );
   }
 
-  function on_down(event: PointerEvent): void {
+  function onDown(event: PointerEvent): void {
     if (event.button !== 0 || !area.value) return;
     // The tracks take the keys, wherever the focus was.
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-    if (event.shiftKey) select_area(event, area.value, true);
+    if (event.shiftKey) selectArea(event, area.value, true);
     else pan(event, area.value);
   }
 
-  function on_double(): void {
+  function onDouble(): void {
     const hit = hover.value?.hit;
     if (!hit) return;
     selection.select(hit.strip.source.id.worker, hit.event);
     selection.zoom();
   }
 
-  function on_axis_down(event: PointerEvent): void {
-    if (event.button === 0 && axis.value) select_area(event, axis.value, false);
+  function onAxisDown(event: PointerEvent): void {
+    if (event.button === 0 && axis.value) selectArea(event, axis.value, false);
   }
 
-  function on_wheel(event: WheelEvent): void {
+  function onWheel(event: WheelEvent): void {
     const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
     if (event.ctrlKey || event.metaKey) {
-      const { x } = point_in(event, area.value);
-      stage.camera.zoom(time_at(x), zoom_factor(event));
+      const { x } = pointIn(event, area.value);
+      stage.camera.zoom(timeAt(x), zoomFactor(event));
     } else if (sideways !== 0) {
       stage.camera.pan((sideways * stage.camera.span) / Math.max(1, stage.width));
     } else return;
@@ -179,10 +179,10 @@ export function useGestures(
     if (pointer && dragging.value === null && queued === 0 && hover.value && stage.scene) {
       const hit = stage.hit(hover.value.x, hover.value.y);
       if (hit?.event !== hover.value.hit?.event || hit?.x0 !== hover.value.hit?.x0)
-        hover_at({ clientX: pointer.x, clientY: pointer.y });
+        hoverAt({ clientX: pointer.x, clientY: pointer.y });
     }
   });
   onScopeDispose(() => cancelAnimationFrame(queued));
 
-  return { hover, dragging, leave, on_hover, on_down, on_double, on_axis_down, on_wheel, time_at };
+  return { hover, dragging, leave, onHover, onDown, onDouble, onAxisDown, onWheel, timeAt };
 }

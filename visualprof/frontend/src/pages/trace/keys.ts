@@ -1,7 +1,7 @@
 // The page's keys. Held ones move every frame; nothing acts while someone types.
 import { useEventListener } from "@vueuse/core";
 import { onScopeDispose } from "vue";
-import { key_name, useCanvasKeys } from "../../canvas/keys";
+import { keyName, useCanvasKeys } from "../../canvas/keys";
 import type { Finder } from "./finder";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
@@ -30,10 +30,10 @@ interface KeyTargets {
   finder: Finder;
   /** Time under the pointer; null when it is elsewhere. */
   pointed: () => number | null;
-  focus_search: () => void;
+  focusSearch: () => void;
 }
 
-export function useKeys({ timeline, selection, finder, pointed, focus_search }: KeyTargets): void {
+export function useKeys({ timeline, selection, finder, pointed, focusSearch }: KeyTargets): void {
   const { stage, state } = timeline;
   const held = new Map<string, number>();
   let request = 0;
@@ -52,26 +52,26 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
     if (pan) stage.camera.pan(pan * PAN_PER_S * seconds * stage.camera.span);
     if (zoom)
       stage.camera.zoom(pointed() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
-    if (scroll) timeline.scroll_to.value(stage.scroll + scroll * SCROLL_PX_PER_S * seconds);
+    if (scroll) timeline.scrollTo.value(stage.scroll + scroll * SCROLL_PX_PER_S * seconds);
     timeline.moved();
   }
 
-  function fit_selection(): void {
+  function fitSelection(): void {
     const marked = stage.marks.selected;
-    if (marked) timeline.fit(timeline.range_of(marked.source, marked.place), 0.15);
+    if (marked) timeline.fit(timeline.rangeOf(marked.source, marked.place), 0.15);
     else if (state.area.value) timeline.fit(state.area.value, 0.05);
   }
 
   /** The time of the selected slice, or of what is in sight, over all tracks. */
-  function select_area(): void {
+  function selectArea(): void {
     const marked = stage.marks.selected;
-    const { start, end } = marked ? timeline.range_of(marked.source, marked.place) : stage.camera;
+    const { start, end } = marked ? timeline.rangeOf(marked.source, marked.place) : stage.camera;
     state.area.value = { start: Math.floor(start), end: Math.ceil(end), tracks: [] };
   }
 
-  function add_marker(): void {
+  function addMarker(): void {
     const marked = stage.marks.selected;
-    const at = pointed() ?? (marked && timeline.range_of(marked.source, marked.place).start);
+    const at = pointed() ?? (marked && timeline.rangeOf(marked.source, marked.place).start);
     if (at !== null) state.markers.value = [...new Set([...state.markers.value, Math.round(at)])];
   }
 
@@ -82,11 +82,11 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
   }
 
   const once: Record<string, (event: KeyboardEvent) => void> = {
-    f: fit_selection,
+    f: fitSelection,
     "0": timeline.reset,
-    m: add_marker,
-    x: select_area,
-    "/": focus_search,
+    m: addMarker,
+    x: selectArea,
+    "/": focusSearch,
     "[": () => selection.follow("from"),
     "]": () => selection.follow("to"),
     Enter: (event) => finder.move(event.shiftKey ? -1 : 1),
@@ -102,7 +102,7 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
     } else once[key]?.(event);
     return HELD[key] !== undefined || once[key] !== undefined;
   });
-  useEventListener(window, "keyup", (event) => held.delete(key_name(event)), { capture: true });
+  useEventListener(window, "keyup", (event) => held.delete(keyName(event)), { capture: true });
   useEventListener(window, "blur", () => held.clear());
   onScopeDispose(() => cancelAnimationFrame(request));
 }

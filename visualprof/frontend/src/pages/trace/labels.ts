@@ -1,8 +1,8 @@
 // Names on slices that have room for them.
 import type { Look } from "./look";
 import type { Scene, SceneStrip } from "./scene";
-import { left_of, right_of, type Part, last_at } from "./spans";
-import { lane_range } from "./tile";
+import { leftOf, rightOf, type Part, lastAt } from "./spans";
+import { laneRange } from "./tile";
 
 const LABEL_FONT_PX = 11;
 const LEAST_PX = 26;
@@ -21,7 +21,7 @@ interface Label {
 
 const widths = new Map<number, number>();
 
-function width_of(context: CanvasRenderingContext2D, code: number): number {
+function widthOf(context: CanvasRenderingContext2D, code: number): number {
   let width = widths.get(code);
   if (width === undefined) {
     width = context.measureText(String.fromCodePoint(code)).width;
@@ -33,26 +33,26 @@ function width_of(context: CanvasRenderingContext2D, code: number): number {
 /** As much of a name as fits. C++ names lose their `void`: it tells nothing and costs room. */
 export function fitted(context: CanvasRenderingContext2D, name: string, room: number): string {
   const text = name.startsWith("void ") ? name.slice(5) : name;
-  const dots = width_of(context, 0x2026);
+  const dots = widthOf(context, 0x2026);
   let used = 0;
   let keep = 0;
   for (let place = 0; place < text.length; place += 1) {
-    used += width_of(context, text.codePointAt(place) ?? 32);
+    used += widthOf(context, text.codePointAt(place) ?? 32);
     if (used + dots <= room) keep = place + 1;
     if (used > room) return keep > 1 ? `${text.slice(0, keep)}…` : "";
   }
   return text;
 }
 
-function collect_part(strip: SceneStrip, part: Part, least: number, into: Label[]): void {
+function collectPart(strip: SceneStrip, part: Part, least: number, into: Label[]): void {
   const { tile } = part;
-  const [first, last] = lane_range(tile, strip.lane);
-  const until = last_at(part, first, last, part.clip1 - 1);
-  for (let entry = Math.max(first, last_at(part, first, last, part.clip0)); entry <= until; entry += 1) {
+  const [first, last] = laneRange(tile, strip.lane);
+  const until = lastAt(part, first, last, part.clip1 - 1);
+  for (let entry = Math.max(first, lastAt(part, first, last, part.clip0)); entry <= until; entry += 1) {
     // Cheap test first: most entries are far too narrow.
     if (((tile.end[entry] as number) - (tile.start[entry] as number)) * part.scale < 1) continue;
-    const x0 = Math.max(part.clip0, left_of(part, entry));
-    const x1 = Math.min(part.clip1, right_of(part, entry));
+    const x0 = Math.max(part.clip0, leftOf(part, entry));
+    const x1 = Math.min(part.clip1, rightOf(part, entry));
     const before = into[into.length - 1];
     // An event that goes on from the tile before is one slice with one label.
     if (
@@ -69,7 +69,7 @@ function collect_part(strip: SceneStrip, part: Part, least: number, into: Label[
 }
 
 /** Draws at most `budget` labels, the widest first. */
-export function draw_labels(
+export function drawLabels(
   context: CanvasRenderingContext2D,
   scene: Scene,
   look: Look,
@@ -81,24 +81,24 @@ export function draw_labels(
   const least = LEAST_PX * ratio;
   let labels: Label[] = [];
   for (const strip of scene.strips) {
-    if (strip.box.readable) for (const part of strip.parts) collect_part(strip, part, least, labels);
+    if (strip.box.readable) for (const part of strip.parts) collectPart(strip, part, least, labels);
   }
   labels = labels.filter((label) => label.x1 - label.x0 >= least);
   if (labels.length > budget) labels = labels.sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0)).slice(0, budget);
   context.font = `${LABEL_FONT_PX}px system-ui, sans-serif`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  const ink_of = (label: Label) =>
+  const inkOf = (label: Label) =>
     dimmed?.(label.strip.source, label.name)
       ? muted
-      : look.light_text[look.color_index(label.category, label.name)]
+      : look.lightText[look.colorIndex(label.category, label.name)]
         ? LIGHT
         : DARK;
   for (const ink of [LIGHT, DARK, muted]) {
     context.fillStyle = ink;
     for (const label of labels) {
       const { strip } = label;
-      if (ink_of(label) !== ink) continue;
+      if (inkOf(label) !== ink) continue;
       const y = (label.y + strip.height / 2) / ratio;
       if (y * ratio < strip.top + 4 * ratio) continue;
       const name = strip.source.names.get(label.name);

@@ -1,5 +1,5 @@
 // Where the lanes of a row are drawn, in CSS pixels from the row's top.
-import { FOLDED_LANE_PX, LANE_PX, shown_lanes, type Row } from "./layout";
+import { FOLDED_LANE_PX, LANE_PX, shownLanes, type Row } from "./layout";
 import type { Track } from "./model";
 
 export interface LaneBox {
@@ -16,13 +16,13 @@ const FOLDED_TOP_PX = 3;
 const SUMMARY_LANES = 6;
 
 /** Each lane of a track; of a folded head the first lane of each track below it. */
-export function lane_boxes(row: Row): LaneBox[] {
+export function laneBoxes(row: Row): LaneBox[] {
   const track = row.item?.track;
   if (track) {
     const height = row.folded ? FOLDED_LANE_PX : LANE_PX;
     const top = row.folded ? FOLDED_TOP_PX : 2;
     const gap = row.folded ? 0 : 1;
-    return Array.from({ length: shown_lanes(row.item as NonNullable<Row["item"]>, row.folded) }, (_, lane) => ({
+    return Array.from({ length: shownLanes(row.item as NonNullable<Row["item"]>, row.folded) }, (_, lane) => ({
       track,
       lane,
       top: top + lane * height,
@@ -42,7 +42,7 @@ export function lane_boxes(row: Row): LaneBox[] {
 }
 
 /** The place of one lane of a track in a row; the deepest drawn lane stands for those that a folded row leaves out. */
-export function lane_box(row: Row, track: number, lane: number): LaneBox | null {
-  const boxes = lane_boxes(row).filter((box) => box.track.id === track);
+export function laneBox(row: Row, track: number, lane: number): LaneBox | null {
+  const boxes = laneBoxes(row).filter((box) => box.track.id === track);
   return boxes[Math.min(lane, boxes.length - 1)] ?? null;
 }

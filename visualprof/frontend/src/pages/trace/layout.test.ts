@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { fuzzy } from "./fuzzy";
-import { lane_box, lane_boxes } from "./lanes";
-import { layout_of, ordered, rows_between, type LayoutOptions } from "./layout";
+import { laneBox, laneBoxes } from "./lanes";
+import { layoutOf, ordered, rowsBetween, type LayoutOptions } from "./layout";
 import type { Counter, Meta, Track } from "./model";
-import { tree_of, type Words } from "./tree";
+import { treeOf, type Words } from "./tree";
 
 const words: Words = {
   device: (id) => `Device ${id}`,
@@ -61,7 +61,7 @@ const one = meta(
   ],
   [counter],
 );
-const branches = [{ worker: 0, label: "rank0", groups: tree_of(one, 0, words) }];
+const branches = [{ worker: 0, label: "rank0", groups: treeOf(one, 0, words) }];
 
 describe("tree", () => {
   it("groups by device, then process, then counters, and puts tracks of single events last", () => {
@@ -78,7 +78,7 @@ describe("tree", () => {
 
 describe("layout", () => {
   it("stacks rows without gaps or overlap", () => {
-    const { rows, height } = layout_of(branches, plain);
+    const { rows, height } = layoutOf(branches, plain);
     rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
     expect(height).toBe(rows.reduce((all, row) => all + row.height, 0));
     expect(rows.map((row) => row.label)).toEqual([
@@ -94,44 +94,44 @@ describe("layout", () => {
   });
 
   it("folds groups and tracks, and shows a summary of them", () => {
-    const { rows } = layout_of(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
+    const { rows } = layoutOf(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
     expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([
       ["Device 0", false],
       ["stream 7", true],
       ["Process 1", true],
     ]);
-    expect(lane_boxes(rows[2] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
+    expect(laneBoxes(rows[2] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
   });
 
   it("pins tracks in the order of pinning and takes them out of their group", () => {
-    const { rows, pinned, pinned_height } = layout_of(branches, { ...plain, pinned: ["0.9", "0.0"] });
+    const { rows, pinned, pinnedHeight } = layoutOf(branches, { ...plain, pinned: ["0.9", "0.0"] });
     expect(pinned.map((row) => row.key)).toEqual(["0.9", "0.0"]);
-    expect(pinned_height).toBe(pinned.reduce((all, row) => all + row.height, 0));
+    expect(pinnedHeight).toBe(pinned.reduce((all, row) => all + row.height, 0));
     expect(rows.some((row) => row.key === "0.0")).toBe(false);
   });
 
   it("finds tracks wherever they are folded away, and counts what it leaves out", () => {
-    const { rows, left_out } = layout_of(branches, { ...plain, filter: "thread 3" });
+    const { rows, leftOut } = layoutOf(branches, { ...plain, filter: "thread 3" });
     expect(rows.map((row) => row.label)).toEqual(["Other", "thread 3"]);
-    expect(left_out).toBe(4);
+    expect(leftOut).toBe(4);
   });
 
   it("heads each worker when there are several", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(one, 1, words) }];
     const heads = (toggled: string[]) =>
-      layout_of(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
+      layoutOf(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
         (row) => row.kind === "worker" || row.worker === 1,
       ).length;
-    expect(layout_of(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
+    expect(layoutOf(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
     expect(heads(["1.w"])).toBe(2);
   });
 
   it("folds counters where several workers stand below each other", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
-    const counters = layout_of(both, plain).rows.filter((row) => row.label === "Counters");
+    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(one, 1, words) }];
+    const counters = layoutOf(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
     expect(
-      layout_of(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter(
+      layoutOf(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter(
         (row) => row.label === "memory",
       ).length,
     ).toBe(1);
@@ -144,12 +144,12 @@ describe("layout", () => {
   });
 
   it("knows the rows in sight and the place of a lane", () => {
-    const { rows } = layout_of(branches, plain);
-    const [first, last] = rows_between(rows, 80, 120);
+    const { rows } = layoutOf(branches, plain);
+    const [first, last] = rowsBetween(rows, 80, 120);
     expect(rows.slice(first, last).map((row) => row.label)).toEqual(["thread 0", "thread 1"]);
-    const deep = lane_box(rows[3] as (typeof rows)[0], 0, 1);
-    expect(deep?.top).toBeGreaterThan(lane_box(rows[3] as (typeof rows)[0], 0, 0)?.top ?? 0);
-    expect(lane_box(rows[3] as (typeof rows)[0], 77, 0)).toBeNull();
+    const deep = laneBox(rows[3] as (typeof rows)[0], 0, 1);
+    expect(deep?.top).toBeGreaterThan(laneBox(rows[3] as (typeof rows)[0], 0, 0)?.top ?? 0);
+    expect(laneBox(rows[3] as (typeof rows)[0], 77, 0)).toBeNull();
   });
 });
 

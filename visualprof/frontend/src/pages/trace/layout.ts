@@ -48,19 +48,19 @@ export interface Layout {
   height: number;
   /** These stay on top while the others scroll. */
   pinned: Row[];
-  pinned_height: number;
+  pinnedHeight: number;
   /** Tracks that filter and "hide empty" leave out. */
-  left_out: number;
+  leftOut: number;
 }
 
-export function shown_lanes(item: Item, folded: boolean): number {
+export function shownLanes(item: Item, folded: boolean): number {
   const lanes = item.track?.lanes ?? 0;
   return folded ? Math.min(lanes, FOLDED_LANES) : lanes;
 }
 
-function item_height(item: Item, folded: boolean): number {
+function itemHeight(item: Item, folded: boolean): number {
   if (folded) return FOLDED_PX;
-  return item.counter ? COUNTER_PX : shown_lanes(item, false) * LANE_PX + TRACK_GAP_PX;
+  return item.counter ? COUNTER_PX : shownLanes(item, false) * LANE_PX + TRACK_GAP_PX;
 }
 
 /** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
@@ -73,18 +73,18 @@ export function ordered(items: readonly Item[], order: readonly string[]): Item[
   return items.map((item) => (rank.has(item.key) ? (moved[next++] ?? item) : item));
 }
 
-function is_folded(key: string, by_itself: boolean, toggled: ReadonlySet<string>): boolean {
-  return toggled.has(key) !== by_itself;
+function isFolded(key: string, byItself: boolean, toggled: ReadonlySet<string>): boolean {
+  return toggled.has(key) !== byItself;
 }
 
-export function layout_of(branches: readonly Branch[], options: LayoutOptions): Layout {
+export function layoutOf(branches: readonly Branch[], options: LayoutOptions): Layout {
   const rows: Row[] = [];
   const pins = new Map<string, Row>();
-  let left_out = 0;
+  let leftOut = 0;
   const heads = branches.length > 1;
 
   const row = (item: Item, worker: number, pinned: boolean): Row => {
-    const folded = is_folded(item.key, false, options.toggled);
+    const folded = isFolded(item.key, false, options.toggled);
     const kind = item.counter ? "counter" : "track";
     return {
       key: item.key,
@@ -94,15 +94,15 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
       item,
       below: [],
       y: 0,
-      height: item_height(item, folded),
+      height: itemHeight(item, folded),
       folded,
       pinned,
     };
   };
 
   for (const branch of branches) {
-    const head_key = `${branch.worker}.w`;
-    const branch_folded = heads && is_folded(head_key, false, options.toggled);
+    const headKey = `${branch.worker}.w`;
+    const branchFolded = heads && isFolded(headKey, false, options.toggled);
     const start = rows.length;
     for (const group of branch.groups) {
       const fits = (item: Item) =>
@@ -110,7 +110,7 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
           fuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) &&
         !options.hidden(item.key);
       const items = ordered(group.items, options.order).filter(fits);
-      left_out += group.items.length - items.length;
+      leftOut += group.items.length - items.length;
       for (const item of items)
         if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
       const free = items.filter((item) => !options.pinned.includes(item.key));
@@ -118,7 +118,7 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
       // Ranks beside each other are compared by their events: counters would push the second out of sight.
       const minor = group.minor || (heads && group.items.every((item) => item.counter));
       // A filter shows what it found wherever that is.
-      const folded = is_folded(group.key, minor, options.toggled) && !options.filter;
+      const folded = isFolded(group.key, minor, options.toggled) && !options.filter;
       rows.push({
         key: group.key,
         kind: "group",
@@ -136,7 +136,7 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
     if (heads && rows.length > start) {
       const below = rows.slice(start).flatMap((each) => (each.item ? [each.item] : []));
       const head: Row = {
-        key: head_key,
+        key: headKey,
         kind: "worker",
         worker: branch.worker,
         label: branch.label,
@@ -144,15 +144,15 @@ export function layout_of(branches: readonly Branch[], options: LayoutOptions): 
         below,
         y: 0,
         height: WORKER_PX,
-        folded: branch_folded,
+        folded: branchFolded,
         pinned: false,
       };
-      rows.splice(start, branch_folded ? rows.length - start : 0, head);
+      rows.splice(start, branchFolded ? rows.length - start : 0, head);
     }
   }
   // In the order in which they were pinned.
   const pinned = options.pinned.flatMap((key) => pins.get(key) ?? []);
-  return { rows, height: stack(rows), pinned, pinned_height: stack(pinned), left_out };
+  return { rows, height: stack(rows), pinned, pinnedHeight: stack(pinned), leftOut };
 }
 
 function stack(rows: Row[]): number {
@@ -165,11 +165,7 @@ function stack(rows: Row[]): number {
 }
 
 /** Rows that touch [top, bottom): [first, last). */
-export function rows_between(
-  rows: readonly Row[],
-  top: number,
-  bottom: number,
-): readonly [first: number, last: number] {
+export function rowsBetween(rows: readonly Row[], top: number, bottom: number): readonly [first: number, last: number] {
   let low = 0;
   let high = rows.length;
   while (low < high) {

@@ -1,6 +1,6 @@
 // How entries are coloured: a hue by category, a shade by name, paler for many, pale for what a search leaves out.
 import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
-import { category_color, INK } from "../../charts/palette";
+import { categoryColor, INK } from "../../charts/palette";
 import type { Names } from "./names";
 import type { SliceTile } from "./tile";
 
@@ -12,7 +12,7 @@ export function packed([red, green, blue]: Rgb): number {
 }
 
 /** Neighbouring names get shades far apart. */
-function shade_of(name: number): number {
+function shadeOf(name: number): number {
   return Math.imul(name + 1, 0x9e3779b1) >>> 0;
 }
 
@@ -38,7 +38,7 @@ export class Look {
   readonly muted: Uint32Array;
   private readonly dim: Uint32Array;
   /** Whether text on a colour is light. */
-  readonly light_text: readonly boolean[];
+  readonly lightText: readonly boolean[];
 
   constructor(
     categories: readonly string[],
@@ -48,17 +48,17 @@ export class Look {
   ) {
     const ground = rgb(INK[theme].surface);
     const colors = categories.flatMap((category) => {
-      const color = rgb(category_color(category, theme));
+      const color = rgb(categoryColor(category, theme));
       return Array.from({ length: SHADES }, (_, shade) => shaded(color, shade));
     });
     this.solid = Uint32Array.from(colors, packed);
     this.muted = Uint32Array.from(colors, (color) => packed(mixed(color, ground, 0.4)));
     this.dim = Uint32Array.from(colors, (color) => packed(mixed(mixed(color, [128, 128, 128], 0.5), ground, 0.78)));
-    this.light_text = colors.map((color) => luminance(color) < 0.6);
+    this.lightText = colors.map((color) => luminance(color) < 0.6);
   }
 
-  color_index(category: number, name: number): number {
-    return category * SHADES + (shade_of(name) % SHADES);
+  colorIndex(category: number, name: number): number {
+    return category * SHADES + (shadeOf(name) % SHADES);
   }
 
   /** Gives a tile its colours unless it has them already. */
@@ -69,7 +69,7 @@ export class Look {
     const muted = tile.paint?.muted ?? new Uint32Array(n);
     for (let i = 0; i < n; i += 1) {
       const name = tile.name[i] ?? 0;
-      const color = this.color_index(tile.category[i] ?? 0, name);
+      const color = this.colorIndex(tile.category[i] ?? 0, name);
       const dim = this.names !== null && !this.names.matches(name);
       solid[i] = (dim ? this.dim : this.solid)[color] ?? 0;
       muted[i] = (tile.count[i] ?? 0) > 1 && !dim ? (this.muted[color] ?? 0) : (solid[i] ?? 0);

@@ -1,18 +1,18 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
-import { category_color } from "../../charts/palette";
+import { categoryColor } from "../../charts/palette";
 import { BASE } from "../../compare/steps";
-import { draw_counter } from "./counters";
+import { drawCounter } from "./counters";
 import type { Hit } from "./hit";
-import { draw_arrow, type Box } from "./arrow";
-import { draw_labels } from "./labels";
-import { lane_box } from "./lanes";
+import { drawArrow, type Box } from "./arrow";
+import { drawLabels } from "./labels";
+import { laneBox } from "./lanes";
 import type { Layout, Row } from "./layout";
 import type { Link, Place, Range } from "./model";
-import { draw_path } from "./path";
-import { x_of, type Scene } from "./scene";
+import { drawPath } from "./path";
+import { xOf, type Scene } from "./scene";
 import type { Source } from "./source";
 import type { Surface } from "./surface";
-import { draw_steps, STEPS_PX } from "./steps";
+import { drawSteps, STEPS_PX } from "./steps";
 
 interface Spot {
   source: Source;
@@ -34,77 +34,77 @@ export interface Marks {
   searching: boolean;
 }
 
-const row_index = new WeakMap<Layout, Map<string, Row>>();
+const rowIndex = new WeakMap<Layout, Map<string, Row>>();
 
-function rows_by_track(layout: Layout): Map<string, Row> {
-  let index = row_index.get(layout);
+function rowsByTrack(layout: Layout): Map<string, Row> {
+  let index = rowIndex.get(layout);
   if (!index) {
     index = new Map();
     for (const row of [...layout.rows, ...layout.pinned]) {
       if (row.folded) for (const item of row.below) index.set(item.key, row);
       if (row.item) index.set(row.item.key, row);
     }
-    row_index.set(layout, index);
+    rowIndex.set(layout, index);
   }
   return index;
 }
 
-export function row_of(layout: Layout, worker: number, track: number): Row | undefined {
-  return rows_by_track(layout).get(`${worker}.${track}`);
+export function rowOf(layout: Layout, worker: number, track: number): Row | undefined {
+  return rowsByTrack(layout).get(`${worker}.${track}`);
 }
 
 /** Where an event is on the page, in CSS pixels, even when scrolled out of sight; null when its track is not shown. */
-export function box_of(surface: Surface, { source, place }: Spot): Box | null {
+export function boxOf(surface: Surface, { source, place }: Spot): Box | null {
   const { scene, layout, scroll } = surface;
-  const row = row_of(layout, source.id.worker, place.track);
-  const lane = row && lane_box(row, place.track, place.lane);
+  const row = rowOf(layout, source.id.worker, place.track);
+  const lane = row && laneBox(row, place.track, place.lane);
   if (!row || !lane) return null;
-  const start = x_of(scene, place.start_ns + source.offset) / scene.ratio;
-  const end = x_of(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
-  const y = row.pinned ? row.y : row.y + layout.pinned_height - scroll;
+  const start = xOf(scene, place.start_ns + source.offset) / scene.ratio;
+  const end = xOf(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+  const y = row.pinned ? row.y : row.y + layout.pinnedHeight - scroll;
   return {
     x0: start,
     x1: Math.max(end, start + 1 / scene.ratio),
     y: y + lane.top,
     height: lane.height,
-    top: row.pinned ? 0 : layout.pinned_height,
+    top: row.pinned ? 0 : layout.pinnedHeight,
   };
 }
 
 const LABELS_AT_REST = 4000;
 const LABELS_IN_MOTION = 350;
 
-export function draw_overlay(surface: Surface, marks: Marks, moving: boolean, base_step: string | null): void {
+export function drawOverlay(surface: Surface, marks: Marks, moving: boolean, baseStep: string | null): void {
   const { context, scene, layout, ink } = surface;
   const [width, height] = [scene.width / scene.ratio, scene.height / scene.ratio];
   context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
   context.clearRect(0, 0, width, height);
-  draw_lines(surface, width);
-  draw_base_steps(surface, width, base_step);
+  drawLines(surface, width);
+  drawBaseSteps(surface, width, baseStep);
   for (const line of scene.rows)
-    if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
-  draw_found(surface, marks);
-  if (scene.paths) draw_path(surface, scene.paths);
+    if (line.counters.length > 0) drawCounter(context, scene, line, categoryColor("memory", surface.theme), ink);
+  drawFound(surface, marks);
+  if (scene.paths) drawPath(surface, scene.paths);
   const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
-  draw_labels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
-  draw_area(surface, marks, height);
-  if (marks.hover) outline(surface, hit_box(scene, marks.hover), ink.text, 1);
+  drawLabels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
+  drawArea(surface, marks, height);
+  if (marks.hover) outline(surface, hitBox(scene, marks.hover), ink.text, 1);
   if (marks.selected) {
-    const box = box_of(surface, marks.selected);
-    for (const link of marks.links) draw_link(surface, marks.selected, link);
+    const box = boxOf(surface, marks.selected);
+    for (const link of marks.links) drawLink(surface, marks.selected, link);
     if (box) outline(surface, box, ink.accent, 2);
-    const beside = marks.beside && box_of(surface, marks.beside);
+    const beside = marks.beside && boxOf(surface, marks.beside);
     if (beside) outline(surface, beside, ink.accent, 2, [4, 3]);
   }
-  if (layout.pinned_height > 0) {
+  if (layout.pinnedHeight > 0) {
     context.fillStyle = ink.muted;
-    context.fillRect(0, layout.pinned_height - 1, width, 1);
+    context.fillRect(0, layout.pinnedHeight - 1, width, 1);
   }
-  for (const marker of marks.markers) draw_vertical(surface, x_of(scene, marker) / scene.ratio, height, ink.mark, []);
-  if (marks.cursor !== null) draw_vertical(surface, marks.cursor, height, ink.muted, [2, 3]);
+  for (const marker of marks.markers) drawVertical(surface, xOf(scene, marker) / scene.ratio, height, ink.mark, []);
+  if (marks.cursor !== null) drawVertical(surface, marks.cursor, height, ink.muted, [2, 3]);
 }
 
-function draw_lines(surface: Surface, width: number): void {
+function drawLines(surface: Surface, width: number): void {
   const { context, scene, ink } = surface;
   context.fillStyle = ink.line;
   for (const { row, y, top } of scene.rows) {
@@ -114,15 +114,15 @@ function draw_lines(surface: Surface, width: number): void {
 }
 
 /** The axis has the steps of the shown run; those of the base stand in its head. */
-function draw_base_steps({ context, scene, ink }: Surface, width: number, selected: string | null): void {
+function drawBaseSteps({ context, scene, ink }: Surface, width: number, selected: string | null): void {
   const head = scene.rows.find(
     ({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top,
   );
   if (head)
-    draw_steps(
+    drawSteps(
       context,
       head.source,
-      (ns) => x_of(scene, ns) / scene.ratio,
+      (ns) => xOf(scene, ns) / scene.ratio,
       width,
       ink,
       selected,
@@ -130,7 +130,7 @@ function draw_base_steps({ context, scene, ink }: Surface, width: number, select
     );
 }
 
-function hit_box(scene: Scene, hit: Hit): Box {
+function hitBox(scene: Scene, hit: Hit): Box {
   const { ratio } = scene;
   return {
     x0: hit.x0 / ratio,
@@ -154,19 +154,19 @@ function outline({ context, scene }: Surface, box: Box, color: string, weight: n
 }
 
 /** A line below each match, so that also those inside merged slices are seen. */
-function draw_found(surface: Surface, marks: Marks): void {
+function drawFound(surface: Surface, marks: Marks): void {
   const { context, scene, ink } = surface;
   const right = scene.width / scene.ratio;
   context.fillStyle = ink.mark;
   for (const { source, places } of marks.found) {
     let drawn = "";
     for (const place of places) {
-      const start = x_of(scene, place.start_ns + source.offset) / scene.ratio;
-      const end = x_of(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+      const start = xOf(scene, place.start_ns + source.offset) / scene.ratio;
+      const end = xOf(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
       const at = `${Math.round(start)} ${place.track} ${place.lane}`;
       if (end < 0 || start > right || at === drawn) continue;
       drawn = at;
-      const box = box_of(surface, { source, place });
+      const box = boxOf(surface, { source, place });
       if (box && box.y >= box.top)
         context.fillRect(
           Math.max(0, start),
@@ -178,17 +178,17 @@ function draw_found(surface: Surface, marks: Marks): void {
   }
 }
 
-function draw_area({ context, scene, ink, layout, scroll }: Surface, { area }: Marks, height: number): void {
+function drawArea({ context, scene, ink, layout, scroll }: Surface, { area }: Marks, height: number): void {
   if (!area) return;
-  const x0 = x_of(scene, area.start) / scene.ratio;
-  const x1 = x_of(scene, area.end) / scene.ratio;
+  const x0 = xOf(scene, area.start) / scene.ratio;
+  const x1 = xOf(scene, area.end) / scene.ratio;
   context.fillStyle = ink.accent;
   context.globalAlpha = 0.12;
-  const rows = area.tracks.map((key) => rows_by_track(layout).get(key)).filter((row) => row !== undefined);
+  const rows = area.tracks.map((key) => rowsByTrack(layout).get(key)).filter((row) => row !== undefined);
   if (area.tracks.length === 0) context.fillRect(x0, 0, x1 - x0, height);
   for (const row of new Set(rows)) {
-    const y = row.pinned ? row.y : row.y + layout.pinned_height - scroll;
-    const top = row.pinned ? 0 : layout.pinned_height;
+    const y = row.pinned ? row.y : row.y + layout.pinnedHeight - scroll;
+    const top = row.pinned ? 0 : layout.pinnedHeight;
     if (y + row.height > top) context.fillRect(x0, Math.max(y, top), x1 - x0, y + row.height - Math.max(y, top));
   }
   context.globalAlpha = 0.8;
@@ -197,7 +197,7 @@ function draw_area({ context, scene, ink, layout, scroll }: Surface, { area }: M
   context.globalAlpha = 1;
 }
 
-function draw_vertical({ context }: Surface, x: number, height: number, color: string, dash: number[]): void {
+function drawVertical({ context }: Surface, x: number, height: number, color: string, dash: number[]): void {
   context.strokeStyle = color;
   context.lineWidth = 1;
   context.setLineDash(dash);
@@ -209,13 +209,13 @@ function draw_vertical({ context }: Surface, x: number, height: number, color: s
 }
 
 /** A curve from the cause to its effect. */
-function draw_link(surface: Surface, selected: Spot, link: Link): void {
+function drawLink(surface: Surface, selected: Spot, link: Link): void {
   const { scene } = surface;
   const other: Spot = { source: selected.source, place: link };
   const [from, to] = link.direction === "to" ? [selected, other] : [other, selected];
-  const [a, b] = [box_of(surface, from), box_of(surface, to)];
+  const [a, b] = [boxOf(surface, from), boxOf(surface, to)];
   if (!a || !b) return;
   const right = scene.width / scene.ratio;
   if (Math.max(a.x1, b.x0) < -50 || Math.min(a.x0, b.x0) > right + 50) return;
-  draw_arrow(surface, a, b);
+  drawArrow(surface, a, b);
 }

@@ -1,11 +1,11 @@
 // The critical path: what is not on it steps back, and arrows join its pieces.
-import { draw_arrow, type Box } from "./arrow";
-import { lane_boxes } from "./lanes";
+import { drawArrow, type Box } from "./arrow";
+import { laneBoxes } from "./lanes";
 import type { Surface } from "./surface";
 import type { SceneRow } from "./scene";
 import type { Source } from "./source";
-import { last_at, left_of, right_of, type Part } from "./spans";
-import { lane_range } from "./tile";
+import { lastAt, leftOf, rightOf, type Part } from "./spans";
+import { laneRange } from "./tile";
 
 const DIM = 0.74;
 /** With more pieces in sight arrows would hide what they join. */
@@ -17,7 +17,7 @@ interface Piece extends Box {
   many: boolean;
 }
 
-export function draw_path(surface: Surface, paths: ReadonlyMap<Source, readonly Part[]>): void {
+export function drawPath(surface: Surface, paths: ReadonlyMap<Source, readonly Part[]>): void {
   const { context, scene, ink } = surface;
   const pieces = new Map<Source, Piece[]>();
   context.fillStyle = ink.ground;
@@ -25,26 +25,26 @@ export function draw_path(surface: Surface, paths: ReadonlyMap<Source, readonly 
   for (const line of scene.rows) {
     const found = pieces.get(line.source) ?? [];
     pieces.set(line.source, found);
-    found.push(...dim_row(surface, line, paths.get(line.source) ?? []));
+    found.push(...dimRow(surface, line, paths.get(line.source) ?? []));
   }
   context.globalAlpha = 1;
   context.fillStyle = ink.accent;
   for (const one of [...pieces.values()].flat())
     if (one.y >= one.top) context.fillRect(one.x0, one.y, one.x1 - one.x0, 2);
-  for (const all of pieces.values()) draw_arrows(surface, all);
+  for (const all of pieces.values()) drawArrows(surface, all);
 }
 
 /** Lays the ground's colour over all of a row but the path, and says where that is. */
-function dim_row({ context, scene }: Surface, { row, y, top, counters }: SceneRow, parts: readonly Part[]): Piece[] {
+function dimRow({ context, scene }: Surface, { row, y, top, counters }: SceneRow, parts: readonly Part[]): Piece[] {
   const right = scene.width / scene.ratio;
   const out: Piece[] = [];
-  const boxes = lane_boxes(row);
+  const boxes = laneBoxes(row);
   for (const track of new Set(boxes.map((box) => box.track))) {
     const lanes = boxes.filter((box) => box.track === track);
     const from = y + Math.min(...lanes.map((box) => box.top));
     const height = y + Math.max(...lanes.map((box) => box.top + box.height)) - from;
     if (from + height <= top) continue;
-    const own = pieces_of(parts, track.id, scene.ratio).map((one) => ({ ...one, y: from, height, top }));
+    const own = piecesOf(parts, track.id, scene.ratio).map((one) => ({ ...one, y: from, height, top }));
     let x = 0;
     const cover = (until: number) =>
       until > x && context.fillRect(x, Math.max(from, top), until - x, from + height - Math.max(from, top));
@@ -60,14 +60,14 @@ function dim_row({ context, scene }: Surface, { row, y, top, counters }: SceneRo
 }
 
 /** Pieces of a track in order; what goes on in the next tile is one. */
-function pieces_of(parts: readonly Part[], track: number, ratio: number): { x0: number; x1: number; many: boolean }[] {
+function piecesOf(parts: readonly Part[], track: number, ratio: number): { x0: number; x1: number; many: boolean }[] {
   const out: { x0: number; x1: number; many: boolean }[] = [];
   for (const part of parts) {
-    const [first, last] = lane_range(part.tile, track);
-    const until = last_at(part, first, last, part.clip1 - 1);
-    for (let entry = Math.max(first, last_at(part, first, last, part.clip0)); entry <= until; entry += 1) {
-      const x0 = Math.max(part.clip0, left_of(part, entry)) / ratio;
-      const x1 = Math.max(Math.min(part.clip1, right_of(part, entry)) / ratio, x0 + LEAST_PX);
+    const [first, last] = laneRange(part.tile, track);
+    const until = lastAt(part, first, last, part.clip1 - 1);
+    for (let entry = Math.max(first, lastAt(part, first, last, part.clip0)); entry <= until; entry += 1) {
+      const x0 = Math.max(part.clip0, leftOf(part, entry)) / ratio;
+      const x1 = Math.max(Math.min(part.clip1, rightOf(part, entry)) / ratio, x0 + LEAST_PX);
       const before = out[out.length - 1];
       if (x1 - LEAST_PX < part.clip0 / ratio) continue;
       if (part.tile.count[entry] === 0 && before && before.x1 >= x0 - 1) before.x1 = Math.max(before.x1, x1);
@@ -77,12 +77,12 @@ function pieces_of(parts: readonly Part[], track: number, ratio: number): { x0: 
   return out;
 }
 
-function draw_arrows(surface: Surface, pieces: Piece[]): void {
+function drawArrows(surface: Surface, pieces: Piece[]): void {
   if (pieces.length > MOST_ARROWS) return;
   pieces.sort((a, b) => a.x0 - b.x0);
   pieces.forEach((to, place) => {
     const from = pieces[place - 1];
     if (from && from.y !== to.y && !from.many && !to.many && Math.max(from.y, to.y) >= to.top)
-      draw_arrow(surface, from, to);
+      drawArrow(surface, from, to);
   });
 }

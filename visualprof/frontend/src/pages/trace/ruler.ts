@@ -1,26 +1,26 @@
 // The time axis: ticks, markers, the measured span, and the steps below.
 import type { Ink } from "./ink";
 import { duration } from "../../lib/format";
-import { tick_label, tick_step, ticks } from "./ticks";
+import { tickLabel, tickStep, ticks } from "./ticks";
 import type { Marks } from "./overlay";
-import { x_of, type Scene } from "./scene";
+import { xOf, type Scene } from "./scene";
 import type { Source } from "./source";
-import { draw_steps, STEPS_PX } from "./steps";
+import { drawSteps, STEPS_PX } from "./steps";
 
 export const AXIS_PX = 26;
 const LABEL_EVERY_PX = 110;
 
-export function grid_step(scene: { ns_per_pixel: number; ratio: number }): number {
-  return tick_step(scene.ns_per_pixel * scene.ratio * LABEL_EVERY_PX);
+export function gridStep(scene: { nsPerPixel: number; ratio: number }): number {
+  return tickStep(scene.nsPerPixel * scene.ratio * LABEL_EVERY_PX);
 }
 
-export function draw_ruler(
+export function drawRuler(
   context: CanvasRenderingContext2D,
   scene: Scene,
   marks: Marks,
   steps: Source | null,
   ink: Ink,
-  selected_step: string | null,
+  selectedStep: string | null,
 ): void {
   const { ratio } = scene;
   const width = scene.width / ratio;
@@ -29,11 +29,11 @@ export function draw_ruler(
   context.clearRect(0, 0, width, tall);
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  const x = (ns: number) => x_of(scene, ns) / ratio;
-  const step = grid_step(scene);
-  const end = scene.start + scene.width * scene.ns_per_pixel;
+  const x = (ns: number) => xOf(scene, ns) / ratio;
+  const step = gridStep(scene);
+  const end = scene.start + scene.width * scene.nsPerPixel;
   if (marks.area) {
-    context.fillStyle = ink.accent_soft;
+    context.fillStyle = ink.accentSoft;
     context.fillRect(x(marks.area.start), 0, x(marks.area.end) - x(marks.area.start), AXIS_PX);
   }
   context.fillStyle = ink.line;
@@ -44,10 +44,10 @@ export function draw_ruler(
     context.fillStyle = ink.line;
     context.fillRect(Math.round(x(tick)), AXIS_PX - 10, 1, 10);
     context.fillStyle = ink.muted;
-    context.fillText(tick_label(tick, step), x(tick) + 4, AXIS_PX / 2 - 1);
+    context.fillText(tickLabel(tick, step), x(tick) + 4, AXIS_PX / 2 - 1);
   }
   if (marks.area)
-    draw_span(
+    drawSpan(
       context,
       x(marks.area.start),
       x(marks.area.end),
@@ -56,11 +56,11 @@ export function draw_ruler(
       ink.ground,
       width,
     );
-  draw_markers(context, marks.markers, x, ink);
-  if (steps) draw_steps(context, steps, x, width, ink, selected_step, AXIS_PX);
+  drawMarkers(context, marks.markers, x, ink);
+  if (steps) drawSteps(context, steps, x, width, ink, selectedStep, AXIS_PX);
 }
 
-function draw_span(
+function drawSpan(
   context: CanvasRenderingContext2D,
   x0: number,
   x1: number,
@@ -96,7 +96,7 @@ function draw_span(
   context.textAlign = "left";
 }
 
-function draw_markers(
+function drawMarkers(
   context: CanvasRenderingContext2D,
   markers: readonly number[],
   x: (ns: number) => number,

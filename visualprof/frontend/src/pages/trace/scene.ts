@@ -1,8 +1,8 @@
 // What one frame shows: rows in sight, their lanes, and the tiles that fill them, found or wished for.
 import type { Camera } from "./camera";
-import { lane_boxes, type LaneBox } from "./lanes";
-import { rows_between, type Layout, type Row } from "./layout";
-import { tiles_in } from "./level";
+import { laneBoxes, type LaneBox } from "./lanes";
+import { rowsBetween, type Layout, type Row } from "./layout";
+import { tilesIn } from "./level";
 import type { Strip } from "./renderer";
 import type { Kind, Source } from "./source";
 import type { Part } from "./spans";
@@ -51,7 +51,7 @@ export interface Scene {
   height: number;
   ratio: number;
   start: number;
-  ns_per_pixel: number;
+  nsPerPixel: number;
   rows: SceneRow[];
   strips: SceneStrip[];
   /** The critical path of each trace: its lanes are tracks. Null when it is not drawn. */
@@ -63,22 +63,22 @@ export class SceneBuilder {
   private readonly wishes: Wish[] = [];
   private readonly found = new Map<string, Part[] | CounterPart[]>();
   private readonly width: number;
-  private readonly ns_per_pixel: number;
+  private readonly nsPerPixel: number;
 
   constructor(
     private readonly view: View,
     private readonly store: TileStore,
   ) {
     this.width = Math.max(1, Math.round(view.width * view.ratio));
-    this.ns_per_pixel = view.camera.span / this.width;
+    this.nsPerPixel = view.camera.span / this.width;
   }
 
-  build(layout: Layout, source_of: (worker: number) => Source | undefined): Scene {
+  build(layout: Layout, sourceOf: (worker: number) => Source | undefined): Scene {
     const { view } = this;
     const rows: SceneRow[] = [];
     const strips: SceneStrip[] = [];
     const add = (row: Row, y: number, top: number) => {
-      const source = source_of(row.worker);
+      const source = sourceOf(row.worker);
       if (!source) return;
       const counter = row.item?.counter;
       rows.push({
@@ -88,13 +88,13 @@ export class SceneBuilder {
         top,
         counters: counter ? (this.parts(source, "c", counter.id) as CounterPart[]) : [],
       });
-      for (const box of lane_boxes(row)) this.add_strip(strips, row, source, box, y, top);
+      for (const box of laneBoxes(row)) this.addStrip(strips, row, source, box, y, top);
     };
     for (const row of layout.pinned) add(row, row.y, 0);
-    const shift = layout.pinned_height - view.scroll;
-    const [first, last] = rows_between(layout.rows, view.scroll, view.scroll + view.height - layout.pinned_height);
-    for (const row of layout.rows.slice(first, last)) add(row, row.y + shift, layout.pinned_height);
-    this.look_ahead(layout, source_of);
+    const shift = layout.pinnedHeight - view.scroll;
+    const [first, last] = rowsBetween(layout.rows, view.scroll, view.scroll + view.height - layout.pinnedHeight);
+    for (const row of layout.rows.slice(first, last)) add(row, row.y + shift, layout.pinnedHeight);
+    this.lookAhead(layout, sourceOf);
     const paths = view.path
       ? new Map(
           [...new Set(rows.map((one) => one.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]]),
@@ -105,7 +105,7 @@ export class SceneBuilder {
       height: Math.max(1, Math.round(view.height * view.ratio)),
       ratio: view.ratio,
       start: view.camera.start,
-      ns_per_pixel: this.ns_per_pixel,
+      nsPerPixel: this.nsPerPixel,
       rows,
       strips,
       paths,
@@ -113,7 +113,7 @@ export class SceneBuilder {
     };
   }
 
-  private add_strip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {
+  private addStrip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {
     const { ratio, height } = this.view;
     if (y + box.top > height || y + box.top + box.height < top) return;
     const from = Math.round((y + box.top) * ratio);
@@ -135,13 +135,13 @@ export class SceneBuilder {
     const key = `${source.id.worker}${kind}${id}`;
     const known = this.found.get(key);
     if (known) return known;
-    const level = source.level(this.ns_per_pixel);
+    const level = source.level(this.nsPerPixel);
     const { start, end } = this.view.camera;
-    const [first, last] = tiles_in(start - source.offset, end - source.offset, level, source.meta.duration_ns);
+    const [first, last] = tilesIn(start - source.offset, end - source.offset, level, source.meta.duration_ns);
     const parts: (Part | CounterPart)[] = [];
     for (let index = first; index <= last; index += 1) this.cover(parts, source, kind, id, level, index);
     this.found.set(key, parts as Part[]);
-    this.want_around(source, kind, id, level, first, last);
+    this.wantAround(source, kind, id, level, first, last);
     return parts as Part[];
   }
 
@@ -153,19 +153,19 @@ export class SceneBuilder {
     level: number,
     index: number,
   ): void {
-    const clip0 = Math.max(0, this.x(source.tile_start(level, index)));
+    const clip0 = Math.max(0, this.x(source.tileStart(level, index)));
     const ends = index + 1 > source.meta.duration_ns / 2 ** (level + 8);
     // What ends with the trace may still need its last pixel.
-    const clip1 = Math.min(this.width, ends ? this.width : this.x(source.tile_start(level, index + 1)));
+    const clip1 = Math.min(this.width, ends ? this.width : this.x(source.tileStart(level, index + 1)));
     const add = (tile: Tile, from: number, to: number) => {
-      const scale = 2 ** tile.level / this.ns_per_pixel;
-      const offset = (source.tile_start(tile.level, tile.index) - this.view.camera.start) / this.ns_per_pixel;
+      const scale = 2 ** tile.level / this.nsPerPixel;
+      const offset = (source.tileStart(tile.level, tile.index) - this.view.camera.start) / this.nsPerPixel;
       parts.push({ tile: tile as SliceTile & CounterTile, scale, offset, clip0: from, clip1: to });
     };
     const tile = this.store.get(source.key(kind, id, level, index));
     if (tile) return add(tile, clip0, clip1);
     this.wishes.push(source.wish(kind, id, level, index, 0));
-    for (let up = level + 1; up <= source.top_level; up += 1) {
+    for (let up = level + 1; up <= source.topLevel; up += 1) {
       const coarser = this.store.get(source.key(kind, id, up, Math.floor(index / 2 ** (up - level))));
       if (coarser) return add(coarser, clip0, clip1);
     }
@@ -178,8 +178,8 @@ export class SceneBuilder {
         if (one)
           add(
             one,
-            Math.max(0, this.x(source.tile_start(one.level, one.index))),
-            Math.min(this.width, this.x(source.tile_start(one.level, one.index + 1))),
+            Math.max(0, this.x(source.tileStart(one.level, one.index))),
+            Math.min(this.width, this.x(source.tileStart(one.level, one.index + 1))),
           );
       }
       if (finer.some(Boolean)) return;
@@ -187,12 +187,12 @@ export class SceneBuilder {
   }
 
   private x(ns: number): number {
-    return Math.floor((ns - this.view.camera.start) / this.ns_per_pixel);
+    return Math.floor((ns - this.view.camera.start) / this.nsPerPixel);
   }
 
-  private want_around(source: Source, kind: Kind, id: number, level: number, first: number, last: number): void {
+  private wantAround(source: Source, kind: Kind, id: number, level: number, first: number, last: number): void {
     if (last < first) return;
-    this.want_coarser(source, kind, id, level, 1);
+    this.wantCoarser(source, kind, id, level, 1);
     const most = Math.floor(source.meta.duration_ns / 2 ** (level + 8));
     const ahead = Math.min(MOST_AHEAD, last - first + 1);
     for (let away = 1; away <= ahead; away += 1) {
@@ -202,33 +202,33 @@ export class SceneBuilder {
     }
   }
 
-  private want_coarser(source: Source, kind: Kind, id: number, level: number, rank: number): void {
-    const coarse = Math.min(source.top_level, level + COARSER);
+  private wantCoarser(source: Source, kind: Kind, id: number, level: number, rank: number): void {
+    const coarse = Math.min(source.topLevel, level + COARSER);
     const { start, end } = this.view.camera;
-    const [first, last] = tiles_in(start - source.offset, end - source.offset, coarse, source.meta.duration_ns);
+    const [first, last] = tilesIn(start - source.offset, end - source.offset, coarse, source.meta.duration_ns);
     for (let index = first; index <= last; index += 1) this.wishes.push(source.wish(kind, id, coarse, index, rank));
   }
 
   /** Rows just out of sight get something coarse, so that scrolling meets no blank tracks. */
-  private look_ahead(layout: Layout, source_of: (worker: number) => Source | undefined): void {
+  private lookAhead(layout: Layout, sourceOf: (worker: number) => Source | undefined): void {
     const { scroll, height } = this.view;
-    const [first, last] = rows_between(layout.rows, scroll - height / 2, scroll + 1.5 * height);
+    const [first, last] = rowsBetween(layout.rows, scroll - height / 2, scroll + 1.5 * height);
     for (const row of layout.rows.slice(first, last)) {
-      const source = source_of(row.worker);
+      const source = sourceOf(row.worker);
       const id = row.item?.counter?.id ?? row.item?.track?.group;
       const kind = row.item?.counter ? "c" : "g";
       if (!source || id === undefined || this.found.has(`${source.id.worker}${kind}${id}`)) continue;
       this.found.set(`${source.id.worker}${kind}${id}`, []);
-      this.want_coarser(source, kind, id, source.level(this.ns_per_pixel), 2 + MOST_AHEAD);
+      this.wantCoarser(source, kind, id, source.level(this.nsPerPixel), 2 + MOST_AHEAD);
     }
   }
 }
 
 /** Device pixels from the left edge, as a fraction. */
-export function x_of(scene: Scene, ns: number): number {
-  return (ns - scene.start) / scene.ns_per_pixel;
+export function xOf(scene: Scene, ns: number): number {
+  return (ns - scene.start) / scene.nsPerPixel;
 }
 
-export function ns_at(scene: Scene, device_x: number): number {
-  return scene.start + device_x * scene.ns_per_pixel;
+export function nsAt(scene: Scene, deviceX: number): number {
+  return scene.start + deviceX * scene.nsPerPixel;
 }

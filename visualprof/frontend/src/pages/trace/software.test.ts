@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import { slice_tile } from "../../../tests/made-tiles";
+import { sliceTile } from "../../../tests/made-tiles";
 import { raster } from "./software";
 
 it("paints a lane over its whole height, between its bounds, and nothing below", () => {
-  const tile = slice_tile([{ start: 2, end: 5 }]);
+  const tile = sliceTile([{ start: 2, end: 5 }]);
   tile.paint = { look: 0, solid: Uint32Array.of(9), muted: Uint32Array.of(9) };
   const part = { tile, scale: 1, offset: 0, clip0: 0, clip1: 8 };
   const pixels = new Uint32Array(8 * 6);

@@ -1,8 +1,8 @@
 // The span raster: one row of pixels a lane, copied down. Faster than any drawing call where no graphics card helps.
-import { paint_row } from "./spans";
+import { paintRow } from "./spans";
 import type { Column, Picture, Renderer } from "./renderer";
 
-function paint_columns(pixels: Uint32Array, width: number, columns: readonly Column[]): void {
+function paintColumns(pixels: Uint32Array, width: number, columns: readonly Column[]): void {
   for (const { x, width: wide, color } of columns)
     pixels.fill(color, Math.max(0, x), Math.max(0, Math.min(width, x + wide)));
 }
@@ -11,7 +11,7 @@ function paint_columns(pixels: Uint32Array, width: number, columns: readonly Col
 export function raster(pixels: Uint32Array, picture: Picture): void {
   const { width, height } = picture;
   pixels.fill(picture.ground, 0, width);
-  paint_columns(pixels, width, picture.columns);
+  paintColumns(pixels, width, picture.columns);
   // Doubling copies fill the rest with the first row.
   for (let done = 1; done < height; done *= 2)
     pixels.copyWithin(done * width, 0, Math.min(done, height - done) * width);
@@ -22,12 +22,12 @@ export function raster(pixels: Uint32Array, picture: Picture): void {
     const top = Math.max(strip.y, strip.top);
     const bottom = Math.min(strip.y + strip.height, strip.bottom);
     if (bottom <= top) continue;
-    for (const part of strip.parts) paint_row(pixels, top * width, part, strip.lane);
+    for (const part of strip.parts) paintRow(pixels, top * width, part, strip.lane);
     for (let row = top + 1; row < bottom; row += 1) pixels.copyWithin(row * width, top * width, (top + 1) * width);
   }
 }
 
-export function software_renderer(canvas: HTMLCanvasElement): Renderer | null {
+export function softwareRenderer(canvas: HTMLCanvasElement): Renderer | null {
   // willReadFrequently keeps the canvas in main memory, where putImageData is a plain copy.
   const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
   if (!context) return null;

@@ -1,7 +1,7 @@
 // One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
 import { shallowRef } from "vue";
 import { address, get, held, type Query } from "../../api/client";
-import { level_of, tile_ns, whole_level } from "./level";
+import { levelOf, tileNs, wholeLevel } from "./level";
 import type { Meta } from "./model";
 import { Names } from "./names";
 import type { Wish } from "./tile-store";
@@ -19,12 +19,12 @@ export interface SourceId {
 
 export class Source {
   readonly names: Names;
-  readonly top_level: number;
+  readonly topLevel: number;
   /** Added to this trace's times to stand on the page's axis. */
   offset = 0;
   /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
   readonly profile = shallowRef<Record<string, number[]>>({});
-  private profile_asked = false;
+  private profileAsked = false;
   private readonly stem: string;
 
   constructor(
@@ -33,17 +33,17 @@ export class Source {
     arrived: () => void,
   ) {
     this.names = new Names({ ...id.query, v: meta.version }, meta.strings, arrived);
-    this.top_level = whole_level(meta.duration_ns);
+    this.topLevel = wholeLevel(meta.duration_ns);
     this.stem = `${id.worker}/${meta.version}/`;
   }
 
-  async load_profile(): Promise<void> {
-    if (this.profile_asked) return;
-    this.profile_asked = true;
+  async loadProfile(): Promise<void> {
+    if (this.profileAsked) return;
+    this.profileAsked = true;
     try {
       this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
     } catch {
-      this.profile_asked = false;
+      this.profileAsked = false;
     }
   }
 
@@ -55,8 +55,8 @@ export class Source {
     return this.offset + this.meta.duration_ns;
   }
 
-  level(ns_per_pixel: number): number {
-    return Math.min(this.top_level, level_of(ns_per_pixel));
+  level(nsPerPixel: number): number {
+    return Math.min(this.topLevel, levelOf(nsPerPixel));
   }
 
   key(kind: Kind, id: number, level: number, index: number): string {
@@ -71,12 +71,12 @@ export class Source {
   }
 
   /** Where a tile begins on the page's axis. */
-  tile_start(level: number, index: number): number {
-    return this.offset + index * tile_ns(level);
+  tileStart(level: number, index: number): number {
+    return this.offset + index * tileNs(level);
   }
 }
 
 /** How much later `epoch` is than `base`, in ns; 0 when either clock is unknown. */
-export function epoch_difference(base: string | null, epoch: string | null): number {
+export function epochDifference(base: string | null, epoch: string | null): number {
   return base === null || epoch === null ? 0 : Number(BigInt(epoch) - BigInt(base));
 }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { lane_range } from "./tile";
-import { noise, random_lane, slice_tile } from "../../../tests/made-tiles";
-import { entry_at, left_of, paint_row, right_of, type Part } from "./spans";
+import { laneRange } from "./tile";
+import { noise, randomLane, sliceTile } from "../../../tests/made-tiles";
+import { entryAt, leftOf, paintRow, rightOf, type Part } from "./spans";
 
 const GROUND = 7;
 
-function part_of(random: () => number, entries: number): Part {
-  const tile = slice_tile(random_lane(random, entries));
+function partOf(random: () => number, entries: number): Part {
+  const tile = sliceTile(randomLane(random, entries));
   // Each entry in a colour of its own, so that a pixel tells what painted it.
   const solid = Uint32Array.from(tile.start, (_, place) => 1000 + place);
   tile.paint = {
@@ -29,18 +29,18 @@ describe("what is painted", () => {
   it("is what is hit: at any pixel the hit covers it, and it is the entry in sight", () => {
     const random = noise(1);
     for (let round = 0; round < 60; round += 1) {
-      const part = part_of(random, 1 + Math.floor(random() * 120));
+      const part = partOf(random, 1 + Math.floor(random() * 120));
       const pixels = new Uint32Array(1200).fill(GROUND);
-      paint_row(pixels, 0, part, 0);
+      paintRow(pixels, 0, part, 0);
       pixels.forEach((color, x) => {
-        const entry = entry_at(part, 0, x);
+        const entry = entryAt(part, 0, x);
         if (entry >= 0) {
-          expect(left_of(part, entry)).toBeLessThanOrEqual(x);
-          expect(right_of(part, entry)).toBeGreaterThan(x);
+          expect(leftOf(part, entry)).toBeLessThanOrEqual(x);
+          expect(rightOf(part, entry)).toBeGreaterThan(x);
         }
         if (color !== GROUND) expect((color - 1000) % 100_000).toBe(entry);
         // Only the gap after a wide entry may be hit without being painted.
-        else if (entry >= 0) expect(x).toBe(right_of(part, entry) - 1);
+        else if (entry >= 0) expect(x).toBe(rightOf(part, entry) - 1);
       });
     }
   });
@@ -48,23 +48,23 @@ describe("what is painted", () => {
   it("leaves out no entry but those of which a later one hides the only pixel", () => {
     const random = noise(2);
     for (let round = 0; round < 30; round += 1) {
-      const part = part_of(random, 80);
-      const [first, last] = lane_range(part.tile, 0);
+      const part = partOf(random, 80);
+      const [first, last] = laneRange(part.tile, 0);
       for (let entry = first; entry < last; entry += 1) {
-        const x = left_of(part, entry);
+        const x = leftOf(part, entry);
         if (x < part.clip0 || x >= part.clip1) continue;
-        const seen = entry_at(part, 0, x);
+        const seen = entryAt(part, 0, x);
         expect(seen).toBeGreaterThanOrEqual(entry);
-        expect(left_of(part, seen)).toBe(x);
+        expect(leftOf(part, seen)).toBe(x);
       }
     }
   });
 
   it("stays between its clips, also where entries reach beyond them", () => {
-    const tile = slice_tile([{ start: -1, end: 257 }]);
+    const tile = sliceTile([{ start: -1, end: 257 }]);
     tile.paint = { look: 0, solid: Uint32Array.of(1), muted: Uint32Array.of(1) };
     const pixels = new Uint32Array(64).fill(GROUND);
-    paint_row(pixels, 0, { tile, scale: 1, offset: 0, clip0: 10, clip1: 20 }, 0);
+    paintRow(pixels, 0, { tile, scale: 1, offset: 0, clip0: 10, clip1: 20 }, 0);
     expect([...pixels].map((color, x) => (color === 1 ? x : -1)).filter((x) => x >= 0)).toEqual([
       10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
     ]);

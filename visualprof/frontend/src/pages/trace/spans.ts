@@ -1,6 +1,6 @@
 // Where an entry of a tile stands in pixels. Painting and pointing share these rules, so what is seen is what is hit.
 import { TILE_BUCKETS } from "./level";
-import { lane_range, type SliceTile } from "./tile";
+import { laneRange, type SliceTile } from "./tile";
 
 /** A tile, or what of a coarser or finer one stands in for it, in device pixels: x = bucket * scale + offset. */
 export interface Part {
@@ -15,49 +15,49 @@ export interface Part {
 /** From this width on, the last pixel of an entry is left free, so that neighbours of one colour stay two. */
 export const GAP_FROM = 4;
 
-export function left_of(part: Part, entry: number): number {
+export function leftOf(part: Part, entry: number): number {
   return Math.floor((part.tile.start[entry] ?? 0) * part.scale + part.offset);
 }
 
 /** Never less than one pixel wide. */
-export function right_of(part: Part, entry: number): number {
-  return Math.max(left_of(part, entry) + 1, Math.floor((part.tile.end[entry] ?? 0) * part.scale + part.offset));
+export function rightOf(part: Part, entry: number): number {
+  return Math.max(leftOf(part, entry) + 1, Math.floor((part.tile.end[entry] ?? 0) * part.scale + part.offset));
 }
 
 /** Last entry of [first, last) that begins at or before the pixel; first - 1 when there is none. */
-export function last_at(part: Part, first: number, last: number, x: number): number {
+export function lastAt(part: Part, first: number, last: number, x: number): number {
   let low = first;
   let high = last;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (left_of(part, middle) <= x) low = middle + 1;
+    if (leftOf(part, middle) <= x) low = middle + 1;
     else high = middle;
   }
   return low - 1;
 }
 
 /** The entry of a lane that is seen at a pixel, or -1. */
-export function entry_at(part: Part, lane: number, x: number): number {
+export function entryAt(part: Part, lane: number, x: number): number {
   if (x < part.clip0 || x >= part.clip1) return -1;
-  const [first, last] = lane_range(part.tile, lane);
-  const entry = last_at(part, first, last, x);
-  return entry >= first && right_of(part, entry) > x ? entry : -1;
+  const [first, last] = laneRange(part.tile, lane);
+  const entry = lastAt(part, first, last, x);
+  return entry >= first && rightOf(part, entry) > x ? entry : -1;
 }
 
 /** Where the bucket ends in which an entry starts: up to there a merged entry is "many", after it its last event. */
-export function bucket_end(part: Part, entry: number): number {
+export function bucketEnd(part: Part, entry: number): number {
   return Math.floor((Math.floor(part.tile.start[entry] ?? 0) + 1) * part.scale + part.offset);
 }
 
 /** Paints a lane's entries into one row of pixels that starts at `base`. */
-export function paint_row(pixels: Uint32Array, base: number, part: Part, lane: number): void {
+export function paintRow(pixels: Uint32Array, base: number, part: Part, lane: number): void {
   const { tile, scale, offset, clip0, clip1 } = part;
   const paint = tile.paint;
-  const [first, last] = lane_range(tile, lane);
+  const [first, last] = laneRange(tile, lane);
   if (!paint || first === last || clip1 <= clip0) return;
   const { start, end } = tile;
   const { solid, muted } = paint;
-  let entry = Math.max(first, last_at(part, first, last, clip0));
+  let entry = Math.max(first, lastAt(part, first, last, clip0));
   for (; entry < last; entry += 1) {
     // The indices are in range: this loop is the hot path, so it asks for no fallbacks.
     const from = start[entry] as number;

@@ -1,23 +1,23 @@
 // Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
 import type { ThemeName } from "../../lib/color";
-import { Frames, pen_of } from "../../canvas/frames";
+import { Frames, penOf } from "../../canvas/frames";
 import { useStored } from "../../state/preferences";
 import { Camera } from "./camera";
-import { hit_at, type Hit } from "./hit";
-import { read_ink, type Ink } from "./ink";
+import { hitAt, type Hit } from "./hit";
+import { readInk, type Ink } from "./ink";
 import type { Layout } from "./layout";
 import { Look } from "./look";
-import { draw_overlay, type Marks } from "./overlay";
+import { drawOverlay, type Marks } from "./overlay";
 import type { Column, Renderer } from "./renderer";
-import { AXIS_PX, draw_ruler, grid_step } from "./ruler";
-import { SceneBuilder, x_of, type Scene } from "./scene";
-import { software_renderer } from "./software";
+import { AXIS_PX, drawRuler, gridStep } from "./ruler";
+import { SceneBuilder, xOf, type Scene } from "./scene";
+import { softwareRenderer } from "./software";
 import type { Source } from "./source";
 import { STEPS_PX } from "./steps";
 import type { Surface } from "./surface";
 import { TileStore } from "./tile-store";
 import { ticks } from "./ticks";
-import { has_graphics_card, webgl_renderer } from "./webgl";
+import { hasGraphicsCard, webglRenderer } from "./webgl";
 
 /** After this long without movement a frame with all labels is drawn. */
 const REST_MS = 140;
@@ -29,16 +29,16 @@ interface Canvases {
 }
 
 /** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
-function renderer_for(canvas: HTMLCanvasElement): Renderer | null {
+function rendererFor(canvas: HTMLCanvasElement): Renderer | null {
   const wanted = useStored<string>("renderer", "").value;
-  const use_card = wanted === "webgl" || (wanted !== "software" && has_graphics_card());
-  return (use_card ? webgl_renderer(canvas) : null) ?? software_renderer(canvas);
+  const useCard = wanted === "webgl" || (wanted !== "software" && hasGraphicsCard());
+  return (useCard ? webglRenderer(canvas) : null) ?? softwareRenderer(canvas);
 }
 
 export class Stage extends Frames {
   readonly camera = new Camera();
   readonly store = new TileStore(() => this.invalidate());
-  layout: Layout = { rows: [], height: 0, pinned: [], pinned_height: 0, left_out: 0 };
+  layout: Layout = { rows: [], height: 0, pinned: [], pinnedHeight: 0, leftOut: 0 };
   sources: readonly Source[] = [];
   /** The worker whose steps and profile are shown. */
   main: Source | null = null;
@@ -53,9 +53,9 @@ export class Stage extends Frames {
     found: [],
     searching: false,
   };
-  selected_step: string | null = null;
+  selectedStep: string | null = null;
   /** What stands at its place in the base. */
-  base_step: string | null = null;
+  baseStep: string | null = null;
   /** Is the critical path drawn? */
   path = false;
   scene: Scene | null = null;
@@ -69,19 +69,19 @@ export class Stage extends Frames {
   private looks = new Map<Source, Look>();
   private canvases: Canvases | null = null;
   private renderer: Renderer | null = null;
-  private rest_timer = 0;
-  private moved_at = -Infinity;
-  private last_view = "";
+  private restTimer = 0;
+  private movedAt = -Infinity;
+  private lastView = "";
   private painted = false;
   private complete = false;
 
   attach(canvases: Canvases): void {
     this.canvases = canvases;
-    this.renderer = renderer_for(canvases.slices);
+    this.renderer = rendererFor(canvases.slices);
     this.invalidate();
   }
 
-  get renderer_name(): string {
+  get rendererName(): string {
     return this.renderer?.name ?? "";
   }
 
@@ -96,7 +96,7 @@ export class Stage extends Frames {
     this.invalidate();
   }
 
-  set_theme(theme: ThemeName): void {
+  setTheme(theme: ThemeName): void {
     this.theme = theme;
     this.ink = null;
     this.recolor();
@@ -110,17 +110,17 @@ export class Stage extends Frames {
 
   dispose(): void {
     this.cancel();
-    clearTimeout(this.rest_timer);
+    clearTimeout(this.restTimer);
     this.store.close();
     this.renderer?.dispose();
     this.canvases = null;
   }
 
-  hit(css_x: number, css_y: number): Hit | null {
-    return this.scene && hit_at(this.scene, css_x * this.scene.ratio, css_y * this.scene.ratio);
+  hit(cssX: number, cssY: number): Hit | null {
+    return this.scene && hitAt(this.scene, cssX * this.scene.ratio, cssY * this.scene.ratio);
   }
 
-  look_of(source: Source): Look {
+  lookOf(source: Source): Look {
     let look = this.looks.get(source);
     if (!look) {
       look = new Look(source.meta.categories, this.theme, this.marks.searching ? source.names : null);
@@ -135,12 +135,12 @@ export class Stage extends Frames {
   }
 
   get inks(): Ink {
-    return (this.ink ??= read_ink());
+    return (this.ink ??= readInk());
   }
 
   protected override draw(): void {
     if (!this.canvases || !this.renderer || this.width < 1 || this.height < 1) return;
-    const moving = this.note_motion();
+    const moving = this.noteMotion();
     const ratio = window.devicePixelRatio || 1;
     const builder = new SceneBuilder(
       { camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio, path: this.path },
@@ -151,7 +151,7 @@ export class Stage extends Frames {
     this.store.want(scene.wishes);
     for (const parts of new Set(scene.strips.map((strip) => strip.parts))) {
       const owner = scene.strips.find((strip) => strip.parts === parts)?.source;
-      if (owner) for (const part of parts) this.look_of(owner).apply(part.tile);
+      if (owner) for (const part of parts) this.lookOf(owner).apply(part.tile);
     }
     const ink = this.inks;
     const bands = scene.rows
@@ -169,13 +169,13 @@ export class Stage extends Frames {
       bands,
       strips: scene.strips,
     });
-    this.draw_above(scene, ink, moving);
-    this.note_paint(scene);
+    this.drawAbove(scene, ink, moving);
+    this.notePaint(scene);
     this.drawn(scene, moving);
   }
 
   /** Seen in the browser's performance panel, and read by the benchmark. */
-  private note_paint(scene: Scene): void {
+  private notePaint(scene: Scene): void {
     if (!this.painted && scene.strips.some((strip) => strip.parts.length > 0)) {
       this.painted = true;
       performance.mark("timeline.first-paint");
@@ -186,16 +186,12 @@ export class Stage extends Frames {
     }
   }
 
-  private draw_above(scene: Scene, ink: Ink, moving: boolean): void {
+  private drawAbove(scene: Scene, ink: Ink, moving: boolean): void {
     const source = this.main;
     if (!this.canvases || !source) return;
     const steps = source.meta.steps.length > 0 ? source : null;
-    const over = pen_of(this.canvases.overlay, scene.width, scene.height);
-    const above = pen_of(
-      this.canvases.ruler,
-      scene.width,
-      Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio),
-    );
+    const over = penOf(this.canvases.overlay, scene.width, scene.height);
+    const above = penOf(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
     if (!over || !above) return;
     const surface: Surface = {
       context: over,
@@ -203,11 +199,11 @@ export class Stage extends Frames {
       layout: this.layout,
       scroll: this.scroll,
       ink,
-      look: this.look_of(source),
+      look: this.lookOf(source),
       theme: this.theme,
     };
-    draw_overlay(surface, this.marks, moving, this.base_step);
-    draw_ruler(above, scene, this.marks, steps, ink, this.selected_step);
+    drawOverlay(surface, this.marks, moving, this.baseStep);
+    drawRuler(above, scene, this.marks, steps, ink, this.selectedStep);
   }
 
   /** Every other step is shaded, and the lines of the time axis go through. */
@@ -216,8 +212,8 @@ export class Stage extends Frames {
     const source = this.main;
     source?.meta.steps.forEach(({ start_ns, duration_ns }, place) => {
       if (place % 2 === 0) return;
-      const x0 = Math.round(x_of(scene, start_ns + source.offset));
-      const x1 = Math.round(x_of(scene, start_ns + duration_ns + source.offset));
+      const x0 = Math.round(xOf(scene, start_ns + source.offset));
+      const x1 = Math.round(xOf(scene, start_ns + duration_ns + source.offset));
       if (x1 > 0 && x0 < scene.width)
         columns.push({
           x: Math.max(0, x0),
@@ -225,22 +221,22 @@ export class Stage extends Frames {
           color: ink.pack(ink.head),
         });
     });
-    const end = scene.start + scene.width * scene.ns_per_pixel;
+    const end = scene.start + scene.width * scene.nsPerPixel;
     const wide = Math.max(1, Math.round(scene.ratio));
-    for (const tick of ticks(scene.start, end, grid_step(scene)))
-      columns.push({ x: Math.max(0, Math.round(x_of(scene, tick))), width: wide, color: ink.pack(ink.line_soft) });
+    for (const tick of ticks(scene.start, end, gridStep(scene)))
+      columns.push({ x: Math.max(0, Math.round(xOf(scene, tick))), width: wide, color: ink.pack(ink.lineSoft) });
     return columns;
   }
 
-  private note_motion(): boolean {
+  private noteMotion(): boolean {
     const view = `${this.camera.start} ${this.camera.end} ${this.scroll}`;
     const now = performance.now();
-    if (view !== this.last_view) {
-      this.last_view = view;
-      this.moved_at = now;
-      clearTimeout(this.rest_timer);
-      this.rest_timer = window.setTimeout(() => this.invalidate(), REST_MS);
+    if (view !== this.lastView) {
+      this.lastView = view;
+      this.movedAt = now;
+      clearTimeout(this.restTimer);
+      this.restTimer = window.setTimeout(() => this.invalidate(), REST_MS);
     }
-    return now - this.moved_at < REST_MS - 20;
+    return now - this.movedAt < REST_MS - 20;
   }
 }

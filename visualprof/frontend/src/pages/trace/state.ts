@@ -1,18 +1,18 @@
 // The page's state: all of it lives in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
-import { query_value, run, useParameter, worker } from "../../state";
+import { queryValue, run, useParameter, worker } from "../../state";
 import { WAYS, type Way } from "../../compare/steps";
 import {
-  area_text,
-  event_text,
-  list_text,
-  numbers_text,
-  offsets_text,
-  text_area,
-  text_event,
-  text_list,
-  text_numbers,
-  text_offsets,
+  areaText,
+  eventText,
+  listText,
+  numbersText,
+  offsetsText,
+  textArea,
+  textEvent,
+  textList,
+  textNumbers,
+  textOffsets,
   type Area,
   type EventId,
 } from "./url";
@@ -50,24 +50,24 @@ export function useTimelineState() {
   );
   const list = (parameter: typeof pin) =>
     computed({
-      get: () => text_list(parameter.value),
-      set: (values: string[]) => (parameter.value = list_text(values)),
+      get: () => textList(parameter.value),
+      set: (values: string[]) => (parameter.value = listText(values)),
     });
 
   const shown = computed<number[]>({
     get: () => {
       if (ranks.value === ALL) return workers.value.map((_, place) => place);
-      const chosen = text_numbers(ranks.value).filter((place) => place < workers.value.length);
+      const chosen = textNumbers(ranks.value).filter((place) => place < workers.value.length);
       return chosen.length > 0 ? chosen : [own.value];
     },
     set: (places) => {
       const sorted = [...places].sort((a, b) => a - b);
-      const only_own = sorted.length === 1 && sorted[0] === own.value;
-      ranks.value = only_own
+      const onlyOwn = sorted.length === 1 && sorted[0] === own.value;
+      ranks.value = onlyOwn
         ? ""
         : sorted.length === workers.value.length && sorted.length > 1
           ? ALL
-          : numbers_text(sorted);
+          : numbersText(sorted);
     },
   });
 
@@ -97,47 +97,47 @@ export function useTimelineState() {
     toggled: computed(() => new Set(toggled.value)),
     order: list(order),
     selected: computed<EventId | null>({
-      get: () => text_event(sel.value),
-      set: (id) => (sel.value = id ? event_text(id) : ""),
+      get: () => textEvent(sel.value),
+      set: (id) => (sel.value = id ? eventText(id) : ""),
     }),
     area: computed<Area | null>({
-      get: () => text_area(area.value),
-      set: (one) => (area.value = one ? area_text(one) : ""),
+      get: () => textArea(area.value),
+      set: (one) => (area.value = one ? areaText(one) : ""),
     }),
     markers: computed<number[]>({
-      get: () => text_numbers(marks.value),
-      set: (all) => (marks.value = numbers_text([...all].sort((a, b) => a - b))),
+      get: () => textNumbers(marks.value),
+      set: (all) => (marks.value = numbersText([...all].sort((a, b) => a - b))),
     }),
     offsets: computed({
-      get: () => text_offsets(off.value),
-      set: (all: Map<number, number>) => (off.value = offsets_text(all)),
+      get: () => textOffsets(off.value),
+      set: (all: Map<number, number>) => (off.value = offsetsText(all)),
     }),
-    hide_empty: computed({
+    hideEmpty: computed({
       get: () => empty.value === "hide",
       set: (hide: boolean) => (empty.value = hide ? "hide" : ""),
     }),
     path: computed({ get: () => path.value === "on", set: (on: boolean) => (path.value = on ? "on" : "") }),
-    toggle_pin: (key: string) => (pins.value = toggle(pins.value, key)),
-    toggle_fold: (key: string) => (toggled.value = toggle(toggled.value, key)),
-    set_toggled: (keys: string[]) => (toggled.value = keys),
+    togglePin: (key: string) => (pins.value = toggle(pins.value, key)),
+    toggleFold: (key: string) => (toggled.value = toggle(toggled.value, key)),
+    setToggled: (keys: string[]) => (toggled.value = keys),
   };
 }
 
 let left: { context: string; own: string } | null = null;
 
-export function own_text(): string {
-  return OWN_KEYS.map((key) => query_value(key) ?? "").join(" ");
+export function ownText(): string {
+  return OWN_KEYS.map((key) => queryValue(key) ?? "").join(" ");
 }
 
 /** Remembers for which file the own parameters were chosen. */
 export function remember(context: string): void {
-  left = { context, own: own_text() };
+  left = { context, own: ownText() };
 }
 
 /** True when they were chosen for another file and came along by accident: tabs carry parameters over. */
-export function are_stale(context: string): boolean {
-  return left !== null && left.context !== context && left.own === own_text() && left.own.trim() !== "";
+export function areStale(context: string): boolean {
+  return left !== null && left.context !== context && left.own === ownText() && left.own.trim() !== "";
 }
 
 /** As the user dragged it; not worth an address. */
-export const drawer_height = ref(270);
+export const drawerHeight = ref(270);

@@ -4,7 +4,7 @@ import type { Source } from "./source";
 
 export const STEPS_PX = 20;
 
-export function draw_steps(
+export function drawSteps(
   context: CanvasRenderingContext2D,
   source: Source,
   x: (ns: number) => number,
@@ -21,7 +21,7 @@ export function draw_steps(
     const x0 = x(start_ns + source.offset);
     const x1 = x(start_ns + duration_ns + source.offset);
     if (x1 < 0 || x0 > width || x1 - x0 < 0.5) continue;
-    context.fillStyle = name === selected ? ink.accent_soft : ink.head;
+    context.fillStyle = name === selected ? ink.accentSoft : ink.head;
     context.fillRect(x0 + 0.5, top + 1, Math.max(1, x1 - x0 - 1), STEPS_PX - 3);
     context.strokeStyle = name === selected ? ink.accent : ink.line;
     context.strokeRect(Math.round(x0) + 0.5, top + 1.5, Math.max(1, Math.round(x1 - x0) - 1), STEPS_PX - 4);

@@ -1,16 +1,16 @@
 import { expect, it } from "vitest";
-import { moment, tick_label, tick_step, ticks } from "./ticks";
+import { moment, tickLabel, tickStep, ticks } from "./ticks";
 
 it("steps in 1, 2, 5", () => {
-  expect([0.3, 1, 1.2, 30, 51, 700_000].map((least) => tick_step(least))).toEqual([1, 1, 2, 50, 100, 1_000_000]);
+  expect([0.3, 1, 1.2, 30, 51, 700_000].map((least) => tickStep(least))).toEqual([1, 1, 2, 50, 100, 1_000_000]);
   expect(ticks(-10, 25, 10)).toEqual([-10, 0, 10, 20]);
 });
 
 it("labels with just enough digits to tell ticks apart", () => {
-  expect(tick_label(0, 10)).toBe("0");
-  expect(tick_label(12_350_000, 10_000)).toBe("12.35\u00a0ms");
-  expect(tick_label(1_500, 500)).toBe("1.5\u00a0µs");
-  expect(tick_label(2_000_000_000, 1_000_000_000)).toBe("2\u00a0s");
+  expect(tickLabel(0, 10)).toBe("0");
+  expect(tickLabel(12_350_000, 10_000)).toBe("12.35\u00a0ms");
+  expect(tickLabel(1_500, 500)).toBe("1.5\u00a0µs");
+  expect(tickLabel(2_000_000_000, 1_000_000_000)).toBe("2\u00a0s");
 });
 
 it("tells a moment to the nanosecond where it can", () => {

@@ -10,7 +10,7 @@ const UNITS: readonly [ns: number, unit: string][] = [
 ];
 
 /** The smallest of 1, 2, 5 x 10^n ns that is at least `least`. */
-export function tick_step(least: number): number {
+export function tickStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
   for (const step of STEPS) if (step * power >= least) return Math.max(1, step * power);
   return Math.max(1, 10 * power);
@@ -23,7 +23,7 @@ export function ticks(start: number, end: number, step: number): number[] {
 }
 
 /** A time with as many digits as the step between the ticks needs: "12.35 ms". */
-export function tick_label(ns: number, step: number): string {
+export function tickLabel(ns: number, step: number): string {
   const [size, unit] = UNITS.find(([each]) => Math.abs(ns) >= each) ?? [1, "ns"];
   if (ns === 0) return "0";
   const digits = Math.max(0, Math.min(9, Math.round(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)));

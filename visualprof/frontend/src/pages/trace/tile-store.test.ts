@@ -1,19 +1,19 @@
 import { describe, expect, it, vi } from "vitest";
-import { slice_bytes } from "../../../tests/made-tiles";
+import { sliceBytes } from "../../../tests/made-tiles";
 import { TileStore, type Wish } from "./tile-store";
 
 function wish(key: string, rank = 0): Wish {
   return { key, url: `tile/${key}`, level: 0, index: 0, rank };
 }
 
-function held_store() {
+function heldStore() {
   const asked: { url: string; signal: AbortSignal; give: () => void }[] = [];
   const store = new TileStore(
     vi.fn(),
     (url, signal) =>
       new Promise((resolve, reject) => {
         signal.addEventListener("abort", () => reject(new Error("aborted")));
-        asked.push({ url, signal, give: () => resolve(slice_bytes([{ start: 0, end: 1 }])) });
+        asked.push({ url, signal, give: () => resolve(sliceBytes([{ start: 0, end: 1 }])) });
       }),
   );
   return { store, asked };
@@ -23,7 +23,7 @@ const settle = () => new Promise((resume) => setTimeout(resume));
 
 describe("tile store", () => {
   it("has at most six requests on the way, those on screen first", async () => {
-    const { store, asked } = held_store();
+    const { store, asked } = heldStore();
     store.want([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
     expect(asked).toHaveLength(6);
     expect(asked[0]?.url).toBe("tile/now");
@@ -34,7 +34,7 @@ describe("tile store", () => {
   });
 
   it("cancels what is no longer wanted, and asks for nothing twice", async () => {
-    const { store, asked } = held_store();
+    const { store, asked } = heldStore();
     store.want([wish("a"), wish("b")]);
     store.want([wish("b")]);
     expect(asked.map(({ signal }) => signal.aborted)).toEqual([true, false]);

@@ -1,7 +1,7 @@
 // Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
 import { ask } from "../../api/client";
 import { Lru } from "./lru";
-import { decode_tile, tile_weight, type Tile } from "./tile";
+import { decodeTile, tileWeight, type Tile } from "./tile";
 
 const IN_FLIGHT = 6;
 const BUDGET_BYTES = 64 * 2 ** 20;
@@ -18,7 +18,7 @@ export interface Wish {
 
 type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
 
-async function fetch_bytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
+async function fetchBytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
   return (await ask(url, { signal })).arrayBuffer();
 }
 
@@ -31,7 +31,7 @@ export class TileStore {
 
   constructor(
     private readonly arrived: () => void,
-    private readonly load: Fetch = fetch_bytes,
+    private readonly load: Fetch = fetchBytes,
     budget = BUDGET_BYTES,
   ) {
     this.tiles = new Lru<Tile>(budget);
@@ -92,8 +92,8 @@ export class TileStore {
     try {
       const bytes = await this.load(wish.url, control.signal);
       if (control.signal.aborted) return;
-      const tile = decode_tile(bytes, wish.level, wish.index);
-      this.tiles.set(wish.key, tile, tile_weight(tile));
+      const tile = decodeTile(bytes, wish.level, wish.index);
+      this.tiles.set(wish.key, tile, tileWeight(tile));
       this.failed.delete(wish.key);
     } catch {
       if (control.signal.aborted) return;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { counter_bytes, slice_bytes, slice_tile } from "../../../tests/made-tiles";
-import { decode_tile, lane_range } from "./tile";
+import { counterBytes, sliceBytes, sliceTile } from "../../../tests/made-tiles";
+import { decodeTile, laneRange } from "./tile";
 
 describe("tiles", () => {
   it("are read column by column, whatever the padding", () => {
@@ -14,7 +14,7 @@ describe("tiles", () => {
         count: i + 1,
         category: 20 - i,
       }));
-      const tile = decode_tile(slice_bytes(entries), 3, 9);
+      const tile = decodeTile(sliceBytes(entries), 3, 9);
       expect(tile.kind).toBe("slices");
       if (tile.kind !== "slices") continue;
       expect([...tile.start]).toEqual(entries.map((one) => one.start));
@@ -27,12 +27,12 @@ describe("tiles", () => {
   });
 
   it("know the entries of each lane, also of empty ones", () => {
-    const tile = slice_tile([
+    const tile = sliceTile([
       { start: 0, end: 1, lane: 1 },
       { start: 2, end: 3, lane: 1 },
       { start: 0, end: 9, lane: 4 },
     ]);
-    expect([0, 1, 2, 3, 4, 5].map((lane) => lane_range(tile, lane))).toEqual([
+    expect([0, 1, 2, 3, 4, 5].map((lane) => laneRange(tile, lane))).toEqual([
       [0, 0],
       [0, 2],
       [2, 2],
@@ -43,13 +43,13 @@ describe("tiles", () => {
   });
 
   it("of counters have the value before them", () => {
-    const tile = decode_tile(counter_bytes(5, [[3, 1, 9, 2]]), 0, 0);
+    const tile = decodeTile(counterBytes(5, [[3, 1, 9, 2]]), 0, 0);
     expect(tile.kind === "counter" && [tile.before, ...tile.bucket, ...tile.low, ...tile.high, ...tile.last]).toEqual([
       5, 3, 1, 9, 2,
     ]);
   });
 
   it("refuse other bytes", () => {
-    expect(() => decode_tile(new TextEncoder().encode('{"error": "no"}..').buffer, 0, 0)).toThrow(RangeError);
+    expect(() => decodeTile(new TextEncoder().encode('{"error": "no"}..').buffer, 0, 0)).toThrow(RangeError);
   });
 });

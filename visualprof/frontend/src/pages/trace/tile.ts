@@ -16,7 +16,7 @@ export interface SliceTile {
   count: Uint32Array;
   category: Uint8Array;
   /** Entries of lane l are lane_first[l] .. lane_first[l + 1]. */
-  lane_first: Uint32Array;
+  laneFirst: Uint32Array;
   paint: Paint | null;
 }
 
@@ -43,7 +43,7 @@ export interface CounterTile {
 
 export type Tile = SliceTile | CounterTile;
 
-function lane_slices(lane: Uint16Array): Uint32Array {
+function laneSlices(lane: Uint16Array): Uint32Array {
   const lanes = lane.length > 0 ? (lane[lane.length - 1] ?? 0) + 1 : 0;
   const first = new Uint32Array(lanes + 1);
   for (let i = 0; i < lane.length; i += 1) {
@@ -55,12 +55,12 @@ function lane_slices(lane: Uint16Array): Uint32Array {
 }
 
 /** Throws RangeError when the bytes are no tile. */
-export function decode_tile(buffer: ArrayBuffer, level: number, index: number): Tile {
+export function decodeTile(buffer: ArrayBuffer, level: number, index: number): Tile {
   const head = new Uint32Array(buffer, 0, 2);
   const n = head[1] ?? 0;
   if (head[0] === SLICES) {
     const at = (column: number) => 8 + 4 * n * column;
-    const lane_bytes = 2 * n + ((2 * n) % 4);
+    const laneBytes = 2 * n + ((2 * n) % 4);
     return {
       kind: "slices",
       level,
@@ -71,8 +71,8 @@ export function decode_tile(buffer: ArrayBuffer, level: number, index: number): 
       event: new Uint32Array(buffer, at(2), n),
       name: new Uint32Array(buffer, at(3), n),
       count: new Uint32Array(buffer, at(4), n),
-      lane_first: lane_slices(new Uint16Array(buffer, at(5), n)),
-      category: new Uint8Array(buffer, at(5) + lane_bytes, n),
+      laneFirst: laneSlices(new Uint16Array(buffer, at(5), n)),
+      category: new Uint8Array(buffer, at(5) + laneBytes, n),
       paint: null,
     };
   }
@@ -95,11 +95,11 @@ export function decode_tile(buffer: ArrayBuffer, level: number, index: number): 
 }
 
 /** Bytes that a tile holds in this page, its colours included. */
-export function tile_weight(tile: Tile): number {
-  return tile.bytes + 200 + (tile.kind === "slices" ? 8 * tile.start.length + 4 * tile.lane_first.length : 0);
+export function tileWeight(tile: Tile): number {
+  return tile.bytes + 200 + (tile.kind === "slices" ? 8 * tile.start.length + 4 * tile.laneFirst.length : 0);
 }
 
 /** Entries of a lane: [first, last). */
-export function lane_range(tile: SliceTile, lane: number): readonly [first: number, last: number] {
-  return lane + 1 < tile.lane_first.length ? [tile.lane_first[lane] ?? 0, tile.lane_first[lane + 1] ?? 0] : [0, 0];
+export function laneRange(tile: SliceTile, lane: number): readonly [first: number, last: number] {
+  return lane + 1 < tile.laneFirst.length ? [tile.laneFirst[lane] ?? 0, tile.laneFirst[lane + 1] ?? 0] : [0, 0];
 }

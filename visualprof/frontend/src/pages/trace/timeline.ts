@@ -2,19 +2,19 @@
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { monitored, t } from "../../locales";
 import { run, step, theme } from "../../state";
-import { BASE, step_beside } from "../../compare/steps";
+import { BASE, stepBeside } from "../../compare/steps";
 import { useEmptyTracks } from "./empty-tracks";
-import { layout_of, type Branch } from "./layout";
+import { layoutOf, type Branch } from "./layout";
 import type { Place, Range } from "./model";
-import { row_of } from "./overlay";
-import { lane_box } from "./lanes";
+import { rowOf } from "./overlay";
+import { laneBox } from "./lanes";
 import type { Scene } from "./scene";
 import type { Source } from "./source";
 import { useSources } from "./sources";
 import { Stage } from "./stage";
 import { useTimelineState } from "./state";
-import { tree_of, type Words } from "./tree";
-import { range_text, text_range } from "./url";
+import { treeOf, type Words } from "./tree";
+import { rangeText, textRange } from "./url";
 
 const ADDRESS_PAUSE_MS = 250;
 
@@ -31,7 +31,7 @@ export function useTimeline() {
   const state = useTimelineState();
   const stage = new Stage();
   // Names that arrive decide what a search highlights.
-  const { sources, main, base, pair, error, pending, offset_of } = useSources(state, () =>
+  const { sources, main, base, pair, error, pending, offsetOf } = useSources(state, () =>
     stage.marks.searching ? stage.recolor() : stage.invalidate(),
   );
   const visible = shallowRef<Range>({ start: 0, end: 1 });
@@ -52,47 +52,47 @@ export function useTimeline() {
   const branches = computed<Branch[]>(() =>
     sources.value.map((one) => ({
       worker: one.id.worker,
-      label: label_of(one),
-      groups: tree_of(one.meta, one.id.worker, words.value),
+      label: labelOf(one),
+      groups: treeOf(one.meta, one.id.worker, words.value),
     })),
   );
   /** Beside a base, which run a worker is of stands first. */
-  function label_of({ id }: Source): string {
+  function labelOf({ id }: Source): string {
     if (id.worker === BASE) return t("timeline.base_run", { name: id.name });
     return base.value
       ? t("timeline.new_run", { name: state.shown.value.length > 1 ? id.name : run.value?.name || id.name })
       : id.name;
   }
-  const { is_empty, refresh_empty } = useEmptyTracks(sources, visible, () => state.hide_empty.value);
+  const { isEmpty, refreshEmpty } = useEmptyTracks(sources, visible, () => state.hideEmpty.value);
   const layout = computed(() =>
-    layout_of(branches.value, {
+    layoutOf(branches.value, {
       toggled: state.toggled.value,
       pinned: state.pins.value,
       order: state.order.value,
       filter: state.filter.value,
-      hidden: is_empty,
+      hidden: isEmpty,
     }),
   );
 
   let written = "";
-  let address_timer = 0;
+  let addressTimer = 0;
 
-  function write_window(): void {
+  function writeWindow(): void {
     const { camera } = stage;
     // With an event selected the window is always told: without it, an address asks to go there.
-    written = camera.is_whole && !state.selected.value ? "" : range_text(camera);
+    written = camera.isWhole && !state.selected.value ? "" : rangeText(camera);
     if (state.win.value !== written) state.win.value = written;
     state.scroll.value = stage.scroll;
   }
 
   function moved(): void {
     stage.invalidate();
-    clearTimeout(address_timer);
-    address_timer = window.setTimeout(write_window, ADDRESS_PAUSE_MS);
+    clearTimeout(addressTimer);
+    addressTimer = window.setTimeout(writeWindow, ADDRESS_PAUSE_MS);
   }
 
-  function read_window(): void {
-    const range = text_range(state.win.value);
+  function readWindow(): void {
+    const range = textRange(state.win.value);
     const { camera } = stage;
     if (range) camera.restore(range.start, range.end);
     else camera.set(camera.whole.start, camera.whole.end);
@@ -103,9 +103,9 @@ export function useTimeline() {
   watch(
     [sources, state.offsets, pair],
     ([loaded]) => {
-      for (const one of loaded) one.offset = offset_of(one);
+      for (const one of loaded) one.offset = offsetOf(one);
       const first = stage.sources.length === 0;
-      const before_whole = stage.camera.is_whole;
+      const beforeWhole = stage.camera.isWhole;
       stage.sources = loaded;
       stage.main = main.value;
       if (loaded.length === 0) return;
@@ -113,9 +113,9 @@ export function useTimeline() {
         start: Math.min(...loaded.map((one) => one.start)),
         end: Math.max(...loaded.map((one) => one.end)),
       };
-      stage.camera.set_extent(extent.value.start, extent.value.end);
-      if (first || before_whole) read_window();
-      if (first) void nextTick(() => scroll_to.value(state.scroll.value));
+      stage.camera.setExtent(extent.value.start, extent.value.end);
+      if (first || beforeWhole) readWindow();
+      if (first) void nextTick(() => scrollTo.value(state.scroll.value));
       else stage.camera.set(stage.camera.start, stage.camera.end);
       stage.invalidate();
     },
@@ -129,8 +129,8 @@ export function useTimeline() {
     },
     { immediate: true },
   );
-  watch(state.selected, () => ready.value && write_window());
-  watch(state.win, (text) => text !== written && ready.value && read_window());
+  watch(state.selected, () => ready.value && writeWindow());
+  watch(state.win, (text) => text !== written && ready.value && readWindow());
   watch(
     layout,
     (now) => {
@@ -140,14 +140,14 @@ export function useTimeline() {
     { immediate: true },
   );
   // The colours come from the style sheet, which follows the theme a moment later.
-  watch(theme, () => void nextTick(() => stage.set_theme(theme.value)), { immediate: true });
+  watch(theme, () => void nextTick(() => stage.setTheme(theme.value)), { immediate: true });
   watch(
     [step, pair],
     ([name, both]) => {
-      stage.selected_step = name;
-      stage.base_step =
+      stage.selectedStep = name;
+      stage.baseStep =
         both && main.value && base.value
-          ? step_beside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own)
+          ? stepBeside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own)
           : null;
       stage.invalidate();
     },
@@ -163,47 +163,47 @@ export function useTimeline() {
     const { start, end } = stage.camera;
     if (visible.value.start !== start || visible.value.end !== end) visible.value = { start, end };
     frame.value += 1;
-    if (!moving) refresh_empty();
-    if (scene.wishes.every((wish) => wish.rank > 0)) void main.value?.load_profile();
+    if (!moving) refreshEmpty();
+    if (scene.wishes.every((wish) => wish.rank > 0)) void main.value?.loadProfile();
   };
   onScopeDispose(() => {
-    clearTimeout(address_timer);
+    clearTimeout(addressTimer);
     stage.dispose();
   });
 
-  const scroll_to = shallowRef<(y: number) => void>(() => undefined);
+  const scrollTo = shallowRef<(y: number) => void>(() => undefined);
 
-  function source_of(worker: number): Source | undefined {
+  function sourceOf(worker: number): Source | undefined {
     return sources.value.find((one) => one.id.worker === worker);
   }
 
   /** A place's stretch on the page's axis. */
-  function range_of(source: Source, place: Place): Range {
+  function rangeOf(source: Source, place: Place): Range {
     const start = place.start_ns + source.offset;
     return { start, end: start + place.duration_ns };
   }
 
   /** Opens and scrolls to the track of an event, once the drawer has taken its room. */
-  async function show_track(worker: number, track: number, lane: number): Promise<void> {
+  async function showTrack(worker: number, track: number, lane: number): Promise<void> {
     await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
-    let row = row_of(layout.value, worker, track);
+    let row = rowOf(layout.value, worker, track);
     if (!row) {
       state.filter.value = "";
-      state.hide_empty.value = false;
+      state.hideEmpty.value = false;
       await nextTick();
-      row = row_of(layout.value, worker, track);
+      row = rowOf(layout.value, worker, track);
     }
     for (let tries = 0; row && !row.item && tries < 2; tries += 1) {
-      state.toggle_fold(row.key);
+      state.toggleFold(row.key);
       await new Promise((resume) => setTimeout(resume));
       await nextTick();
-      row = row_of(layout.value, worker, track);
+      row = rowOf(layout.value, worker, track);
     }
     if (!row || row.pinned) return;
-    const box = lane_box(row, track, lane);
-    const room = stage.height - layout.value.pinned_height;
+    const box = laneBox(row, track, lane);
+    const room = stage.height - layout.value.pinnedHeight;
     const y = row.y + (box?.top ?? 0);
-    if (y < stage.scroll + 8 || y + (box?.height ?? 0) > stage.scroll + room - 8) scroll_to.value(y - room / 3);
+    if (y < stage.scroll + 8 || y + (box?.height ?? 0) > stage.scroll + room - 8) scrollTo.value(y - room / 3);
   }
 
   const timeline = {
@@ -221,12 +221,12 @@ export function useTimeline() {
     visible,
     extent,
     frame,
-    scroll_to,
-    source_of,
-    range_of,
-    show_track,
+    scrollTo,
+    sourceOf,
+    rangeOf,
+    showTrack,
     moved,
-    write_window,
+    writeWindow,
     fit: (range: Range, air = 0.1) => {
       stage.camera.fit(range, air);
       moved();

@@ -33,7 +33,7 @@ export interface Words {
 /** Profilers add tracks that hold one event each; they are kept, but out of the way. */
 const MINOR_EVENTS = 2;
 
-function label_of(track: Track, words: Words): string {
+function labelOf(track: Track, words: Words): string {
   const name = track.name.trim() || track.tid.trim();
   // A bare number says little: Kineto's own later files write "stream 7" and "thread 42" themselves.
   const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
@@ -41,7 +41,7 @@ function label_of(track: Track, words: Words): string {
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
 }
 
-function group_label(tracks: readonly Track[], words: Words): string {
+function groupLabel(tracks: readonly Track[], words: Words): string {
   const first = tracks[0];
   if (!first) return "";
   if (first.process) return first.process;
@@ -49,31 +49,31 @@ function group_label(tracks: readonly Track[], words: Words): string {
   return words.process(first.pid);
 }
 
-export function tree_of(meta: Meta, worker: number, words: Words): Group[] {
-  const by_process = new Map<string, Track[]>();
+export function treeOf(meta: Meta, worker: number, words: Words): Group[] {
+  const byProcess = new Map<string, Track[]>();
   for (const track of meta.tracks) {
     const process = `${track.process}\n${track.pid}`;
-    by_process.set(process, [...(by_process.get(process) ?? []), track]);
+    byProcess.set(process, [...(byProcess.get(process) ?? []), track]);
   }
   const key = (id: number) => `${worker}.${id}`;
   const item = (track: Track): Item => ({
     key: key(track.id),
-    label: label_of(track, words),
+    label: labelOf(track, words),
     detail: `${track.process} ${track.pid} ${track.tid}`,
     track,
     counter: null,
   });
   const groups: Group[] = [];
   const rest: Item[] = [];
-  for (const tracks of by_process.values()) {
+  for (const tracks of byProcess.values()) {
     const items = tracks.map(item);
     const events = tracks.reduce((all, track) => all + track.events, 0);
-    if (events <= MINOR_EVENTS && by_process.size > 1 && tracks.every((track) => track.kind === "thread"))
+    if (events <= MINOR_EVENTS && byProcess.size > 1 && tracks.every((track) => track.kind === "thread"))
       rest.push(...items);
-    else groups.push({ key: key(-1 - groups.length), label: group_label(tracks, words), items, minor: false });
+    else groups.push({ key: key(-1 - groups.length), label: groupLabel(tracks, words), items, minor: false });
   }
-  const on_device = (group: Group) => group.items.some(({ track }) => track?.kind === "stream");
-  groups.sort((a, b) => Number(on_device(b)) - Number(on_device(a)));
+  const onDevice = (group: Group) => group.items.some(({ track }) => track?.kind === "stream");
+  groups.sort((a, b) => Number(onDevice(b)) - Number(onDevice(a)));
   if (meta.counters.length > 0) {
     const items = meta.counters.map((counter) => ({
       key: key(counter.id),

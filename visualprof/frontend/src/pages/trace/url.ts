@@ -2,11 +2,11 @@
 import { BASE } from "../../compare/steps";
 import type { Range } from "./model";
 
-export function list_text(values: readonly string[]): string {
+export function listText(values: readonly string[]): string {
   return values.join("~");
 }
 
-export function text_list(text: string): string[] {
+export function textList(text: string): string[] {
   return text.split("~").filter(Boolean);
 }
 
@@ -14,11 +14,11 @@ function whole(text: string | undefined): number | null {
   return text !== undefined && /^-?\d{1,16}$/.test(text) ? Number(text) : null;
 }
 
-export function range_text(range: Range): string {
+export function rangeText(range: Range): string {
   return `${Math.round(range.start)}~${Math.round(range.end)}`;
 }
 
-export function text_range(text: string): Range | null {
+export function textRange(text: string): Range | null {
   const [start, end] = text.split("~").map((part) => whole(part));
   return start !== null && end !== null && start !== undefined && end !== undefined && end > start
     ? { start, end }
@@ -30,11 +30,11 @@ export interface EventId {
   event: number;
 }
 
-export function event_text(id: EventId): string {
+export function eventText(id: EventId): string {
   return `${id.worker}.${id.event}`;
 }
 
-export function text_event(text: string): EventId | null {
+export function textEvent(text: string): EventId | null {
   const [worker, event] = text.split(".").map((part) => whole(part));
   return worker !== null &&
     event !== null &&
@@ -46,17 +46,17 @@ export function text_event(text: string): EventId | null {
     : null;
 }
 
-export function numbers_text(values: readonly number[]): string {
+export function numbersText(values: readonly number[]): string {
   return values.map((value) => String(Math.round(value))).join("~");
 }
 
-export function text_numbers(text: string): number[] {
-  return text_list(text).flatMap((part) => whole(part) ?? []);
+export function textNumbers(text: string): number[] {
+  return textList(text).flatMap((part) => whole(part) ?? []);
 }
 
 /** By worker; zeros are left out. */
-export function offsets_text(offsets: ReadonlyMap<number, number>): string {
-  return list_text(
+export function offsetsText(offsets: ReadonlyMap<number, number>): string {
+  return listText(
     [...offsets]
       .filter(([, ns]) => ns !== 0)
       .sort(([a], [b]) => a - b)
@@ -64,8 +64,8 @@ export function offsets_text(offsets: ReadonlyMap<number, number>): string {
   );
 }
 
-export function text_offsets(text: string): Map<number, number> {
-  const pairs = text_list(text).map((part) => part.split(".").map((each) => whole(each)));
+export function textOffsets(text: string): Map<number, number> {
+  const pairs = textList(text).map((part) => part.split(".").map((each) => whole(each)));
   return new Map(
     pairs.flatMap(([worker, ns]) =>
       typeof worker === "number" && typeof ns === "number" ? [[worker, ns] as const] : [],
@@ -78,12 +78,12 @@ export interface Area extends Range {
   tracks: string[];
 }
 
-export function area_text(area: Area): string {
-  return list_text([range_text(area), ...area.tracks]);
+export function areaText(area: Area): string {
+  return listText([rangeText(area), ...area.tracks]);
 }
 
-export function text_area(text: string): Area | null {
+export function textArea(text: string): Area | null {
   const [start, end, ...tracks] = text.split("~");
-  const range = text_range(`${start}~${end}`);
+  const range = textRange(`${start}~${end}`);
   return range && { ...range, tracks: tracks.filter(Boolean) };
 }

@@ -1,7 +1,7 @@
 // Instanced rectangles on the graphics card: a tile is uploaded once, a lane of it is one call.
 import { TILE_BUCKETS } from "./level";
-import { lane_range, type SliceTile } from "./tile";
-import { GAP_FROM, last_at, type Part } from "./spans";
+import { laneRange, type SliceTile } from "./tile";
+import { GAP_FROM, lastAt, type Part } from "./spans";
 import type { Picture, Renderer, Strip } from "./renderer";
 
 // The same rounding as spans.ts, so that pointing agrees with what is drawn.
@@ -27,7 +27,7 @@ void main() { color = gl_FragCoord.x < until ? many : plain; }`;
 
 const KEPT_TILES = 600;
 
-function program_of(gl: WebGL2RenderingContext): WebGLProgram | null {
+function programOf(gl: WebGL2RenderingContext): WebGLProgram | null {
   const program = gl.createProgram();
   for (const [kind, text] of [
     [gl.VERTEX_SHADER, VERTEX],
@@ -49,9 +49,9 @@ interface Uploaded {
   look: number;
 }
 
-export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
+export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
   const gl = canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false, preserveDrawingBuffer: true });
-  const program = gl && program_of(gl);
+  const program = gl && programOf(gl);
   if (!gl || !program) return null;
   const [place, rows, size] = ["place", "rows", "size"].map((name) => gl.getUniformLocation(program, name));
   const uploads = new Map<SliceTile, Uploaded>();
@@ -61,7 +61,7 @@ export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
     gl.vertexAttribDivisor(attribute, 1);
   }
 
-  function buffer_of(tile: SliceTile): WebGLBuffer | null {
+  function bufferOf(tile: SliceTile): WebGLBuffer | null {
     const paint = tile.paint;
     let held = uploads.get(tile);
     uploads.delete(tile);
@@ -95,11 +95,11 @@ export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
     gl.clear(gl.COLOR_BUFFER_BIT);
   }
 
-  function draw_part(strip: Strip, part: Part, top: number, bottom: number): void {
-    const [begin, end] = lane_range(part.tile, strip.lane);
-    const first = Math.max(begin, last_at(part, begin, end, part.clip0));
-    const last = last_at(part, begin, end, part.clip1 - 1) + 1;
-    if (!gl || last <= first || part.clip1 <= part.clip0 || !buffer_of(part.tile)) return;
+  function drawPart(strip: Strip, part: Part, top: number, bottom: number): void {
+    const [begin, end] = laneRange(part.tile, strip.lane);
+    const first = Math.max(begin, lastAt(part, begin, end, part.clip0));
+    const last = lastAt(part, begin, end, part.clip1 - 1) + 1;
+    if (!gl || last <= first || part.clip1 <= part.clip0 || !bufferOf(part.tile)) return;
     const bytes = part.tile.start.byteLength;
     for (let column = 0; column < 4; column += 1) {
       const at = column * bytes + first * 4;
@@ -130,7 +130,7 @@ export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
       for (const strip of picture.strips) {
         const top = Math.max(strip.y, strip.top);
         const bottom = Math.min(strip.y + strip.height, strip.bottom);
-        if (bottom > top) for (const part of strip.parts) draw_part(strip, part, top, bottom);
+        if (bottom > top) for (const part of strip.parts) drawPart(strip, part, top, bottom);
       }
       forget();
     },
@@ -144,7 +144,7 @@ export function webgl_renderer(canvas: HTMLCanvasElement): Renderer | null {
 const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
 /** A real graphics card, as the browser reports it. Software OpenGL is far slower than the span raster. */
-export function has_graphics_card(): boolean {
+export function hasGraphicsCard(): boolean {
   const gl = document.createElement("canvas").getContext("webgl2", { failIfMajorPerformanceCaveat: true });
   if (!gl) return false;
   const info = gl.getExtension("WEBGL_debug_renderer_info");

@@ -14,11 +14,11 @@ export interface Where {
 type ListText = (ids: readonly string[]) => string;
 
 /** The page of one measurement. */
-export function opened(one: Where, list_text: ListText): RouteLocationRaw {
+export function opened(one: Where, listText: ListText): RouteLocationRaw {
   if (typeof one.batch === "number")
     return {
       path: "/evaluation",
-      query: { reports: list_text([String(one.run)]), point: String(one.run), batch: String(one.batch) },
+      query: { reports: listText([String(one.run)]), point: String(one.run), batch: String(one.batch) },
     };
   return { path: "/overview", query: { run: String(one.run), worker: String(one.worker), span: String(one.span) } };
 }
@@ -34,12 +34,12 @@ export interface Change {
 /** The last change of a series and the page that compares the runs on both sides of it; null without one. */
 export function comparison(
   one: Change,
-  list_text: ListText,
+  listText: ListText,
 ): { kind: "worse" | "better"; share: string; to: RouteLocationRaw } | null {
   if (typeof one.run !== "string" || typeof one.before !== "string" || typeof one.ratio !== "number") return null;
   const to =
     one.of === "reports"
-      ? { path: "/evaluation", query: { reports: list_text([one.before, one.run]) } }
+      ? { path: "/evaluation", query: { reports: listText([one.before, one.run]) } }
       : { path: "/overview", query: { run: one.run, base: one.before } };
   return {
     kind: one.change === "worse" ? "worse" : "better",

@@ -2,7 +2,7 @@
 import type { Point } from "../../../canvas/pointer";
 import { TITLE } from "../layout/sizes";
 import type { Box, Camera } from "./camera";
-import { box_of, type Scene } from "./scene";
+import { boxOf, type Scene } from "./scene";
 
 const GAP = 10;
 const MARGIN = 6;
@@ -29,10 +29,10 @@ function gap(a: Box, b: Box): number {
 }
 
 /** What says something, in pixels of the area: a box, of an open group its title. The pointed one comes first, as much of it as is in sight, then the nearest. */
-export function words_near(scene: Scene, camera: Camera, place: number): [Box, ...Box[]] {
+export function wordsNear(scene: Scene, camera: Camera, place: number): [Box, ...Box[]] {
   const seen = (i: number): Box => {
-    const box = box_of(scene, i);
-    const { x, y } = camera.to_screen(box.x, box.y);
+    const box = boxOf(scene, i);
+    const { x, y } = camera.toScreen(box.x, box.y);
     return { x, y, w: box.w * camera.scale, h: (scene.picture.open[i] ? TITLE : box.h) * camera.scale };
   };
   const whole = seen(place);
@@ -59,7 +59,7 @@ export function words_near(scene: Scene, camera: Camera, place: number): [Box, .
 }
 
 /** Upper left corner of a tip: it covers as little as can be, and stands as near to its box as can be, best at its right. */
-export function tip_place(size: Size, [own, ...others]: readonly [Box, ...Box[]], area: Size): Point {
+export function tipPlace(size: Size, [own, ...others]: readonly [Box, ...Box[]], area: Size): Point {
   const within = (value: number, length: number, most: number) =>
     Math.max(MARGIN, Math.min(value, most - length - MARGIN));
   const all = [own, ...others];
@@ -76,11 +76,11 @@ export function tip_place(size: Size, [own, ...others]: readonly [Box, ...Box[]]
   ];
   let best = { x: MARGIN, y: MARGIN };
   let least = [Infinity, Infinity];
-  for (const wanted_x of new Set(xs)) {
-    for (const wanted_y of new Set(ys)) {
+  for (const wantedX of new Set(xs)) {
+    for (const wantedY of new Set(ys)) {
       const at = {
-        x: within(wanted_x, size.width, area.width),
-        y: within(wanted_y, size.height, area.height),
+        x: within(wantedX, size.width, area.width),
+        y: within(wantedY, size.height, area.height),
         w: size.width,
         h: size.height,
       };

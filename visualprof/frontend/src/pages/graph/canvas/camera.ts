@@ -23,11 +23,11 @@ export class Camera {
     this.height = Math.max(1, height);
   }
 
-  to_picture(px: number, py: number): { x: number; y: number } {
+  toPicture(px: number, py: number): { x: number; y: number } {
     return { x: this.x + px / this.scale, y: this.y + py / this.scale };
   }
 
-  to_screen(x: number, y: number): { x: number; y: number } {
+  toScreen(x: number, y: number): { x: number; y: number } {
     return { x: (x - this.x) * this.scale, y: (y - this.y) * this.scale };
   }
 
@@ -37,7 +37,7 @@ export class Camera {
   }
 
   zoom(factor: number, px = this.width / 2, py = this.height / 2): void {
-    const at = this.to_picture(px, py);
+    const at = this.toPicture(px, py);
     this.scale = Math.min(MOST, Math.max(LEAST, this.scale * factor));
     this.x = at.x - px / this.scale;
     this.y = at.y - py / this.scale;
@@ -49,7 +49,7 @@ export class Camera {
   }
 
   /** The scale at which all of the box is in sight, at most `most`. */
-  scale_of(box: Box, margin: number, most = 1): number {
+  scaleOf(box: Box, margin: number, most = 1): number {
     const scale = Math.min(
       (this.width - 2 * margin) / Math.max(1, box.w),
       (this.height - 2 * margin) / Math.max(1, box.h),
@@ -58,10 +58,10 @@ export class Camera {
   }
 
   /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */
-  reveal(box: Box, least_scale = 0.55, margin = 60): void {
-    if (this.scale < least_scale) this.scale = least_scale;
+  reveal(box: Box, leastScale = 0.55, margin = 60): void {
+    if (this.scale < leastScale) this.scale = leastScale;
     else if (box.w * this.scale <= this.width - 2 * margin && box.h * this.scale <= this.height - 2 * margin) {
-      const at = this.to_screen(box.x, box.y);
+      const at = this.toScreen(box.x, box.y);
       const inside =
         at.x >= margin &&
         at.y >= margin &&

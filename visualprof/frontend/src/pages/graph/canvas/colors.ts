@@ -1,7 +1,7 @@
 // Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
 import type { ChangeStatus } from "../../../api/graph";
 import { hex, mixed, rgb, type ThemeName } from "../../../lib/color";
-import { FAMILIES, family_color, type Family } from "./family";
+import { FAMILIES, familyColor, type Family } from "./family";
 
 export interface Colors {
   theme: ThemeName;
@@ -59,12 +59,12 @@ const HOT: Record<ThemeName, string> = { light: "#e8654f", dark: "#b93a28" };
 const EVEN: Record<ThemeName, string> = { light: "#f4f5f7", dark: "#2a2d33" };
 const LESS: Record<ThemeName, string> = { light: "#6fa8ee", dark: "#2a5d9c" };
 
-export function colors_of(theme: ThemeName): Colors {
+export function colorsOf(theme: ThemeName): Colors {
   const token = (name: string) => TOKENS[theme][name] ?? "#888888";
   const [ground, surface, line] = [token("ground"), token("surface"), token("line")];
   const family = Object.fromEntries(
     FAMILIES.map((name) => {
-      const strong = family_color(name, theme);
+      const strong = familyColor(name, theme);
       return [
         name,
         {

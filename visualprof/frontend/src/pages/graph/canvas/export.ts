@@ -1,5 +1,5 @@
 // The whole picture as a file, with every text, whatever is in sight.
-import { save, save_canvas } from "../../../lib/save";
+import { save, saveCanvas } from "../../../lib/save";
 import type { Colors } from "./colors";
 import type { Marks } from "./marks";
 import { paint } from "./paint";
@@ -13,19 +13,19 @@ const MOST_SIDE = 16_000;
 const MOST_PIXELS = 120e6;
 const FULL = 2;
 
-export function svg_text(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): string {
+export function svgText(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): string {
   const { width, height } = scene.picture;
   const pen = new SvgPen();
   paint(pen, scene, { x: 0, y: 0, w: width, h: height }, 1, { ...marks, hover: -1 }, colors, words);
   return pen.document(-MARGIN, -MARGIN, width + 2 * MARGIN, height + 2 * MARGIN, colors.surface, title);
 }
 
-export function save_svg(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): void {
-  save(new Blob([svg_text(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
+export function saveSvg(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): void {
+  save(new Blob([svgText(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
 }
 
 /** As sharp as a canvas may be; a very large picture gets smaller instead of none. */
-export async function save_png(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): Promise<void> {
+export async function savePng(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): Promise<void> {
   const [width, height] = [scene.picture.width + 2 * MARGIN, scene.picture.height + 2 * MARGIN];
   const scale = Math.min(FULL, MOST_SIDE / width, MOST_SIDE / height, Math.sqrt(MOST_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
@@ -37,5 +37,5 @@ export async function save_png(scene: Scene, marks: Marks, colors: Colors, words
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.setTransform(scale, 0, 0, scale, MARGIN * scale, MARGIN * scale);
   paint(pen, scene, { x: 0, y: 0, w: width, h: height }, scale, { ...marks, hover: -1 }, colors, words);
-  await save_canvas(canvas, `${title}.png`);
+  await saveCanvas(canvas, `${title}.png`);
 }

@@ -61,7 +61,7 @@ const RULES: readonly [Family, RegExp][] = [
 
 const known = new Map<string, Family>();
 
-export function family_of(type: string): Family {
+export function familyOf(type: string): Family {
   const stored = known.get(type);
   if (stored) return stored;
   const name = type
@@ -73,6 +73,6 @@ export function family_of(type: string): Family {
   return found;
 }
 
-export function family_color(family: Family, theme: ThemeName): string {
+export function familyColor(family: Family, theme: ThemeName): string {
   return COLORS[family][theme === "light" ? 0 : 1];
 }

@@ -15,13 +15,13 @@ export interface Hit {
 }
 
 /** Upper left corner of the button of box i. */
-export function button_at(scene: Scene, i: number): { x: number; y: number } {
+export function buttonAt(scene: Scene, i: number): { x: number; y: number } {
   const { x, y, w, h, open } = scene.picture;
   const tall = open[i] ? TITLE : (h[i] as number);
   return { x: (x[i] as number) + (w[i] as number) - BUTTON - BUTTON_GAP, y: (y[i] as number) + (tall - BUTTON) / 2 };
 }
 
-export function hit_at(scene: Scene, px: number, py: number, slack: number): Hit | null {
+export function hitAt(scene: Scene, px: number, py: number, slack: number): Hit | null {
   const { x, y, w, h, open, item } = scene.picture;
   // Inner boxes come later.
   for (let i = item.length - 1; i >= 0; i -= 1) {
@@ -32,8 +32,8 @@ export function hit_at(scene: Scene, px: number, py: number, slack: number): Hit
       py > (y[i] as number) + (h[i] as number)
     )
       continue;
-    const group = scene.graph.is_group(item[i] as number);
-    const at = button_at(scene, i);
+    const group = scene.graph.isGroup(item[i] as number);
+    const at = buttonAt(scene, i);
     const button = group && px >= at.x - 4 - slack && py >= at.y - 4 - slack && py <= at.y + BUTTON + 4 + slack;
     return { box: i, button, title: open[i] === 1 && py <= (y[i] as number) + TITLE };
   }

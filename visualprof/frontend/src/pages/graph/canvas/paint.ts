@@ -2,9 +2,9 @@
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import type { Marks } from "./marks";
-import { paint_boxes, paint_grounds, type Words } from "./paint_boxes";
-import { paint_edges } from "./paint_edges";
-import { paint_stubs } from "./paint_stubs";
+import { paintBoxes, paintGrounds, type Words } from "./paint_boxes";
+import { paintEdges } from "./paint_edges";
+import { paintStubs } from "./paint_stubs";
 import type { Pen } from "./pen";
 import type { Scene } from "./scene";
 
@@ -17,8 +17,8 @@ export function paint(
   colors: Colors,
   words: Words,
 ): void {
-  paint_grounds(pen, scene, view, scale, colors);
-  paint_edges(pen, scene, view, scale, marks, colors);
-  paint_boxes(pen, scene, view, scale, marks, colors, words);
-  paint_stubs(pen, scene, view, scale, colors);
+  paintGrounds(pen, scene, view, scale, colors);
+  paintEdges(pen, scene, view, scale, marks, colors);
+  paintBoxes(pen, scene, view, scale, marks, colors, words);
+  paintStubs(pen, scene, view, scale, colors);
 }

@@ -1,13 +1,13 @@
 // Boxes: operators in their family's colour, groups with a title, a button and a count.
-import { text_width, TITLE } from "../layout/sizes";
-import { is_end } from "../labels";
+import { textWidth, TITLE } from "../layout/sizes";
+import { isEnd } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import { BUTTON, button_at } from "./hit";
+import { BUTTON, buttonAt } from "./hit";
 import { fitted } from "./fitted";
 import { UPSTREAM, type Marks } from "./marks";
-import { font, round_box, type Pen } from "./pen";
-import { box_of, type Scene } from "./scene";
+import { font, roundBox, type Pen } from "./pen";
+import { boxOf, type Scene } from "./scene";
 
 /** Pixels a unit from which text, and corners, can be told. */
 const TEXT = 0.42;
@@ -19,22 +19,22 @@ export interface Words {
 }
 
 /** A figure without its share where both do not fit. */
-function short_figure(text: string, width: number): string {
-  return text_width(text) * 0.9 <= width ? text : (text.split(" · ")[0] ?? text);
+function shortFigure(text: string, width: number): string {
+  return textWidth(text) * 0.9 <= width ? text : (text.split(" · ")[0] ?? text);
 }
 
-function in_view(box: Box, view: Box): boolean {
+function inView(box: Box, view: Box): boolean {
   return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
 }
 
 /** The grounds of open groups, below all edges. */
-export function paint_grounds(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
+export function paintGrounds(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
   const { open, item } = scene.picture;
   for (let i = 0; i < item.length; i += 1) {
     if (!open[i]) continue;
-    const box = box_of(scene, i);
-    if (!in_view(box, view)) continue;
-    round_box(
+    const box = boxOf(scene, i);
+    if (!inView(box, view)) continue;
+    roundBox(
       pen,
       box,
       7,
@@ -45,9 +45,9 @@ export function paint_grounds(pen: Pen, scene: Scene, view: Box, scale: number, 
   }
 }
 
-function paint_button(pen: Pen, scene: Scene, i: number, colors: Colors): void {
-  const { x, y } = button_at(scene, i);
-  round_box(pen, { x, y, w: BUTTON, h: BUTTON }, 4, colors.surface, colors.line);
+function paintButton(pen: Pen, scene: Scene, i: number, colors: Colors): void {
+  const { x, y } = buttonAt(scene, i);
+  roundBox(pen, { x, y, w: BUTTON, h: BUTTON }, 4, colors.surface, colors.line);
   pen.beginPath();
   pen.moveTo(x + 4, y + BUTTON / 2);
   pen.lineTo(x + BUTTON - 4, y + BUTTON / 2);
@@ -61,13 +61,13 @@ function paint_button(pen: Pen, scene: Scene, i: number, colors: Colors): void {
 }
 
 /** "57 operators ×12": how much is inside, and how many groups are alike. */
-function group_line(scene: Scene, item: number, words: Words): string {
+function groupLine(scene: Scene, item: number, words: Words): string {
   const g = item - scene.graph.nodes;
   const twins = scene.graph.twins[g] ?? 1;
   return `${words.operators(scene.graph.answer.groups.operators[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
 }
 
-function paint_group(
+function paintGroup(
   pen: Pen,
   scene: Scene,
   i: number,
@@ -84,24 +84,19 @@ function paint_group(
   const twins = scene.graph.twins[item - scene.graph.nodes] ?? 1;
   if (!open && twins > 1 && scale >= ROUND) {
     // A second sheet behind: there are more like this.
-    round_box(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
+    roundBox(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
   }
   const fill = Number.isNaN(share)
     ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface)
     : colors[marks.heat?.scale ?? "heat"](share);
-  if (open) round_box(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
-  else round_box(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
+  if (open) roundBox(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
+  else roundBox(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
   const family = scene.families[i];
   if (family)
-    round_box(
-      pen,
-      { ...box, w: 4, h: open ? TITLE : box.h },
-      [6.5, 0, 0, open ? 0 : 6.5],
-      colors.family[family].strong,
-    );
+    roundBox(pen, { ...box, w: 4, h: open ? TITLE : box.h }, [6.5, 0, 0, open ? 0 : 6.5], colors.family[family].strong);
   if (scale < TITLES) return;
   const room = box.w - 24 - BUTTON - 6;
-  const line = (marks.heat?.text[i] ?? "") || group_line(scene, item, words);
+  const line = (marks.heat?.text[i] ?? "") || groupLine(scene, item, words);
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   pen.fillStyle = colors.text;
@@ -111,17 +106,17 @@ function paint_group(
   if (scale >= TEXT) {
     pen.font = font(10.5);
     pen.fillStyle = Number.isNaN(share) ? colors.muted : colors.text;
-    if (!open) pen.fillText(fitted(short_figure(line, room), room, 10.5), box.x + 12, box.y + 31);
+    if (!open) pen.fillText(fitted(shortFigure(line, room), room, 10.5), box.x + 12, box.y + 31);
     else {
-      const left = box.x + 12 + text_width(name) * 1.22 + 10;
-      if (left + text_width(line) * 0.88 < box.x + box.w - BUTTON - 16)
+      const left = box.x + 12 + textWidth(name) * 1.22 + 10;
+      if (left + textWidth(line) * 0.88 < box.x + box.w - BUTTON - 16)
         pen.fillText(line, left, box.y + TITLE / 2 + 0.5);
     }
   }
-  paint_button(pen, scene, i, colors);
+  paintButton(pen, scene, i, colors);
 }
 
-function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors): void {
+function paintNode(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors): void {
   const look = colors.family[scene.families[i] ?? "other"];
   const share = marks.heat?.share[i] ?? NaN;
   const fill = marks.heat ? (Number.isNaN(share) ? colors.surface : colors[marks.heat.scale](share)) : look.fill;
@@ -131,9 +126,9 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
     return;
   }
   const label = scene.labels[i];
-  const end = is_end(scene.graph.answer.nodes.type[scene.picture.item[i] as number] ?? "");
-  round_box(pen, box, end ? box.h / 2 : 5, fill, look.border);
-  if (!end) round_box(pen, { ...box, w: 4 }, [5, 0, 0, 5], look.strong);
+  const end = isEnd(scene.graph.answer.nodes.type[scene.picture.item[i] as number] ?? "");
+  roundBox(pen, box, end ? box.h / 2 : 5, fill, look.border);
+  if (!end) roundBox(pen, { ...box, w: 4 }, [5, 0, 0, 5], look.strong);
   if (scale < TEXT || !label) return;
   const middle = box.x + box.w / 2 + (end ? 0 : 2);
   const measured = marks.heat?.text[i] ?? "";
@@ -141,7 +136,7 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
   pen.textBaseline = "middle";
   pen.fillStyle = colors.text;
   pen.font = font(12, 600);
-  const line = measured ? short_figure(measured, box.w - 12) : label.line;
+  const line = measured ? shortFigure(measured, box.w - 12) : label.line;
   pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (!line ? box.h / 2 : end ? 12 : 13.5));
   pen.font = font(end ? 9.5 : 10.5, measured ? 500 : 400);
   pen.fillStyle = measured ? colors.text : colors.muted;
@@ -149,10 +144,10 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
 }
 
 function outline(pen: Pen, { x, y, w, h }: Box, color: string, width: number, gap: number): void {
-  round_box(pen, { x: x - gap, y: y - gap, w: w + 2 * gap, h: h + 2 * gap }, 7 + gap, null, color, width);
+  roundBox(pen, { x: x - gap, y: y - gap, w: w + 2 * gap, h: h + 2 * gap }, 7 + gap, null, color, width);
 }
 
-export function paint_boxes(
+export function paintBoxes(
   pen: Pen,
   scene: Scene,
   view: Box,
@@ -163,12 +158,12 @@ export function paint_boxes(
 ): void {
   const { item } = scene.picture;
   for (let i = 0; i < item.length; i += 1) {
-    const box = box_of(scene, i);
-    if (!in_view(box, view)) continue;
+    const box = boxOf(scene, i);
+    if (!inView(box, view)) continue;
     const faded = marks.dim && i !== marks.selected && !marks.boxes?.[i] && !scene.picture.open[i];
     if (faded) pen.globalAlpha = 0.3;
-    if (scene.graph.is_group(item[i] as number)) paint_group(pen, scene, i, box, scale, marks, colors, words);
-    else paint_node(pen, scene, i, box, scale, marks, colors);
+    if (scene.graph.isGroup(item[i] as number)) paintGroup(pen, scene, i, box, scale, marks, colors, words);
+    else paintNode(pen, scene, i, box, scale, marks, colors);
     pen.globalAlpha = 1;
     const line = Math.max(2, 1.6 / scale);
     const status = marks.status?.[i];

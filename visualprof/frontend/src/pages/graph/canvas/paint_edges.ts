@@ -1,5 +1,5 @@
 // Edges: curves that leave and arrive along the flow, an arrow at the consumer, the shape at the producer.
-import { spacing_of, TOP_DOWN } from "../layout/direction";
+import { spacingOf, TOP_DOWN } from "../layout/direction";
 import { BACK, FAR, STUB } from "../layout/problem";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
@@ -58,17 +58,17 @@ function trace(pen: Pen, scene: Scene, e: number, curved: boolean, whole: boolea
     return;
   }
   for (p += 2; p < end; p += 2) {
-    const [to_x, to_y] = [points[p] as number, points[p + 1] as number];
-    const straight = !curved || (down ? to_x === x : to_y === y);
-    if (straight) pen.lineTo(to_x, to_y);
+    const [toX, toY] = [points[p] as number, points[p + 1] as number];
+    const straight = !curved || (down ? toX === x : toY === y);
+    if (straight) pen.lineTo(toX, toY);
     else if (down) {
-      const bend = Math.min(Math.abs(to_y - y) / 2, 60);
-      pen.bezierCurveTo(x, y + bend, to_x, to_y - bend, to_x, to_y);
+      const bend = Math.min(Math.abs(toY - y) / 2, 60);
+      pen.bezierCurveTo(x, y + bend, toX, toY - bend, toX, toY);
     } else {
-      const bend = Math.min(Math.abs(to_x - x) / 2, 60);
-      pen.bezierCurveTo(x + bend, y, to_x - bend, to_y, to_x, to_y);
+      const bend = Math.min(Math.abs(toX - x) / 2, 60);
+      pen.bezierCurveTo(x + bend, y, toX - bend, toY, toX, toY);
     }
-    [x, y] = [to_x, to_y];
+    [x, y] = [toX, toY];
   }
 }
 
@@ -120,7 +120,7 @@ function draw(
   }
 }
 
-export function paint_edges(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors): void {
+export function paintEdges(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors): void {
   const plain: number[] = [];
   const up: number[] = [];
   const down: number[] = [];
@@ -132,14 +132,14 @@ export function paint_edges(pen: Pen, scene: Scene, view: Box, scale: number, ma
   }
   pen.globalAlpha = marks.dim ? 0.25 : 1;
   draw(pen, scene, plain, colors.edge, 1.1, scale, false);
-  if (scale >= LABELLED) paint_shapes(pen, scene, plain, colors);
+  if (scale >= LABELLED) paintShapes(pen, scene, plain, colors);
   pen.globalAlpha = 1;
   draw(pen, scene, up, colors.upstream, 2, scale, true);
   draw(pen, scene, down, colors.downstream, 2, scale, true);
-  if (scale >= LABELLED) paint_shapes(pen, scene, [...up, ...down], colors);
+  if (scale >= LABELLED) paintShapes(pen, scene, [...up, ...down], colors);
 }
 
-function paint_shapes(pen: Pen, scene: Scene, edges: readonly number[], colors: Colors): void {
+function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: Colors): void {
   const { picture } = scene;
   const down = picture.direction === TOP_DOWN;
   pen.font = font(9.5);
@@ -147,7 +147,7 @@ function paint_shapes(pen: Pen, scene: Scene, edges: readonly number[], colors: 
   pen.textBaseline = "middle";
   const told = new Set<string>();
   for (const e of edges) {
-    const text = fitted(scene.shapes[e] ?? "", down ? MOST_SHAPE : spacing_of(picture.direction).rank - 14, 9.5);
+    const text = fitted(scene.shapes[e] ?? "", down ? MOST_SHAPE : spacingOf(picture.direction).rank - 14, 9.5);
     const p = picture.start[e] as number;
     // Where edges enter an open group the name of the shape has been told outside.
     if (!text || (picture.from[e] as number) < 0) continue;

@@ -1,33 +1,33 @@
 // Hidden edges end in a small label at their consumer: who feeds it, without a wire across the picture.
 import { TOP_DOWN } from "../layout/direction";
 import { MOST_STUBS } from "../layout/problem";
-import { text_width } from "../layout/sizes";
-import { is_end, node_label } from "../labels";
+import { textWidth } from "../layout/sizes";
+import { isEnd, nodeLabel } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { fitted } from "./fitted";
-import { font, round_box, type Pen } from "./pen";
-import { box_of, source_of, type Scene } from "./scene";
+import { font, roundBox, type Pen } from "./pen";
+import { boxOf, sourceOf, type Scene } from "./scene";
 
 const TEXT = 0.45;
 const HEIGHT = 11;
 const GAP = 8;
 const MOST_WIDTH = 78;
 
-export function source_name(scene: Scene, e: number): string {
+export function sourceName(scene: Scene, e: number): string {
   const { answer } = scene.graph;
-  const node = source_of(scene, e);
-  const { title, line } = node_label(answer, node);
-  return is_end(answer.nodes.type[node] ?? "") ? title : line || title;
+  const node = sourceOf(scene, e);
+  const { title, line } = nodeLabel(answer, node);
+  return isEnd(answer.nodes.type[node] ?? "") ? title : line || title;
 }
 
-export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
+export function paintStubs(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
   if (scale < TEXT) return;
   const down = scene.picture.direction === TOP_DOWN;
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   for (const [i, edges] of scene.stubs) {
-    const box = box_of(scene, i);
+    const box = boxOf(scene, i);
     if (
       box.x - 100 > view.x + view.w ||
       box.x + box.w < view.x ||
@@ -38,8 +38,8 @@ export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, co
     const shown = edges.slice(0, MOST_STUBS);
     shown.forEach((e, k) => {
       const more = k === MOST_STUBS - 1 && edges.length > MOST_STUBS;
-      const text = more ? `+${edges.length - MOST_STUBS + 1}` : fitted(source_name(scene, e), MOST_WIDTH - 10, 9.5);
-      const width = Math.min(MOST_WIDTH, text_width(text) * 0.8 + 10);
+      const text = more ? `+${edges.length - MOST_STUBS + 1}` : fitted(sourceName(scene, e), MOST_WIDTH - 10, 9.5);
+      const width = Math.min(MOST_WIDTH, textWidth(text) * 0.8 + 10);
       const tall = shown.length * (HEIGHT + 2) - 2;
       const left = down ? box.x - GAP - width : box.x + 6;
       const top = down
@@ -53,7 +53,7 @@ export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, co
       pen.strokeStyle = colors.edge;
       pen.lineWidth = 1.1;
       pen.stroke();
-      round_box(pen, { x: left, y: top, w: width, h: HEIGHT }, HEIGHT / 2, colors.surface, colors.edge, 1.1);
+      roundBox(pen, { x: left, y: top, w: width, h: HEIGHT }, HEIGHT / 2, colors.surface, colors.edge, 1.1);
       pen.font = font(8.5);
       pen.fillStyle = colors.muted;
       pen.fillText(text, left + 5, top + HEIGHT / 2 + 0.5);

@@ -32,7 +32,7 @@ export function font(size: number, weight = 400): string {
 }
 
 /** A box with round corners, filled and outlined, either of them only where a colour is given. */
-export function round_box(
+export function roundBox(
   pen: Pen,
   { x, y, w, h }: Box,
   radius: number | number[],

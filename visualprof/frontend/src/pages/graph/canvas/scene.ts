@@ -1,8 +1,8 @@
 // A picture with its words and colours: all that painting and pointing need, in picture units.
 import type { Graph } from "../graph";
-import { group_label, node_label, type Label } from "../labels";
+import { groupLabel, nodeLabel, type Label } from "../labels";
 import type { Picture } from "../layout/picture";
-import { family_of, type Family } from "./family";
+import { familyOf, type Family } from "./family";
 import type { Box } from "./camera";
 
 export interface Scene {
@@ -22,9 +22,9 @@ export interface Scene {
   shapes: string[];
 }
 
-function shape_text(graph: Graph, picture: Picture, e: number): string {
+function shapeText(graph: Graph, picture: Picture, e: number): string {
   if (picture.fork[e] !== 0) return "";
-  const [first, last] = [picture.behind_start[e] ?? 0, picture.behind_start[e + 1] ?? 0];
+  const [first, last] = [picture.behindStart[e] ?? 0, picture.behindStart[e + 1] ?? 0];
   const values = new Set<number>();
   for (let b = first; b < last; b += 1) values.add(graph.answer.edges.value[picture.behind[b] ?? 0] ?? 0);
   if (values.size > 1) return `×${values.size}`;
@@ -32,7 +32,7 @@ function shape_text(graph: Graph, picture: Picture, e: number): string {
   return (graph.answer.values.shape[value] ?? "").replaceAll("x", "×");
 }
 
-export function scene_of(graph: Graph, picture: Picture): Scene {
+export function sceneOf(graph: Graph, picture: Picture): Scene {
   const boxes = picture.item.length;
   const place = new Int32Array(graph.nodes + graph.groups).fill(-1);
   const depth = new Uint8Array(boxes);
@@ -43,8 +43,8 @@ export function scene_of(graph: Graph, picture: Picture): Scene {
     const around = picture.around[i] as number;
     place[item] = i;
     depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
-    labels.push(graph.is_group(item) ? group_label(graph, item) : node_label(graph.answer, item));
-    families.push(graph.node_of(item) < 0 ? null : family_of(graph.answer.nodes.type[graph.node_of(item)] ?? ""));
+    labels.push(graph.isGroup(item) ? groupLabel(graph, item) : nodeLabel(graph.answer, item));
+    families.push(graph.nodeOf(item) < 0 ? null : familyOf(graph.answer.nodes.type[graph.nodeOf(item)] ?? ""));
   }
   const edges = picture.kind.length;
   const bounds = new Float32Array(4 * edges);
@@ -61,24 +61,24 @@ export function scene_of(graph: Graph, picture: Picture): Scene {
     bounds.set([x0, y0, x1, y1], 4 * e);
     const to = picture.to[e] as number;
     if (picture.kind[e] === 1 && to >= 0) stubs.set(to, [...(stubs.get(to) ?? []), e]);
-    shapes.push(picture.kind[e] === 1 ? "" : shape_text(graph, picture, e));
+    shapes.push(picture.kind[e] === 1 ? "" : shapeText(graph, picture, e));
   }
   return { graph, picture, labels, families, place, depth, bounds, stubs, shapes };
 }
 
-export function box_of(scene: Scene, i: number): Box {
+export function boxOf(scene: Scene, i: number): Box {
   const { x, y, w, h } = scene.picture;
   return { x: x[i] ?? 0, y: y[i] ?? 0, w: w[i] ?? 0, h: h[i] ?? 0 };
 }
 
 /** The box of an item or of the folded group that holds it; -1 for the model itself. */
-export function shown_place(scene: Scene, item: number): number {
+export function shownPlace(scene: Scene, item: number): number {
   for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1)
     if ((scene.place[at] ?? -1) >= 0) return scene.place[at] ?? -1;
   return -1;
 }
 
 /** Node behind the start of an edge. */
-export function source_of(scene: Scene, e: number): number {
-  return scene.graph.src[scene.picture.behind[scene.picture.behind_start[e] ?? 0] ?? 0] ?? 0;
+export function sourceOf(scene: Scene, e: number): number {
+  return scene.graph.src[scene.picture.behind[scene.picture.behindStart[e] ?? 0] ?? 0] ?? 0;
 }

@@ -1,5 +1,5 @@
 // A pen that writes SVG. Texts are escaped: names of a model may hold markup.
-import { escape_html } from "../../../lib/text";
+import { escapeHtml } from "../../../lib/text";
 import type { Pen } from "./pen";
 
 const ANCHORS: Record<string, string> = { left: "start", start: "start", center: "middle", right: "end", end: "end" };
@@ -91,7 +91,7 @@ export class SvgPen implements Pen {
     const [, weight = "400", size = "12", family = "sans-serif"] = /^(\d+) ([\d.]+)px (.*)$/.exec(this.font) ?? [];
     const middle = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
     this.out.push(
-      `<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escape_html(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escape_html(text)}</text>`,
+      `<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escapeHtml(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escapeHtml(text)}</text>`,
     );
   }
 
@@ -99,7 +99,7 @@ export class SvgPen implements Pen {
     const box = [x, y, width, height].map(short);
     return [
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box.join(" ")}" width="${box[2]}" height="${box[3]}">`,
-      `<title>${escape_html(title)}</title>`,
+      `<title>${escapeHtml(title)}</title>`,
       `<rect x="${box[0]}" y="${box[1]}" width="${box[2]}" height="${box[3]}" fill="${ground}"/>`,
       ...this.out,
       "</svg>",

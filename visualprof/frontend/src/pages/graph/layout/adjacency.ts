@@ -26,6 +26,6 @@ export function grouped(keys: ArrayLike<number>, count: number): Adjacency {
 }
 
 /** The entries of one key. */
-export function entries_of({ start, list }: Adjacency, key: number): Int32Array {
+export function entriesOf({ start, list }: Adjacency, key: number): Int32Array {
   return list.subarray(start[key], start[key + 1]);
 }

@@ -5,7 +5,7 @@ import type { Problem, Solution } from "./problem";
 const MOST = 4000;
 
 /** All that a solution depends on, as text. */
-function key_of(problem: Problem): string {
+function keyOf(problem: Problem): string {
   const parts = [
     problem.role,
     problem.tail,
@@ -13,8 +13,8 @@ function key_of(problem: Problem): string {
     problem.slot,
     problem.width,
     problem.height,
-    problem.tail_offset,
-    problem.head_offset,
+    problem.tailOffset,
+    problem.headOffset,
   ];
   return `${problem.spacing.rank};${parts.map((part) => part.join()).join(";")}`;
 }
@@ -24,7 +24,7 @@ export class SolutionCache {
   hits = 0;
 
   solve(problem: Problem): Solution {
-    const key = key_of(problem);
+    const key = keyOf(problem);
     const known = this.solved.get(key);
     if (known) {
       this.hits += 1;

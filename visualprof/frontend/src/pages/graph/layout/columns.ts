@@ -8,7 +8,7 @@ import type { Spacing } from "./problem";
 const MOST_WANDERING = 1.3;
 
 /** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
-function conflicts_of(segments: Segments, order: Order): Uint8Array {
+function conflictsOf(segments: Segments, order: Order): Uint8Array {
   const { up, upper, items } = segments;
   const { layers, place } = order;
   const yields = new Uint8Array(upper.length);
@@ -38,18 +38,18 @@ function conflicts_of(segments: Segments, order: Order): Uint8Array {
 }
 
 /** Where a box has a box next to it on its way, that is the trunk: edges that only pass yield it the straight place. */
-function mark_side_ways(segments: Segments, yields: Uint8Array): void {
+function markSideWays(segments: Segments, yields: Uint8Array): void {
   const { upper, lower, items } = segments;
   const feeds = new Uint8Array(items);
-  const is_fed = new Uint8Array(items);
+  const isFed = new Uint8Array(items);
   for (let s = 0; s < upper.length; s += 1) {
     const [a, b] = [upper[s] as number, lower[s] as number];
-    if (a < items && b < items) feeds[a] = is_fed[b] = 1;
+    if (a < items && b < items) feeds[a] = isFed[b] = 1;
   }
   for (let s = 0; s < upper.length; s += 1) {
     const [a, b] = [upper[s] as number, lower[s] as number];
     if (a < items && b >= items && feeds[a]) yields[s] = 1;
-    if (a >= items && b < items && is_fed[b]) yields[s] = 1;
+    if (a >= items && b < items && isFed[b]) yields[s] = 1;
   }
 }
 
@@ -62,8 +62,8 @@ interface Columns {
 function align(segments: Segments, order: Order, yields: Uint8Array, downwards: boolean, side: 1 | -1): Columns {
   const near = downwards ? segments.up : segments.down;
   const other = downwards ? segments.upper : segments.lower;
-  const at_other = downwards ? segments.upper_offset : segments.lower_offset;
-  const at_own = downwards ? segments.lower_offset : segments.upper_offset;
+  const atOther = downwards ? segments.upperOffset : segments.lowerOffset;
+  const atOwn = downwards ? segments.lowerOffset : segments.upperOffset;
   const { layers, place } = order;
   const count = segments.rank.length;
   const root = Int32Array.from({ length: count }, (_, v) => v);
@@ -85,7 +85,7 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
           .sort(
             (a, b) =>
               (place[other[a] as number] as number) - (place[other[b] as number] as number) ||
-              (at_other[a] as number) - (at_other[b] as number),
+              (atOther[a] as number) - (atOther[b] as number),
           );
       const low = (degree - 1) >> 1;
       const high = degree >> 1;
@@ -103,7 +103,7 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
           (shift[u] as number) +
           (boxes
             ? side * ((segments.middle[u] as number) - (segments.middle[v] as number))
-            : (at_other[s] as number) - (at_own[s] as number));
+            : (atOther[s] as number) - (atOwn[s] as number));
         border = at;
         break;
       }
@@ -168,8 +168,8 @@ function mirrored(segments: Segments, order: Order): [Segments, Order] {
   return [
     {
       ...segments,
-      upper_offset: segments.upper_offset.map((offset) => -offset),
-      lower_offset: segments.lower_offset.map((offset) => -offset),
+      upperOffset: segments.upperOffset.map((offset) => -offset),
+      lowerOffset: segments.lowerOffset.map((offset) => -offset),
     },
     { layers, place },
   ];
@@ -181,11 +181,11 @@ interface Standing {
 }
 
 /** Middles of all entities. */
-export function columns_of(segments: Segments, order: Order, spacing: Spacing): Float64Array {
-  const yields = conflicts_of(segments, order);
+export function columnsOf(segments: Segments, order: Order, spacing: Spacing): Float64Array {
+  const yields = conflictsOf(segments, order);
   const plain = stand(segments, order, spacing, yields);
   const yielding = yields.slice();
-  mark_side_ways(segments, yielding);
+  markSideWays(segments, yielding);
   const straight = stand(segments, order, spacing, yielding);
   // A straight trunk may wander to one side over hundreds of ranks; passing edges then hold it better.
   return straight.width <= MOST_WANDERING * plain.width ? straight.x : plain.x;

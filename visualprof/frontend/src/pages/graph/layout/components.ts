@@ -6,10 +6,10 @@ export interface Part {
   items: number[];
   edges: number[];
   /** Holds a place where edges enter or leave the group, which must lie on its border. */
-  at_border: boolean;
+  atBorder: boolean;
 }
 
-export function parts_of(problem: Problem, kind: Uint8Array): Part[] {
+export function partsOf(problem: Problem, kind: Uint8Array): Part[] {
   const { tail, head, role } = problem;
   const parent = Int32Array.from({ length: role.length }, (_, item) => item);
   const top = (item: number): number => {
@@ -28,10 +28,10 @@ export function parts_of(problem: Problem, kind: Uint8Array): Part[] {
   const parts = new Map<number, Part>();
   for (let item = 0; item < role.length; item += 1) {
     const key = top(item);
-    const part = parts.get(key) ?? { items: [], edges: [], at_border: false };
+    const part = parts.get(key) ?? { items: [], edges: [], atBorder: false };
     parts.set(key, part);
     part.items.push(item);
-    part.at_border ||= role[item] !== INNER;
+    part.atBorder ||= role[item] !== INNER;
   }
   for (let e = 0; e < kind.length; e += 1) {
     if (kind[e] === PLAIN) parts.get(top(tail[e] as number))?.edges.push(e);
@@ -53,7 +53,7 @@ export function placed(parts: readonly Part[], sizes: readonly Size[], gap: numb
   const loose: number[] = [];
   parts.forEach((part, i) => {
     const size = sizes[i] as Size;
-    if (!part.at_border) {
+    if (!part.atBorder) {
       loose.push(i);
       area += (size.width + gap) * (size.height + gap);
       return;
@@ -63,11 +63,11 @@ export function placed(parts: readonly Part[], sizes: readonly Size[], gap: numb
     tallest = Math.max(tallest, size.height);
   });
   const widest = loose.reduce((most, i) => Math.max(most, (sizes[i] as Size).width), 0);
-  const row_width = Math.max(widest, Math.min(Math.sqrt(area * 1.6), tallest > 0 ? area / tallest + widest : Infinity));
+  const rowWidth = Math.max(widest, Math.min(Math.sqrt(area * 1.6), tallest > 0 ? area / tallest + widest : Infinity));
   let [left, y, row] = [0, 0, 0];
   for (const i of loose) {
     const size = sizes[i] as Size;
-    if (left > 0 && left + size.width > row_width) [left, y, row] = [0, y + row + gap, 0];
+    if (left > 0 && left + size.width > rowWidth) [left, y, row] = [0, y + row + gap, 0];
     at[i] = { x: x + left, y };
     left += size.width + gap;
     row = Math.max(row, size.height);
@@ -76,26 +76,26 @@ export function placed(parts: readonly Part[], sizes: readonly Size[], gap: numb
 }
 
 /** The part as a problem of its own. */
-export function part_problem(problem: Problem, part: Part): Problem {
+export function partProblem(problem: Problem, part: Part): Problem {
   const local = new Map(part.items.map((item, i) => [item, i]));
-  const of_items = (values: Float64Array) => Float64Array.from(part.items, (item) => values[item] as number);
-  const of_edges = (values: Float64Array) => Float64Array.from(part.edges, (e) => values[e] as number);
+  const ofItems = (values: Float64Array) => Float64Array.from(part.items, (item) => values[item] as number);
+  const ofEdges = (values: Float64Array) => Float64Array.from(part.edges, (e) => values[e] as number);
   return {
-    width: of_items(problem.width),
-    height: of_items(problem.height),
+    width: ofItems(problem.width),
+    height: ofItems(problem.height),
     role: Uint8Array.from(part.items, (item) => problem.role[item] as number),
-    room: of_items(problem.room),
+    room: ofItems(problem.room),
     tail: Int32Array.from(part.edges, (e) => local.get(problem.tail[e] as number) ?? 0),
     head: Int32Array.from(part.edges, (e) => local.get(problem.head[e] as number) ?? 0),
     slot: Int32Array.from(part.edges, (e) => problem.slot[e] as number),
-    tail_offset: of_edges(problem.tail_offset),
-    head_offset: of_edges(problem.head_offset),
+    tailOffset: ofEdges(problem.tailOffset),
+    headOffset: ofEdges(problem.headOffset),
     spacing: problem.spacing,
   };
 }
 
 /** Ranks without gaps, from 0: what lay between was in other parts. */
-export function close_ranks(rank: Int32Array): Int32Array {
+export function closeRanks(rank: Int32Array): Int32Array {
   const used = [...new Set(rank)].sort((a, b) => a - b);
   const closed = new Map(used.map((r, i) => [r, i]));
   return rank.map((r) => closed.get(r) ?? 0);

@@ -6,10 +6,10 @@ export type Direction = typeof TOP_DOWN | typeof LEFT_RIGHT;
 
 /** Labels of hidden edges stand left of a box in top-down pictures, above it in left-right ones. */
 const SPACINGS: Record<Direction, Spacing> = {
-  td: { item: 26, rank: 34, track: 12, stub: 92, stub_more: 0 },
-  lr: { item: 18, rank: 66, track: 12, stub: 15, stub_more: 13 },
+  td: { item: 26, rank: 34, track: 12, stub: 92, stubMore: 0 },
+  lr: { item: 18, rank: 66, track: 12, stub: 15, stubMore: 13 },
 };
 
-export function spacing_of(direction: Direction): Spacing {
+export function spacingOf(direction: Direction): Spacing {
   return SPACINGS[direction];
 }

@@ -10,7 +10,7 @@ const PRODUCERS = 12;
 /** Edges this short stay even at a hub. */
 const NEAR = 4;
 
-export function kinds_of(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {
+export function kindsOf(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {
   const { tail, head, role } = problem;
   const kind = new Uint8Array(head.length);
   const length = (edge: number) => (rank[head[edge] as number] as number) - (rank[tail[edge] as number] as number);

@@ -1,12 +1,12 @@
 // Layered layout (Sugiyama, Tagawa and Toda 1981) in near-linear time: cycles, ranks, hubs, order, columns, routes.
-import { close_ranks, part_problem, parts_of, placed, type Part, type Size } from "./components";
-import { columns_of } from "./columns";
-import { kinds_of } from "./hubs";
-import { order_of } from "./order";
-import { ENTRY, EXIT, PLAIN, STUB, stub_room, type Problem, type Solution } from "./problem";
-import { back_edges, outgoing_of, ranks_of } from "./ranks";
-import { routes_of, type Drawn } from "./route";
-import { segments_of, type Segments } from "./segments";
+import { closeRanks, partProblem, partsOf, placed, type Part, type Size } from "./components";
+import { columnsOf } from "./columns";
+import { kindsOf } from "./hubs";
+import { orderOf } from "./order";
+import { ENTRY, EXIT, PLAIN, STUB, stubRoom, type Problem, type Solution } from "./problem";
+import { backEdges, outgoingOf, ranksOf } from "./ranks";
+import { routesOf, type Drawn } from "./route";
+import { segmentsOf, type Segments } from "./segments";
 
 /** In a rank much taller than itself an item stays near its producers. */
 const MOST_CENTRED = 60;
@@ -24,7 +24,7 @@ interface Laid extends Size {
   kind: Uint8Array;
 }
 
-function ranks_heights(
+function ranksHeights(
   problem: Problem,
   rank: Int32Array,
   segments: Segments,
@@ -42,9 +42,9 @@ function ranks_heights(
     const r = segments.rank[a] as number;
     const reach = Math.abs(
       (middle[a] as number) +
-        (segments.upper_offset[i] as number) -
+        (segments.upperOffset[i] as number) -
         (middle[segments.lower[i] as number] as number) -
-        (segments.lower_offset[i] as number),
+        (segments.lowerOffset[i] as number),
     );
     aside[r] = Math.max(aside[r] as number, reach);
   });
@@ -63,41 +63,41 @@ function ranks_heights(
 }
 
 /** One part: everything in it is joined. */
-function lay_part(problem: Problem, rank: Int32Array): Laid {
+function layPart(problem: Problem, rank: Int32Array): Laid {
   const kind = new Uint8Array(problem.tail.length).fill(PLAIN);
-  const segments = segments_of(problem, kind, rank);
-  const order = order_of(segments);
-  const middle = columns_of(segments, order, problem.spacing);
+  const segments = segmentsOf(problem, kind, rank);
+  const order = orderOf(segments);
+  const middle = columnsOf(segments, order, problem.spacing);
   let [low, high] = [Infinity, -Infinity];
   segments.width.forEach((width, v) => {
     low = Math.min(low, (middle[v] as number) - width / 2);
     high = Math.max(high, (middle[v] as number) + width / 2);
   });
   for (let v = 0; v < middle.length; v += 1) middle[v] = Math.round(((middle[v] as number) - low) * 4) / 4;
-  const { top, bottom } = ranks_heights(problem, rank, segments, middle);
+  const { top, bottom } = ranksHeights(problem, rank, segments, middle);
   const y = Float64Array.from(
     rank,
     (r, item) =>
       (top[r] as number) +
       Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2),
   );
-  const drawn = routes_of(problem, segments, kind, { middle, y, rank_top: top, rank_bottom: bottom });
+  const drawn = routesOf(problem, segments, kind, { middle, y, rankTop: top, rankBottom: bottom });
   const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);
   return { x, y, drawn, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
 }
 
 /** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
-function with_stub_room(problem: Problem, kind: Uint8Array): Problem {
+function withStubRoom(problem: Problem, kind: Uint8Array): Problem {
   const stubs = new Int32Array(problem.width.length);
   for (let e = 0; e < kind.length; e += 1)
     if (kind[e] === STUB) stubs[problem.head[e] as number] = (stubs[problem.head[e] as number] as number) + 1;
-  const room = Float64Array.from(stubs, (n) => stub_room(problem.spacing, n));
+  const room = Float64Array.from(stubs, (n) => stubRoom(problem.spacing, n));
   return {
     ...problem,
     room,
     width: problem.width.map((width, item) => width + (room[item] as number)),
-    tail_offset: problem.tail_offset.map((offset, e) => offset + (room[problem.tail[e] as number] as number) / 2),
-    head_offset: problem.head_offset.map((offset, e) => offset + (room[problem.head[e] as number] as number) / 2),
+    tailOffset: problem.tailOffset.map((offset, e) => offset + (room[problem.tail[e] as number] as number) / 2),
+    headOffset: problem.headOffset.map((offset, e) => offset + (room[problem.head[e] as number] as number) / 2),
   };
 }
 
@@ -133,7 +133,7 @@ function join(
       kind[e] = one.kind[j] as number;
     });
   });
-  settle_ways(whole, y, height, lines);
+  settleWays(whole, y, height, lines);
   const start = new Int32Array(kind.length + 1);
   const fork = new Int32Array(kind.length);
   const points: number[] = [];
@@ -147,7 +147,7 @@ function join(
 }
 
 /** All ways out lie on the lower border, whatever the height of their part. */
-function settle_ways(whole: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
+function settleWays(whole: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
   whole.role.forEach((role, item) => {
     if (role === EXIT) y[item] = height;
     if (role === ENTRY) y[item] = 0;
@@ -162,22 +162,22 @@ function direct(whole: Problem, x: Float64Array, y: Float64Array, e: number): nu
   const [from, to] = [whole.tail[e] as number, whole.head[e] as number];
   const middle = (item: number, offset: number) => (x[item] as number) + (whole.width[item] as number) / 2 + offset;
   return [
-    middle(from, whole.tail_offset[e] as number),
+    middle(from, whole.tailOffset[e] as number),
     (y[from] as number) + (whole.height[from] as number),
-    middle(to, whole.head_offset[e] as number),
+    middle(to, whole.headOffset[e] as number),
     y[to] as number,
   ];
 }
 
 export function solve(whole: Problem): Solution {
-  const outgoing = outgoing_of(whole);
-  const back = back_edges(whole, outgoing);
-  const rank = ranks_of(whole, outgoing, back);
-  const kind = kinds_of(whole, outgoing, back, rank);
-  const problem = with_stub_room(whole, kind);
-  const parts = parts_of(problem, kind);
+  const outgoing = outgoingOf(whole);
+  const back = backEdges(whole, outgoing);
+  const rank = ranksOf(whole, outgoing, back);
+  const kind = kindsOf(whole, outgoing, back, rank);
+  const problem = withStubRoom(whole, kind);
+  const parts = partsOf(problem, kind);
   const laid = parts.map((part) =>
-    lay_part(part_problem(problem, part), close_ranks(Int32Array.from(part.items, (item) => rank[item] as number))),
+    layPart(partProblem(problem, part), closeRanks(Int32Array.from(part.items, (item) => rank[item] as number))),
   );
   return join(whole, parts, laid, kind, problem.room);
 }

@@ -4,10 +4,10 @@ import { Graph } from "../graph";
 import { flat, residual, transformer, unusual } from "../../../../tests/samples";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./direction";
 import { Nested } from "./nested";
-import { picture_of, type Picture } from "./picture";
+import { pictureOf, type Picture } from "./picture";
 import { BACK, STUB } from "./problem";
 
-function all_open(graph: Graph): Set<number> {
+function allOpen(graph: Graph): Set<number> {
   return new Set(Array.from({ length: graph.groups }, (_, g) => graph.nodes + g));
 }
 
@@ -19,7 +19,7 @@ function drawn(
   const graph = new Graph(answer);
   return {
     graph,
-    picture: picture_of(new Nested(graph).layout(open ? open(graph) : all_open(graph), direction), direction),
+    picture: pictureOf(new Nested(graph).layout(open ? open(graph) : allOpen(graph), direction), direction),
   };
 }
 
@@ -99,9 +99,9 @@ describe("nested layout", () => {
     const graph = new Graph(transformer(6));
     const nested = new Nested(graph);
     const open = new Set([graph.root]);
-    for (const group of all_open(graph)) {
+    for (const group of allOpen(graph)) {
       open.add(group);
-      const picture = picture_of(nested.layout(open, TOP_DOWN), TOP_DOWN);
+      const picture = pictureOf(nested.layout(open, TOP_DOWN), TOP_DOWN);
       expect(nested.touched).toBeLessThanOrEqual(graph.around(group).length + 1);
       expect(overlaps(picture)).toEqual([]);
       expect(outside(picture)).toEqual([]);
@@ -111,9 +111,9 @@ describe("nested layout", () => {
   it("comes back to the same picture after opening and closing", () => {
     const graph = new Graph(residual());
     const nested = new Nested(graph);
-    const before = picture_of(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN);
-    nested.layout(all_open(graph), TOP_DOWN);
-    expect(picture_of(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN)).toEqual(before);
+    const before = pictureOf(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN);
+    nested.layout(allOpen(graph), TOP_DOWN);
+    expect(pictureOf(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN)).toEqual(before);
   });
 
   it("turns a node that feeds every layer into labels", () => {

@@ -4,7 +4,7 @@ import { SolutionCache } from "./cache";
 import { LEFT_RIGHT, type Direction } from "./direction";
 import { EXIT, type Solution } from "./problem";
 import { pose, type Open, type Posed } from "./problem_of";
-import { PADDING, sizes_of, TITLE } from "./sizes";
+import { PADDING, sizesOf, TITLE } from "./sizes";
 
 /** A group as laid out: its box, and its members from its upper left corner. */
 export interface Laid extends Open, Posed {
@@ -26,7 +26,7 @@ export class Nested {
   touched = 0;
 
   constructor(readonly graph: Graph) {
-    this.sizes = sizes_of(graph);
+    this.sizes = sizesOf(graph);
   }
 
   layout(open: ReadonlySet<number>, direction: Direction): Laid {
@@ -48,7 +48,7 @@ export class Nested {
     this.touched += 1;
     const inside = new Map<number, Laid>();
     for (const member of this.graph.members[group - this.graph.nodes] ?? [])
-      if (this.graph.is_group(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
+      if (this.graph.isGroup(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
     const posed = pose(this.graph, group, this.sizes, inside, direction);
     const solution = this.cache.solve(posed.problem);
     const fresh = this.boxed(group, posed, solution, inside, direction);

@@ -17,10 +17,10 @@ function walk(segments: Segments, ranks: number): Order {
   const lists: number[][] = Array.from({ length: ranks }, () => []);
   const place = new Int32Array(count).fill(-1);
   const path: number[] = [];
-  const by_rank = Array.from({ length: count }, (_, v) => v).sort(
+  const byRank = Array.from({ length: count }, (_, v) => v).sort(
     (a, b) => (rank[a] as number) - (rank[b] as number) || a - b,
   );
-  for (const first of by_rank) {
+  for (const first of byRank) {
     if (place[first] !== -1) continue;
     path.push(first);
     while (path.length > 0) {
@@ -55,11 +55,11 @@ function settle(layer: Int32Array, key: Float64Array, place: Int32Array): void {
 }
 
 function sweep(segments: Segments, order: Order, downwards: boolean, key: Float64Array): void {
-  const { up, down, upper, lower, upper_offset, lower_offset } = segments;
+  const { up, down, upper, lower, upperOffset, lowerOffset } = segments;
   const near = downwards ? up : down;
   const other = downwards ? upper : lower;
-  const offset = downwards ? upper_offset : lower_offset;
-  const own = downwards ? lower_offset : upper_offset;
+  const offset = downwards ? upperOffset : lowerOffset;
+  const own = downwards ? lowerOffset : upperOffset;
   const { layers, place } = order;
   for (let i = 1; i < layers.length; i += 1) {
     const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
@@ -80,15 +80,15 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
 }
 
 /** Where the segments below a rank end, in the order in which they begin. */
-function ends_below(segments: Segments, order: Order, layer: Int32Array): number[] {
-  const { down, lower, upper_offset, lower_offset } = segments;
+function endsBelow(segments: Segments, order: Order, layer: Int32Array): number[] {
+  const { down, lower, upperOffset, lowerOffset } = segments;
   const ends: number[] = [];
-  const end = (s: number) => spot(segments, order.place, lower[s] as number, lower_offset[s] as number);
+  const end = (s: number) => spot(segments, order.place, lower[s] as number, lowerOffset[s] as number);
   for (const v of layer) {
     const edges = down.list.subarray(down.start[v], down.start[v + 1]);
     const sorted =
       edges.length > 1
-        ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || end(a) - end(b))
+        ? edges.slice().sort((a, b) => (upperOffset[a] as number) - (upperOffset[b] as number) || end(a) - end(b))
         : edges;
     for (const s of sorted) ends.push(end(s));
   }
@@ -111,19 +111,19 @@ function inversions(values: readonly number[]): number {
   return found;
 }
 
-function count_crossings(segments: Segments, order: Order): number {
+function countCrossings(segments: Segments, order: Order): number {
   let all = 0;
   for (let r = 0; r + 1 < order.layers.length; r += 1) {
-    const ends = ends_below(segments, order, order.layers[r] as Int32Array);
+    const ends = endsBelow(segments, order, order.layers[r] as Int32Array);
     if (ends.length > 1) all += inversions(ends);
   }
   return all;
 }
 
-function sorted_spots(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
+function sortedSpots(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
   const near = upwards ? segments.up : segments.down;
   const other = upwards ? segments.upper : segments.lower;
-  const offset = upwards ? segments.upper_offset : segments.lower_offset;
+  const offset = upwards ? segments.upperOffset : segments.lowerOffset;
   const out: number[] = [];
   for (let p = near.start[v] as number; p < (near.start[v + 1] as number); p += 1) {
     const s = near.list[p] as number;
@@ -133,11 +133,11 @@ function sorted_spots(segments: Segments, order: Order, v: number, upwards: bool
 }
 
 /** Crossings between the edges of a and b when a stands left of b. */
-function pair_crossings(left: readonly number[], right: readonly number[]): number {
+function pairCrossings(left: readonly number[], right: readonly number[]): number {
   let crossings = 0;
   let j = 0;
-  for (const spot_of_left of left) {
-    while (j < right.length && (right[j] as number) < spot_of_left) j += 1;
+  for (const spotOfLeft of left) {
+    while (j < right.length && (right[j] as number) < spotOfLeft) j += 1;
     crossings += j;
   }
   return crossings;
@@ -149,8 +149,8 @@ function exchange(segments: Segments, order: Order): void {
       const [a, b] = [layer[i] as number, layer[i + 1] as number];
       let gain = 0;
       for (const upwards of [true, false]) {
-        const [of_a, of_b] = [sorted_spots(segments, order, a, upwards), sorted_spots(segments, order, b, upwards)];
-        gain += pair_crossings(of_a, of_b) - pair_crossings(of_b, of_a);
+        const [ofA, ofB] = [sortedSpots(segments, order, a, upwards), sortedSpots(segments, order, b, upwards)];
+        gain += pairCrossings(ofA, ofB) - pairCrossings(ofB, ofA);
       }
       if (gain <= 0) continue;
       layer[i] = b;
@@ -165,18 +165,18 @@ function copy(order: Order): Order {
   return { layers: order.layers.map((layer) => layer.slice()), place: order.place.slice() };
 }
 
-export function order_of(segments: Segments): Order {
+export function orderOf(segments: Segments): Order {
   let ranks = 0;
   for (const r of segments.rank) ranks = Math.max(ranks, r + 1);
   const order = walk(segments, ranks);
   let best = copy(order);
-  let fewest = count_crossings(segments, order);
+  let fewest = countCrossings(segments, order);
   const key = new Float64Array(segments.rank.length);
   const small = segments.upper.length <= MOST_EXCHANGED;
   for (let i = 0; i < SWEEPS && fewest > 0; i += 1) {
     sweep(segments, order, i % 2 === 0, key);
     if (small) exchange(segments, order);
-    const crossings = count_crossings(segments, order);
+    const crossings = countCrossings(segments, order);
     if (crossings < fewest) {
       fewest = crossings;
       best = copy(order);

@@ -24,7 +24,7 @@ export interface Picture {
   from: Int32Array;
   to: Int32Array;
   behind: Int32Array;
-  behind_start: Int32Array;
+  behindStart: Int32Array;
 }
 
 /** How each column crosses; while they grow they are plain lists. */
@@ -43,13 +43,13 @@ const COLUMNS = {
   from: Int32Array,
   to: Int32Array,
   behind: Int32Array,
-  behind_start: Int32Array,
+  behindStart: Int32Array,
 } as const;
 type Lists = Record<keyof typeof COLUMNS, number[]>;
 
-function add_group(lists: Lists, laid: Laid, at_x: number, at_y: number, around: number, turned: boolean): void {
+function addGroup(lists: Lists, laid: Laid, atX: number, atY: number, around: number, turned: boolean): void {
   const { solution, members, problem, inside } = laid;
-  const [left, top] = [at_x + laid.left, at_y + laid.top];
+  const [left, top] = [atX + laid.left, atY + laid.top];
   const first = lists.item.length;
   members.forEach((member, i) => {
     lists.item.push(member);
@@ -60,14 +60,14 @@ function add_group(lists: Lists, laid: Laid, at_x: number, at_y: number, around:
     lists.open.push(inside.has(member) ? 1 : 0);
     lists.around.push(around);
   });
-  for (let e = 0; e < problem.tail.length; e += 1) add_edge(lists, laid, e, first, left, top, turned, at_x, at_y);
+  for (let e = 0; e < problem.tail.length; e += 1) addEdge(lists, laid, e, first, left, top, turned, atX, atY);
   members.forEach((member, i) => {
     const group = inside.get(member);
-    if (group) add_group(lists, group, lists.x[first + i] as number, lists.y[first + i] as number, first + i, turned);
+    if (group) addGroup(lists, group, lists.x[first + i] as number, lists.y[first + i] as number, first + i, turned);
   });
 }
 
-function add_edge(
+function addEdge(
   lists: Lists,
   laid: Laid,
   e: number,
@@ -75,10 +75,10 @@ function add_edge(
   left: number,
   top: number,
   turned: boolean,
-  at_x: number,
-  at_y: number,
+  atX: number,
+  atY: number,
 ): void {
-  const { solution, members, problem, behind, behind_start } = laid;
+  const { solution, members, problem, behind, behindStart } = laid;
   const { points, start } = solution;
   const [from, to] = [problem.tail[e] as number, problem.head[e] as number];
   const begin = lists.points.length;
@@ -89,23 +89,23 @@ function add_edge(
   const end = lists.points.length;
   // Ways in and out reach to the border of the box.
   const along = turned ? 0 : 1;
-  if (problem.role[from] === ENTRY) lists.points[begin + along] = turned ? at_x : at_y;
-  if (problem.role[to] === EXIT) lists.points[end - 2 + along] = turned ? at_x + laid.width : at_y + laid.height;
+  if (problem.role[from] === ENTRY) lists.points[begin + along] = turned ? atX : atY;
+  if (problem.role[to] === EXIT) lists.points[end - 2 + along] = turned ? atX + laid.width : atY + laid.height;
   lists.start.push(end);
   lists.fork.push(solution.fork[e] as number);
   lists.kind.push(solution.kind[e] as number);
   lists.from.push(from < members.length ? first + from : -1);
   lists.to.push(to < members.length ? first + to : -1);
-  for (let b = behind_start[e] as number; b < (behind_start[e + 1] as number); b += 1)
+  for (let b = behindStart[e] as number; b < (behindStart[e + 1] as number); b += 1)
     lists.behind.push(behind[b] as number);
-  lists.behind_start.push(lists.behind.length);
+  lists.behindStart.push(lists.behind.length);
 }
 
-export function picture_of(root: Laid, direction: Direction): Picture {
+export function pictureOf(root: Laid, direction: Direction): Picture {
   const lists = Object.fromEntries(
-    Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behind_start" ? [0] : []]),
+    Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behindStart" ? [0] : []]),
   ) as unknown as Lists;
-  add_group(lists, root, 0, 0, -1, direction === LEFT_RIGHT);
+  addGroup(lists, root, 0, 0, -1, direction === LEFT_RIGHT);
   const columns = Object.entries(COLUMNS).map(([name, array]) => [name, array.from(lists[name as keyof Lists])]);
   return {
     direction,

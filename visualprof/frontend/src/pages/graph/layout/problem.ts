@@ -22,8 +22,8 @@ export interface Problem {
   /** Edges of one slot start at one point and share their way. */
   slot: Int32Array;
   /** Where an edge meets its items, from their middle. */
-  tail_offset: Float64Array;
-  head_offset: Float64Array;
+  tailOffset: Float64Array;
+  headOffset: Float64Array;
   spacing: Spacing;
 }
 
@@ -36,7 +36,7 @@ export interface Spacing {
   track: number;
   /** Room that labels of hidden edges take beside an item: of the first, and of each further one. */
   stub: number;
-  stub_more: number;
+  stubMore: number;
 }
 
 export interface Solution {
@@ -55,6 +55,6 @@ export interface Solution {
 /** Labels of hidden edges beyond this many are only counted. */
 export const MOST_STUBS = 3;
 
-export function stub_room(spacing: Spacing, stubs: number): number {
-  return stubs === 0 ? 0 : spacing.stub + (Math.min(stubs, MOST_STUBS) - 1) * spacing.stub_more;
+export function stubRoom(spacing: Spacing, stubs: number): number {
+  return stubs === 0 ? 0 : spacing.stub + (Math.min(stubs, MOST_STUBS) - 1) * spacing.stubMore;
 }

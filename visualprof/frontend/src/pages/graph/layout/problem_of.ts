@@ -1,7 +1,7 @@
 // One open group as a layout problem: its members, the edges between them, and a way in or out for all that passes its border.
 import type { Graph } from "../graph";
 import { ENTRY, EXIT, INNER, type Problem } from "./problem";
-import { LEFT_RIGHT, spacing_of, type Direction } from "./direction";
+import { LEFT_RIGHT, spacingOf, type Direction } from "./direction";
 
 /** A member that is open, with where edges pass its border (from its middle), by what it carries on. */
 export interface Open {
@@ -18,7 +18,7 @@ export interface Posed {
   ways: number[];
   /** Original edges behind drawn edge e: behind[start[e]] .. behind[start[e + 1] - 1]. */
   behind: Int32Array;
-  behind_start: Int32Array;
+  behindStart: Int32Array;
 }
 
 const WAY_WIDTH = 8;
@@ -34,37 +34,37 @@ export function pose(
   const local = new Map<number, number>();
   members.forEach((item, i) => local.set(item, i));
   const ways: number[] = [];
-  const way_roles: number[] = [];
-  const way_at = new Map<number, number>();
+  const wayRoles: number[] = [];
+  const wayAt = new Map<number, number>();
   const way = (source: number, role: typeof ENTRY | typeof EXIT) => {
     const key = source * 2 + (role === ENTRY ? 0 : 1);
-    const known = way_at.get(key);
+    const known = wayAt.get(key);
     if (known !== undefined) return known;
-    way_roles.push(role);
+    wayRoles.push(role);
     const at = members.length + ways.push(source) - 1;
-    way_at.set(key, at);
+    wayAt.set(key, at);
     return at;
   };
   const tail: number[] = [];
   const head: number[] = [];
   const slot: number[] = [];
-  const tail_offset: number[] = [];
-  const head_offset: number[] = [];
+  const tailOffset: number[] = [];
+  const headOffset: number[] = [];
   const behind: number[][] = [];
   const known = new Map<string, number>();
   const slots = new Map<number, number>();
   const stride = graph.nodes + graph.answer.values.name.length + 1;
-  for (const e of graph.edges_at(group)) {
+  for (const e of graph.edgesAt(group)) {
     const [source, target] = [graph.src[e] as number, graph.dst[e] as number];
-    const [from_item, to_item] = [graph.member_above(source, group), graph.member_above(target, group)];
-    if (from_item === to_item) continue;
+    const [fromItem, toItem] = [graph.memberAbove(source, group), graph.memberAbove(target, group)];
+    if (fromItem === toItem) continue;
     const origin = graph.origin[e] as number;
-    const from = from_item < 0 ? way(origin, ENTRY) : (local.get(from_item) as number);
-    const to = to_item < 0 ? way(origin, EXIT) : (local.get(to_item) as number);
-    const from_open = open.get(from_item);
-    const to_open = open.get(to_item);
-    const from_port = from_open ? origin : -1;
-    const key = `${from} ${from_port} ${to} ${to_open ? origin : -1}`;
+    const from = fromItem < 0 ? way(origin, ENTRY) : (local.get(fromItem) as number);
+    const to = toItem < 0 ? way(origin, EXIT) : (local.get(toItem) as number);
+    const fromOpen = open.get(fromItem);
+    const toOpen = open.get(toItem);
+    const fromPort = fromOpen ? origin : -1;
+    const key = `${from} ${fromPort} ${to} ${toOpen ? origin : -1}`;
     const drawn = known.get(key);
     if (drawn !== undefined) {
       (behind[drawn] as number[]).push(e);
@@ -73,11 +73,11 @@ export function pose(
     known.set(key, behind.push([e]) - 1);
     tail.push(from);
     head.push(to);
-    const slot_key = from * stride + from_port + 1;
-    if (!slots.has(slot_key)) slots.set(slot_key, slots.size);
-    slot.push(slots.get(slot_key) as number);
-    tail_offset.push(from_open?.exits.get(origin) ?? 0);
-    head_offset.push(to_open?.entries.get(origin) ?? 0);
+    const slotKey = from * stride + fromPort + 1;
+    if (!slots.has(slotKey)) slots.set(slotKey, slots.size);
+    slot.push(slots.get(slotKey) as number);
+    tailOffset.push(fromOpen?.exits.get(origin) ?? 0);
+    headOffset.push(toOpen?.entries.get(origin) ?? 0);
   }
   const count = members.length + ways.length;
   const turned = direction === LEFT_RIGHT;
@@ -91,15 +91,15 @@ export function pose(
   });
   ways.forEach((_, i) => {
     width[members.length + i] = WAY_WIDTH;
-    role[members.length + i] = way_roles[i] as number;
+    role[members.length + i] = wayRoles[i] as number;
   });
-  const behind_start = new Int32Array(behind.length + 1);
-  behind.forEach((list, i) => (behind_start[i + 1] = (behind_start[i] as number) + list.length));
+  const behindStart = new Int32Array(behind.length + 1);
+  behind.forEach((list, i) => (behindStart[i + 1] = (behindStart[i] as number) + list.length));
   return {
     members,
     ways,
     behind: Int32Array.from(behind.flat()),
-    behind_start,
+    behindStart,
     problem: {
       width,
       height,
@@ -108,9 +108,9 @@ export function pose(
       tail: Int32Array.from(tail),
       head: Int32Array.from(head),
       slot: Int32Array.from(slot),
-      tail_offset: Float64Array.from(tail_offset),
-      head_offset: Float64Array.from(head_offset),
-      spacing: spacing_of(direction),
+      tailOffset: Float64Array.from(tailOffset),
+      headOffset: Float64Array.from(headOffset),
+      spacing: spacingOf(direction),
     },
   };
 }

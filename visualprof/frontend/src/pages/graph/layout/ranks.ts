@@ -1,9 +1,9 @@
 // Which edges run against the flow, and the rank of every item.
-import { entries_of, grouped, type Adjacency } from "./adjacency";
+import { entriesOf, grouped, type Adjacency } from "./adjacency";
 import { ENTRY, EXIT, type Problem } from "./problem";
 
 /** Marks the edges that close a cycle: those to an item that is still on the path of a depth-first walk. */
-export function back_edges(problem: Problem, outgoing: Adjacency): Uint8Array {
+export function backEdges(problem: Problem, outgoing: Adjacency): Uint8Array {
   const { tail, head } = problem;
   const count = problem.width.length;
   const back = new Uint8Array(tail.length);
@@ -51,7 +51,7 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
   for (let item = 0; item < count; item += 1) if (waiting[item] === 0) order[filled++] = item;
   for (let done = 0; done < filled; done += 1) {
     const item = order[done] as number;
-    for (const edge of entries_of(outgoing, item)) {
+    for (const edge of entriesOf(outgoing, item)) {
       if (back[edge]) continue;
       const target = head[edge] as number;
       waiting[target] = (waiting[target] as number) - 1;
@@ -62,7 +62,7 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
 }
 
 /** Longest path from the sources; then what feeds late consumers alone moves down to them. */
-export function ranks_of(problem: Problem, outgoing: Adjacency, back: Uint8Array): Int32Array {
+export function ranksOf(problem: Problem, outgoing: Adjacency, back: Uint8Array): Int32Array {
   const { head, role } = problem;
   const count = role.length;
   const order = topological(problem, outgoing, back);
@@ -70,12 +70,12 @@ export function ranks_of(problem: Problem, outgoing: Adjacency, back: Uint8Array
   const rank = new Int32Array(count);
   for (let item = 0; item < count; item += 1) rank[item] = role[item] === ENTRY ? 0 : first;
   for (const item of order) {
-    for (const edge of entries_of(outgoing, item)) {
+    for (const edge of entriesOf(outgoing, item)) {
       const target = head[edge] as number;
       if (!back[edge] && (rank[target] as number) <= (rank[item] as number)) rank[target] = (rank[item] as number) + 1;
     }
   }
-  pull_down(rank, problem, outgoing, back, order);
+  pullDown(rank, problem, outgoing, back, order);
   let last = 0;
   for (let item = 0; item < count; item += 1) if (role[item] !== EXIT) last = Math.max(last, rank[item] as number);
   for (let item = 0; item < count; item += 1) if (role[item] === EXIT) rank[item] = last + 1;
@@ -83,14 +83,14 @@ export function ranks_of(problem: Problem, outgoing: Adjacency, back: Uint8Array
 }
 
 /** An item moves next to its first consumer where that shortens more edges than it stretches; captive feeders come along. */
-function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back: Uint8Array, order: Int32Array): void {
+function pullDown(rank: Int32Array, problem: Problem, outgoing: Adjacency, back: Uint8Array, order: Int32Array): void {
   const { head, role } = problem;
   const count = role.length;
   const into = new Int32Array(count);
   const out = new Int32Array(count);
   const captive = new Uint8Array(count).fill(1);
   for (const item of order) {
-    const edges = entries_of(outgoing, item);
+    const edges = entriesOf(outgoing, item);
     for (const edge of edges) if (!back[edge]) out[item] = (out[item] as number) + 1;
     const alone = captive[item] === 1 && out[item] === 1 && role[item] !== ENTRY;
     for (const edge of edges) {
@@ -105,7 +105,7 @@ function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back
     if (role[item] !== 0 || out[item] === 0 || !(captive[item] === 1 || (out[item] as number) > (into[item] as number)))
       continue;
     let lowest = Infinity;
-    for (const edge of entries_of(outgoing, item)) {
+    for (const edge of entriesOf(outgoing, item)) {
       // The way out of the group is always last: it pulls nobody.
       if (!back[edge] && role[head[edge] as number] !== EXIT)
         lowest = Math.min(lowest, rank[head[edge] as number] as number);
@@ -114,6 +114,6 @@ function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back
   }
 }
 
-export function outgoing_of(problem: Problem): Adjacency {
+export function outgoingOf(problem: Problem): Adjacency {
   return grouped(problem.tail, problem.width.length);
 }

@@ -17,16 +17,16 @@ export interface Segments {
   /** Segment ends: upper and lower entity, and where they meet them from their middle. */
   upper: Int32Array;
   lower: Int32Array;
-  upper_offset: Float64Array;
-  lower_offset: Float64Array;
+  upperOffset: Float64Array;
+  lowerOffset: Float64Array;
   down: Adjacency;
   up: Adjacency;
   /** First place and number of places of an edge; places follow each other. */
   chain: Int32Array;
-  chain_length: Int32Array;
+  chainLength: Int32Array;
 }
 
-function spans_of(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
+function spansOf(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
   const { tail, head, slot } = problem;
   const longest = new Map<number, number>();
   for (let e = 0; e < kind.length; e += 1) {
@@ -44,46 +44,46 @@ function spans_of(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
 }
 
 /** May turn edges of `kind` into FAR. */
-export function segments_of(problem: Problem, kind: Uint8Array, item_rank: Int32Array): Segments {
-  spans_of(problem, kind, item_rank);
-  const { tail, head, slot, tail_offset, head_offset } = problem;
-  const items = item_rank.length;
+export function segmentsOf(problem: Problem, kind: Uint8Array, itemRank: Int32Array): Segments {
+  spansOf(problem, kind, itemRank);
+  const { tail, head, slot, tailOffset, headOffset } = problem;
+  const items = itemRank.length;
   const edges = kind.length;
   const chain = new Int32Array(edges).fill(-1);
-  const chain_length = new Int32Array(edges);
-  const rank: number[] = Array.from(item_rank);
+  const chainLength = new Int32Array(edges);
+  const rank: number[] = Array.from(itemRank);
   const upper: number[] = [];
   const lower: number[] = [];
-  const upper_offset: number[] = [];
-  const lower_offset: number[] = [];
-  const join = (a: number, b: number, a_offset: number, b_offset: number) => {
+  const upperOffset: number[] = [];
+  const lowerOffset: number[] = [];
+  const join = (a: number, b: number, aOffset: number, bOffset: number) => {
     upper.push(a);
     lower.push(b);
-    upper_offset.push(a_offset);
-    lower_offset.push(b_offset);
+    upperOffset.push(aOffset);
+    lowerOffset.push(bOffset);
   };
   // Where the chain of a slot begins and how long it is so far; the longest edge comes first.
   const begun = new Map<number, number>();
   const order = Array.from({ length: edges }, (_, e) => e).filter((e) => kind[e] === PLAIN);
-  order.sort((a, b) => (item_rank[head[b] as number] as number) - (item_rank[head[a] as number] as number) || a - b);
+  order.sort((a, b) => (itemRank[head[b] as number] as number) - (itemRank[head[a] as number] as number) || a - b);
   for (const e of order) {
     const [from, to] = [tail[e] as number, head[e] as number];
-    const [top, bottom] = [item_rank[from] as number, item_rank[to] as number];
+    const [top, bottom] = [itemRank[from] as number, itemRank[to] as number];
     const key = slot[e] as number;
     const places = bottom - top - 1;
     if (places > 0 && !begun.has(key)) {
       begun.set(key, rank.length);
       for (let r = top + 1; r < bottom; r += 1) {
         const place = rank.push(r) - 1;
-        join(r === top + 1 ? from : place - 1, place, r === top + 1 ? (tail_offset[e] as number) : 0, 0);
+        join(r === top + 1 ? from : place - 1, place, r === top + 1 ? (tailOffset[e] as number) : 0, 0);
       }
     }
     const first = begun.get(key) ?? -1;
     if (places > 0) {
       chain[e] = first;
-      chain_length[e] = places;
-      join(first + places - 1, to, 0, head_offset[e] as number);
-    } else join(from, to, tail_offset[e] as number, head_offset[e] as number);
+      chainLength[e] = places;
+      join(first + places - 1, to, 0, headOffset[e] as number);
+    } else join(from, to, tailOffset[e] as number, headOffset[e] as number);
   }
   const width = new Float64Array(rank.length).fill(problem.spacing.track);
   width.set(problem.width);
@@ -94,11 +94,11 @@ export function segments_of(problem: Problem, kind: Uint8Array, item_rank: Int32
     middle: problem.room.map((room) => room / 2),
     upper: Int32Array.from(upper),
     lower: Int32Array.from(lower),
-    upper_offset: Float64Array.from(upper_offset),
-    lower_offset: Float64Array.from(lower_offset),
+    upperOffset: Float64Array.from(upperOffset),
+    lowerOffset: Float64Array.from(lowerOffset),
     down: grouped(upper, rank.length),
     up: grouped(lower, rank.length),
     chain,
-    chain_length,
+    chainLength,
   };
 }

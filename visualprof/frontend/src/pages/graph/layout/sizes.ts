@@ -1,12 +1,12 @@
 // Box sizes from text, by rule and not by font metrics: the same model gives the same picture on every machine.
-import { group_label, is_end, node_label } from "../labels";
+import { groupLabel, isEnd, nodeLabel } from "../labels";
 import type { Graph } from "../graph";
 
 const NARROW = /[iljtfrI.,:;'|!()[\]/ ]/;
 const WIDE = /[mwMW@%]/;
 
 /** Width of text at 12 px. */
-export function text_width(text: string): number {
+export function textWidth(text: string): number {
   let width = 0;
   for (const character of text) {
     if (character > "\u2e80") width += 12;
@@ -33,7 +33,7 @@ function bounded(width: number, least: number, most: number): number {
 }
 
 /** Sizes of all items, groups as they are when folded. */
-export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Array } {
+export function sizesOf(graph: Graph): { width: Float64Array; height: Float64Array } {
   const items = graph.nodes + graph.groups;
   const width = new Float64Array(items);
   const height = new Float64Array(items);
@@ -41,17 +41,17 @@ export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Ar
   const measure = (text: string) => {
     const stored = known.get(text);
     if (stored !== undefined) return stored;
-    const fresh = text_width(text);
+    const fresh = textWidth(text);
     known.set(text, fresh);
     return fresh;
   };
   for (let n = 0; n < graph.nodes; n += 1) {
-    const { title, line } = node_label(graph.answer, n);
+    const { title, line } = nodeLabel(graph.answer, n);
     width[n] = bounded(Math.max(1.08 * measure(title), 0.92 * measure(line)) + 24, LEAST, MOST);
-    height[n] = is_end(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
+    height[n] = isEnd(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
   }
   for (let g = graph.nodes; g < items; g += 1) {
-    width[g] = bounded(1.08 * measure(group_label(graph, g).title) + 74, 140, 250);
+    width[g] = bounded(1.08 * measure(groupLabel(graph, g).title) + 74, 140, 250);
     height[g] = GROUP_HEIGHT;
   }
   return { width, height };

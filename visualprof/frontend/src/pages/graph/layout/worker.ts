@@ -3,7 +3,7 @@ import type { GraphAnswer } from "../../../api/graph";
 import { Graph } from "../graph";
 import type { Direction } from "./direction";
 import { Nested } from "./nested";
-import { picture_of, type Picture } from "./picture";
+import { pictureOf, type Picture } from "./picture";
 
 export interface Ask {
   id: number;
@@ -26,7 +26,7 @@ self.onmessage = ({ data }: MessageEvent<Ask>) => {
   try {
     if (data.answer) nested = new Nested(new Graph(data.answer));
     if (!nested) throw new Error("no model");
-    const picture = picture_of(nested.layout(new Set(data.open), data.direction), data.direction);
+    const picture = pictureOf(nested.layout(new Set(data.open), data.direction), data.direction);
     const transfer = Object.values(picture).flatMap((value) =>
       ArrayBuffer.isView(value) ? [value.buffer as ArrayBuffer] : [],
     );
