@@ -240,14 +240,13 @@ COUNTS: dict[str, Callable[[], list[str]]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Print the counts; arguments choose the places that are printed."""
+    """Print all counts and rates, or only the counts whose name contains the first argument, with their places."""
     wanted, start = (*arguments, "", "")[:2]
     for name, count in COUNTS.items():
-        places = [place for place in count() if place.startswith(start)]
-        if wanted and wanted in name:
-            print("\n".join(places))
-        print(f"{len(places):6} {name}")
-    for name, rate in rates().items():
+        if wanted in name:
+            places = [place for place in count() if place.startswith(start)]
+            print("\n".join([*(places if wanted else []), f"{len(places):6} {name}"]))
+    for name, rate in ({} if wanted else rates()).items():
         print(f"{rate:6.1f} per 10,000 words: {name}")
 
 
