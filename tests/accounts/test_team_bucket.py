@@ -46,7 +46,7 @@ def site(swift: Swift, make_site: MakeSite) -> Iterator[tuple[Site, JobService]]
     """People with accounts, and a bucket."""
     made = make_site()
     remote = open_remote(made.logdir.roots[0], store=parse_bucket_url(swift.new()))
-    made.app = create_app(made.logdir, Settings(accounts=True, store=remote._place), remote, made.reader)
+    made.app = create_app(made.logdir, Settings(accounts=True, store=remote._location), remote, made.reader)
     accounts = Accounts(remote.open().database)
     for name, role in (("ann", "member"), ("bob", "member"), ("root", "admin")):
         accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD)  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_while_the_store_is_down_it_is_named(swift: Swift, site: tuple[Site, Job
 
 
 def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, JobService]) -> None:
-    place = site[1]._place
+    place = site[1]._location
     assert place
     policy = site[0].app.test_client().get("/api/v1/session").headers["Content-Security-Policy"]
     assert policy.startswith(f"connect-src 'self' {place.endpoint}; default-src 'self';")

@@ -258,7 +258,7 @@ def test_versions_of_models_lie_in_the_bucket(
     remote: JobService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also files of this machine; the copies here may go. Upkeep leaves them as long as the version is there."""
-    monkeypatch.setattr(upkeep_module, "_OLD_S", -1)
+    monkeypatch.setattr(upkeep_module, "_MIN_LEFTOVER_AGE_S", -1)
     queue, path = remote.open(), small(tmp_path)
     ref = store_local_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})
     model, version, _ = register_model(remote, Requester(), "small", ref, source=Origin())
@@ -431,7 +431,7 @@ def test_what_nobody_needs_is_removed(remote: JobService, monkeypatch: pytest.Mo
     remove_leftovers(queue.database, store, partial)
     assert store.list_names("incoming") == sorted([task.place, awaited.id])
     assert unknown in store.list_names("blobs"), "it may be being uploaded"
-    monkeypatch.setattr(upkeep_module, "_OLD_S", -60)
+    monkeypatch.setattr(upkeep_module, "_MIN_LEFTOVER_AGE_S", -60)
     remove_leftovers(queue.database, store, partial)
     assert store.list_names("blobs") == [lease.request.model.blob]
     assert store._keys("list_multipart_uploads", "Uploads", "runs/incoming/") == []

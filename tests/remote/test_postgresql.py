@@ -293,7 +293,7 @@ def test_one_server_at_a_time_takes_tasks_back(pair: tuple[JobService, JobServic
     assert lease
     with one.database.write() as connection:
         connection.exec_driver_sql("UPDATE tasks SET lease_until_ns = 1")
-    upkeep = MaintenanceThread(other.database, other.notifier, 30, lambda _: None)
+    upkeep = MaintenanceThread(other.database, other.notifier, 30, on_ended=lambda _: None)
     with one.database.exclusive() as mine:
         assert mine
         upkeep.run_once()
@@ -308,16 +308,17 @@ def test_one_server_at_a_time_takes_tasks_back(pair: tuple[JobService, JobServic
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks again by himself."""
-    monkeypatch.setattr(notify_bridge, "LISTEN_RECHECK_S", 60.0)
-    monkeypatch.setattr(notify_bridge, "RECHECK_S", 61.0)
-    monkeypatch.setattr(notify_bridge, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(notify_bridge, "LISTEN_RECHECK_INTERVAL_S", 60.0)
+    monkeypatch.setattr(notify_bridge, "RECHECK_INTERVAL_S", 61.0)
+    monkeypatch.setattr(notify_bridge, "_RETRY_DELAY_S", 0.1)
 
 
 def listening(*remotes: JobService) -> None:
     for remote in remotes:
         until(
             lambda remote=remote: (
-                remote._notifier.recheck_s == notify_bridge.LISTEN_RECHECK_S and remote._notifier.notification_count
+                remote._notifier.recheck_interval_s == notify_bridge.LISTEN_RECHECK_INTERVAL_S
+                and remote._notifier.notification_count
             )
         )
 

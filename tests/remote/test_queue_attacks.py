@@ -255,7 +255,7 @@ def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
         queue = remote.open()
         assert queue.maintenance
         queue.maintenance.close()
-        upkeep = MaintenanceThread(queue.database, queue.notifier, 0.4, lambda _: None)
+        upkeep = MaintenanceThread(queue.database, queue.notifier, 0.4, on_ended=lambda _: None)
         _, _, lease = leased(remote)
         before = time.time_ns()
         jumped(monkeypatch, seconds)
@@ -336,7 +336,7 @@ def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: JobSe
 
 
 def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.remote.queue.tasks.maintenance.REMOVE_EVERY_S", 0.2)
+    monkeypatch.setattr("visualprof.remote.queue.tasks.maintenance.CLEAN_UP_INTERVAL_S", 0.2)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs", lease_s=0.6) as server:
         agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()
@@ -353,7 +353,7 @@ def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monke
 
 
 def test_tidying_spares_what_began_to_arrive_meanwhile(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive = upkeep_module._live
+    alive = upkeep_module._active_uploads
     folder = remote.folder / "incoming" / "later-0-1"
 
     def slow(*given: Any) -> set[str]:
@@ -361,7 +361,7 @@ def test_tidying_spares_what_began_to_arrive_meanwhile(remote: JobService, monke
         folder.mkdir(parents=True)
         return found
 
-    monkeypatch.setattr(upkeep_module, "_live", slow)
+    monkeypatch.setattr(upkeep_module, "_active_uploads", slow)
     tidied(remote)
     assert folder.exists()
 

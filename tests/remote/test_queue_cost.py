@@ -144,7 +144,7 @@ def ended(queue: JobServices, threads: list[threading.Thread]) -> None:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks again by himself."""
-    monkeypatch.setattr(Notifier, "recheck_s", 60)
+    monkeypatch.setattr(Notifier, "recheck_interval_s", 60)
 
 
 @pytest.mark.usefixtures("_patient")

@@ -34,7 +34,7 @@ def queue(tmp_path: Path) -> Iterator[JobServices]:
 @pytest.fixture
 def upkeep(queue: JobServices) -> MaintenanceThread:
     """Another one than the queue's own, which only looks when it is told to."""
-    return MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None)
+    return MaintenanceThread(queue.database, queue.notifier, LEASE_S, on_ended=lambda _: None)
 
 
 def taken(queue: JobServices, agent: Agent, *devices: str) -> Lease:
@@ -162,7 +162,9 @@ def test_a_lease_says_all_that_an_agent_needs(queue: JobServices) -> None:
 
 
 def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: JobServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue.leases._notifier, "recheck_s", 3600)  # nobody looks at the database again unasked
+    monkeypatch.setattr(
+        queue.leases._notifier, "recheck_interval_s", 3600
+    )  # nobody looks at the database again unasked
     agent, found = member(queue), list[Lease | None]()
     thread = threading.Thread(target=lambda: found.append(queue.leases.lease(agent, ["cpu"], 60)))
     thread.start()
@@ -293,16 +295,16 @@ def test_while_the_database_was_away_no_agent_was_lost(queue: JobServices, monke
     queue.jobs.submit(request())
     lease = taken(queue, member(queue))
     upkeep = MaintenanceThread(
-        queue.database, queue.notifier, LEASE_S, lambda _: None, grace=queue.leases.extend_running
+        queue.database, queue.notifier, LEASE_S, on_ended=lambda _: None, extend_running=queue.leases.extend_running
     )
     with monkeypatch.context() as patched:
         patched.setattr(upkeep, "run_once", lambda: 1 / 0)
-        upkeep._try()
+        upkeep._run_and_log_errors()
     later(queue, lease, lease_until_ns=1)
-    upkeep._try()
+    upkeep._run_and_log_errors()
     assert task_of(queue, lease).state == "running"
     later(queue, lease, lease_until_ns=1)
-    upkeep._try()
+    upkeep._run_and_log_errors()
     assert task_of(queue, lease).state == "waiting"
 
 
@@ -423,7 +425,7 @@ def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
         later(queue, lease, lease_until_ns=1, deadline_ns=1)
     with opened(tmp_path / "runs") as remote:
         queue = remote.open()
-        MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None).run_once()
+        MaintenanceThread(queue.database, queue.notifier, LEASE_S, on_ended=lambda _: None).run_once()
         assert task_of(queue, lease).state == "running"
         assert beat(queue, agent, lease) == ([], [])
 
@@ -450,7 +452,7 @@ def test_two_servers_take_a_lost_task_back_once(queue: JobServices) -> None:
     queue.jobs.submit(request("k", retries=1))
     lease = taken(queue, member(queue))
     later(queue, lease, lease_until_ns=1)
-    upkeeps = [MaintenanceThread(queue.database, queue.notifier, LEASE_S, lambda _: None) for _ in range(4)]
+    upkeeps = [MaintenanceThread(queue.database, queue.notifier, LEASE_S, on_ended=lambda _: None) for _ in range(4)]
     threads = [threading.Thread(target=each.run_once) for each in upkeeps]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]

@@ -33,21 +33,21 @@ def remote(tmp_path: Path) -> Iterator[JobService]:
 def slowly(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> list[JobServices]:
     """Opening takes a while; the queues that were made."""
     made: list[JobServices] = []
-    make = remote._make
+    make = remote._create
 
     def slow() -> JobServices:
         time.sleep(0.2)
         made.append(make())
         return made[-1]
 
-    monkeypatch.setattr(remote, "_make", slow)
+    monkeypatch.setattr(remote, "_create", slow)
     return made
 
 
 @pytest.mark.both_databases
 def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobService) -> None:
     remote.start()
-    queue = until(lambda: remote._queue)
+    queue = until(lambda: remote._services)
     [job] = queue.jobs.since(0).jobs
     assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
 
@@ -67,10 +67,10 @@ def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
 ) -> None:
     made = slowly(remote, monkeypatch)
     remote.start()
-    assert until(remote._opening.locked)
+    assert until(remote._opening_lock.locked)
     remote.close()
     [queue] = made
-    assert (remote._queue, remote.open_existing()) == (None, None)
+    assert (remote._services, remote.open_existing()) == (None, None)
     assert queue.maintenance
     assert not queue.maintenance._thread.is_alive()
     assert not [thread for thread in threading.enumerate() if thread.name == "queue"]

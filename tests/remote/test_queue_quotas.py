@@ -140,7 +140,7 @@ def test_an_attempt_counts_from_its_lease_to_its_end(queue: JobServices) -> None
     began(1, 4)
     assert queue.quotas.get("ann")[1].device_ns / HOUR_NS == pytest.approx(4, abs=0.01), "it runs"
     later(lease_until_ns=0)
-    MaintenanceThread(queue.database, queue.notifier, 30, lambda _: None).run_once()
+    MaintenanceThread(queue.database, queue.notifier, 30, on_ended=lambda _: None).run_once()
     began(1, 5)  # it was lost just now, and has ended
     again = queue.leases.lease(agent, ["cpu"], 0)
     assert again

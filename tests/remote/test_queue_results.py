@@ -411,7 +411,7 @@ def test_what_a_lost_task_reported_becomes_a_run(bench: Bench) -> None:
     with bench.queue.database.write() as connection:
         connection.execute(update(tasks).values(lease_until_ns=1, tries=9))
     q = bench.queue
-    MaintenanceThread(q.database, q.notifier, 30, q.finalizer.recover).run_once()
+    MaintenanceThread(q.database, q.notifier, 30, on_ended=q.finalizer.recover).run_once()
     assert bench.task.reason == "agent_lost"
     assert json.loads((bench.run / "status.json").read_text())["reason"] == "agent_lost"
 

@@ -254,7 +254,7 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     assert not (first.root / run).parent.exists()
     remove_leftovers(queue.database, queue.store, queue.results.partial)
     assert len(objects(first)) == 8, "files without a run may be of one that is being published"
-    monkeypatch.setattr(upkeep_module, "_STRAY_S", -60)
+    monkeypatch.setattr(upkeep_module, "_MIN_RUN_FILE_AGE_S", -60)
     remove_leftovers(queue.database, queue.store, queue.results.partial)
     assert objects(first) == []
 
@@ -278,7 +278,7 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeyp
     until(lambda: "aten::add" in json.dumps(other.patiently(shown)))
     with queue.database.read() as connection:
         assert {row.attempt for row in connection.execute(artefacts.select())} == {2}
-    monkeypatch.setattr(upkeep_module, "_STRAY_S", -60)
+    monkeypatch.setattr(upkeep_module, "_MIN_RUN_FILE_AGE_S", -60)
     remove_leftovers(queue.database, queue.store, queue.results.partial)
     assert len(objects(first)) == 5, "what it replaced is removed"
 

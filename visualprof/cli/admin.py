@@ -187,7 +187,9 @@ def _queue(args: argparse.Namespace) -> Generator[JobServices]:
     first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = Root(Path(first or folder.parent), "")
-    queue = open_services(folder, root, "", Notifier(1), 30.0, args.database, read_only=True)
+    queue = open_services(
+        folder, root, secret="", notifier=Notifier(1), lease_s=30.0, url=args.database, read_only=True
+    )
     try:
         yield queue
     finally:

@@ -1,6 +1,11 @@
-"""The queue of record: jobs, tasks, agents and files, in a database and a folder. Knows no web server.
+"""Server side of remote runs: jobs, tasks and agents in a database, files in a folder or bucket. Knows no web server.
 
-store: tables, rows as values, files. check: is a file or a job one that can be run? draft: a job of what is typed.
-tasks: the life of jobs and tasks. whole: all of it. opening, service: opens it when it is first needed. uploads: files
-that come in.
+store: tables, rows as values, files.
+check: validation of files and jobs.
+draft: jobs from user input.
+tasks: the life cycle of jobs and tasks.
+job_services: all services of an open database.
+opening, service: open the database on first use.
+uploads: incoming files.
+model_registration: uploaded files as versions of registered models.
 """

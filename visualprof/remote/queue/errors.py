@@ -1,20 +1,20 @@
-"""What the queue refuses, with the status that HTTP gives it.
+"""Errors of the queue, with their HTTP status.
 
 VisualprofError
-├── Conflict    409  the same key with another job, or a state that does not allow it
-├── Stale       409  a lease that is no longer the task's
-├── Elsewhere   409  bytes that do not continue what is there; says what is
-├── Untrusted   401  no token, or none that is known
-├── BadSignature 403 an address that was not signed here, or whose time is over
-├── PutOut      403  an agent that somebody put out
-├── Oversize    413  more bytes than announced or allowed
-├── Unfit       422  result files that are missing, differ or have impossible names
-├── Crowded     503  too many agents wait at once, or the database is busy
-├── Damaged     503  the database cannot be used
-├── StoreDown   503  the bucket in which files are kept does not answer
-├── OverQuota   429  a user has as much as they may
-├── TooMany     429  attempts within a minute
-└── DiskFull    507  the server's disk is full or read-only
+├── Conflict              409  the key belongs to another job, or the state does not allow the request
+├── LeaseExpired          409  the task has another lease, or none
+├── UploadOffsetMismatch  409  the offset is not the stored size; the error contains the stored size
+├── Unauthenticated       401  missing or unknown token
+├── InvalidSignature      403  the URL was not signed by this server, or has expired
+├── AgentRevoked          403  the agent is blocked
+├── PayloadTooLarge       413  more bytes than announced or allowed
+├── InvalidResult         422  result files are missing, differ or have invalid names
+├── ServerBusy            503  too many agents wait, or the database is busy
+├── DatabaseUnavailable   503  the database is corrupt or missing
+├── StoreUnavailable      503  the bucket does not answer
+├── QuotaExceeded         429  the user has reached a quota
+├── TooManyAttempts       429  too many attempts within a minute
+└── DiskFull              507  the server's disk is full or read-only
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from visualprof.messages import msg
 
 
 class Conflict(VisualprofError):
-    """The request contradicts what is there."""
+    """A request that contradicts the stored state."""
 
     status = 409
 
 
 class LeaseExpired(VisualprofError):
-    """The lease is over: whoever held it must end the child."""
+    """A lease that is no longer valid. The agent that held it must end its child."""
 
     status = 409
 
@@ -46,7 +46,11 @@ class LeaseExpired(VisualprofError):
 
 
 class UploadOffsetMismatch(VisualprofError):
-    """Bytes for another place than the end of what is there. size: of what is there."""
+    """An upload offset that does not match the stored size.
+
+    Attributes:
+        size: Stored size in bytes.
+    """
 
     status = 409
 
@@ -58,49 +62,53 @@ class UploadOffsetMismatch(VisualprofError):
 
 
 class Unauthenticated(VisualprofError):
-    """No token, or one that is not known."""
+    """A missing or unknown token."""
 
     status = 401
 
 
 class InvalidSignature(VisualprofError):
-    """An address that was not made here, or that is too old."""
+    """A URL that this server did not sign, or that has expired."""
 
     status = 403
 
 
 class AgentRevoked(VisualprofError):
-    """An agent that somebody put out; it ends."""
+    """A blocked agent, which must exit."""
 
     status = 403
 
 
 class PayloadTooLarge(VisualprofError):
-    """More than was announced or is allowed."""
+    """More bytes than announced or allowed."""
 
     status = 413
 
 
 class InvalidResult(VisualprofError):
-    """A result that is not what was announced, or not what a result is."""
+    """A result that differs from its announcement, or that is not a valid result."""
 
     status = 422
 
 
 class ServerBusy(VisualprofError):
-    """No place to wait; ask again after `Retry-After`."""
+    """A server without capacity for the request. Clients retry after `Retry-After`."""
 
     status = 503
 
 
 class DatabaseUnavailable(VisualprofError):
-    """The database is no database any more, or was taken away."""
+    """A corrupt or missing database."""
 
     status = 503
 
 
 class StoreUnavailable(VisualprofError):
-    """The service that keeps files does not answer. refused: it does, and refuses what it was asked."""
+    """A bucket that does not answer or rejects a request.
+
+    Attributes:
+        refused: Whether the service answered and rejected the request.
+    """
 
     status = 503
 
@@ -110,7 +118,7 @@ class StoreUnavailable(VisualprofError):
 
 
 class QuotaExceeded(VisualprofError):
-    """Somebody has as much as they may."""
+    """A user who has reached a quota."""
 
     status = 429
 
@@ -122,12 +130,12 @@ class TooManyAttempts(VisualprofError):
 
 
 class DiskFull(VisualprofError):
-    """The disk is full, over quota or read-only."""
+    """A disk that is full, over its quota or read-only."""
 
     status = 507
 
 
-_FULL = {
+_DISK_ERRORS = {
     errno.ENOSPC: msg("queue.full", "is full"),
     errno.EDQUOT: msg("queue.over_quota", "is over its quota"),
     errno.EROFS: msg("queue.read_only", "is read-only"),
@@ -137,17 +145,21 @@ _FULL = {
 
 
 @contextmanager
-def disk_errors(where: str) -> Generator[None]:
-    """Name the disk's troubles instead of calling them unexpected.
+def disk_errors(path: str) -> Generator[None]:
+    """Translate disk errors inside the block to `DiskFull`.
 
-    Raises: DiskFull.
+    Args:
+        path: File or folder that the error message names.
+
+    Raises:
+        DiskFull: The disk is full, over its quota or read-only.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _DISK_ERRORS:
             raise DiskFull(
-                f"{where} {_FULL[error.errno]}",
+                f"{path} {_DISK_ERRORS[error.errno]}",
                 msg("queue.free_some_space_there", "free some space there, or start with --data DIR"),
             ) from error
         raise

@@ -1,11 +1,11 @@
-"""The queue once it is open: its database and folder, and all who work on them."""
+"""All services of an open queue: its database and folder, and the objects that work on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads the libraries of the database
+if TYPE_CHECKING:  # the API imports this module before the database opens; these modules load the database's libraries
     from visualprof.remote.queue.store.agents import Agents
     from visualprof.remote.queue.store.blobs import Blobs
     from visualprof.remote.queue.store.database import Database
@@ -27,11 +27,15 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.tasks.task_finalizer import TaskFinalizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobServices:
-    """Everything. number: of the database's file, None for a URL. upkeep: None where nothing is changed.
+    """All services of an open queue.
 
-    relay: None where no other server can tell of work. mirror: None without a bucket.
+    Attributes:
+        file_id: Device and inode of the database's file; None if the database has a URL.
+        maintenance: None on a read-only server.
+        notify_bridge: None if no other server can share the database.
+        mirror: None without a bucket, and on a read-only server.
     """
 
     database: Database
@@ -56,21 +60,25 @@ class JobServices:
     mirror: Mirror | None = None
 
     def save_upload(self, name: str, read: ReadChunk) -> tuple[str, int]:
-        """Store an uploaded file, for which jobs may wait; its sha256 and size.
+        """Store an uploaded file and queue the jobs that waited for it.
 
-        Raises: VisualprofError: it is too large, the disk is full.
+        Returns:
+            The file's sha256 and size.
+
+        Raises:
+            VisualprofError: The file is too large, or the disk is full.
         """
         sha256, size = self.blobs.put(name, read)
         self.jobs.file_arrived(sha256)
         return sha256, size
 
     def add_upload(self, sha256: str, name: str, size: int) -> None:
-        """Note a file that is in the store, for which jobs may wait."""
+        """Add a row for a file that is in the store, and queue the jobs that waited for it."""
         self.blobs.add(sha256, name, size)
         self.jobs.file_arrived(sha256)
 
     def close(self) -> None:
-        """End its threads and its connections."""
+        """Stop all threads and close all connections."""
         if self.mirror:
             self.mirror.close()
         if self.notify_bridge:

@@ -1,4 +1,4 @@
-"""Opens the queue of a folder. Who imports this imports the libraries of the database: 0.2 s."""
+"""Open the services of a queue. Importing this module loads the database's libraries, which takes 0.2 s."""
 
 from __future__ import annotations
 
@@ -34,65 +34,102 @@ from visualprof.remote.queue.tasks.task_finalizer import TaskFinalizer
 def open_services(
     folder: Path,
     root: Root,
+    *,
     secret: str,
     notifier: Notifier,
     lease_s: float,
     url: str = "",
     read_only: bool = False,
-    place: BucketLocation | None = None,
+    location: BucketLocation | None = None,
     cache_bytes: int = 0,
-    runs_too: bool = False,
-    busy: Callable[[], set[str]] = set,
+    store_runs: bool = False,
+    busy_paths: Callable[[], set[str]] = set,
 ) -> JobServices:
-    """The queue of a folder; from now on lost tasks are taken back.
+    """Open the services of a queue, and start to requeue lost tasks unless `read_only`.
 
     Args:
-        folder: where it is kept.
-        root: the log directory.
-        secret: signs addresses.
-        notifier: wakes agents that wait.
-        lease_s: how long an agent may be silent.
-        url: of the database; "" is a file of SQLite in the folder.
-        read_only: nothing is changed.
-        place: the bucket in which files are kept; None keeps them in the folder. cache_bytes: of copies of it there.
-        runs_too: it keeps the files of runs, too. busy: paths of files that are being read for longer than a moment.
+        folder: Folder of the queue's data.
+        root: The log directory.
+        secret: Key for signed URLs.
+        notifier: Wakes waiting agents.
+        lease_s: Duration of a lease: how long an agent may be silent.
+        url: URL of the database; "" is an SQLite file in `folder`.
+        read_only: Whether nothing may be changed.
+        location: Bucket for files; None stores them in `folder`.
+        cache_bytes: Maximum size of local copies of the bucket's files.
+        store_runs: Whether the bucket also stores the files of runs.
+        busy_paths: Returns the paths of files that are being read for a long time.
 
-    Raises: VisualprofError: the database or the bucket cannot be used.
+    Raises:
+        VisualprofError: The database or the bucket cannot be used.
     """
     signer = Signer(secret.encode())
-    store = Bucket(folder / "copies", signer, place, cache_bytes) if place else Store(folder, signer)
+    store = Bucket(folder / "copies", signer, location, cache_bytes) if location else Store(folder, signer)
     database = open_database(url, folder / DATABASE_FILE)
-    number = None if url else file_id(folder / DATABASE_FILE)
+    database_file_id = None if url else file_id(folder / DATABASE_FILE)
     jobs = Jobs(database, notifier, lease_s)
     reports = ReportBatcher(database)
     leases = Leases(database, store, notifier, lease_s, reports)
     bucket = store if isinstance(store, Bucket) else None
-    results = Results(database, store, root.path, bucket if runs_too else None)
-    mirror = Mirror(database, bucket, root, results.partial, busy) if bucket and not read_only else None
+    results = Results(database, store, root.path, bucket if store_runs else None)
+    mirror = Mirror(database, bucket, root, results.partial, busy_paths) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)
-    removal = JobDeleter(database, jobs, results, store, folder, root.path)
-    finisher = TaskFinalizer(database, jobs, leases, results, agents, blobs, logs, mirror)
-    retention = Retention(database, removal)
-    upkeep = None
+    deleter = JobDeleter(database, jobs, results, store, folder, root.path)
+    finalizer = TaskFinalizer(
+        database=database,
+        jobs=jobs,
+        leases=leases,
+        results=results,
+        agents=agents,
+        blobs=blobs,
+        logs=logs,
+        mirror=mirror,
+    )
+    retention = Retention(database, deleter)
+    maintenance = None
     if not read_only:
 
-        def tidy() -> None:
-            """At the start and every hour."""
+        def clean_up() -> None:
+            """Remove leftovers and recover unfinished results; runs at start and every hour."""
             remove_leftovers(database, store, results.partial)
-            finisher.recover_all()
+            finalizer.recover_all()
 
         leases.extend_running()
-        tidy()
-        upkeep = MaintenanceThread(
-            database, notifier, lease_s, finisher.recover, tidy, leases.extend_running, retention.apply
+        clean_up()
+        maintenance = MaintenanceThread(
+            database,
+            notifier,
+            lease_s,
+            on_ended=finalizer.recover,
+            clean_up=clean_up,
+            extend_running=leases.extend_running,
+            apply_retention=retention.apply,
         )
-        upkeep.start()
-    relay = PgNotifyBridge(database, notifier) if url else None
-    if relay:
-        relay.start()
+        maintenance.start()
+    notify_bridge = PgNotifyBridge(database, notifier) if url else None
+    if notify_bridge:
+        notify_bridge.start()
     if mirror:
         mirror.start()
     return JobServices(
-        database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        retention, Quotas(database), PendingUploads(database), Registry(database, store), upkeep, relay, mirror,
-    )  # fmt: skip
+        database=database,
+        file_id=database_file_id,
+        store=store,
+        signer=signer,
+        notifier=notifier,
+        blobs=blobs,
+        jobs=jobs,
+        agents=agents,
+        leases=leases,
+        logs=logs,
+        results=results,
+        finalizer=finalizer,
+        deleter=deleter,
+        retention=retention,
+        quotas=Quotas(database),
+        pending_uploads=PendingUploads(database),
+        registry=Registry(database, store),
+        maintenance=maintenance,
+        notify_bridge=notify_bridge,
+        mirror=mirror,
+    )

@@ -1,4 +1,4 @@
-"""Remote runs of one log directory, opened when they are first needed."""
+"""Remote runs of one log directory; the database is opened on first use."""
 
 from __future__ import annotations
 
@@ -29,28 +29,32 @@ _log = logging.getLogger(__name__)
 
 TOKEN_PREFIX = "vp_r_"
 MAX_WAITERS = 16
-_AGAIN_S = 5  # a database that could not be opened is not tried at every request
+_RETRY_DELAY_S = 5  # after a failed attempt to open the database, so that not every request retries
 
 
 class SubmissionUnavailable(VisualprofError):
-    """No job can be submitted here."""
+    """Jobs cannot be submitted to this server."""
 
     status = 409
 
 
 class JobService:
-    """Opens the queue when something is to be kept, or was kept before.
+    """Opens the queue's services when data is to be stored, or if data was stored before.
 
     Args:
-        root: the first log directory.
-        data: where to keep it instead of `.visualprof` there.
-        read_only: nothing is changed.
-        intervals: of leases, heartbeats and polls, for the agents.
-        waiters: how many agents may wait at a time.
-        database: its URL; "" is a file in the folder.
-        store: the bucket of uploads and what arrives; None keeps them in the folder.
-        cache_bytes: of copies of a bucket's files beside it.
-        store_runs: the bucket keeps the files of new runs, too.
+        root: The first log directory.
+        data: Folder of the queue's data; None is `.visualprof` in `root`.
+        read_only: Whether nothing may be changed.
+        intervals: Intervals of leases, heartbeats and polls, for the agents.
+        waiters: Maximum number of agents that wait at a time.
+        database: URL of the database; "" is a file in the folder.
+        store: Bucket for uploads and results; None stores them in the folder.
+        cache_bytes: Maximum size of local copies of the bucket's files.
+        store_runs: Whether the bucket also stores the files of new runs.
+
+    Attributes:
+        busy_paths: Returns the paths of files that are being read for a long time.
+        local_token: Token of the agent that this process starts.
     """
 
     def __init__(
@@ -68,24 +72,24 @@ class JobService:
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
-        self._url, self._place, self._cache_bytes = database, store, cache_bytes
+        self._url, self._location, self._cache_bytes = database, store, cache_bytes
         self._store_runs = store_runs
-        self.busy_paths: Callable[[], set[str]] = set  # paths of files that are being read for longer than a moment
+        self.busy_paths: Callable[[], set[str]] = set
         self._file = self.folder / DATABASE_FILE
         self.read_only = read_only
         self.intervals = intervals or Intervals()
         self._notifier = Notifier(waiters)
-        self._queue: JobServices | None = None
-        self._opening = threading.Lock()
+        self._services: JobServices | None = None
+        self._opening_lock = threading.Lock()
         self._failure: VisualprofError | None = None
         self._failed_at = 0.0
         self._token = ""
-        self.local_token = TOKEN_PREFIX + secrets.token_urlsafe(24)  # of the agent that this process starts
+        self.local_token = TOKEN_PREFIX + secrets.token_urlsafe(24)
         self.local_agent = False
 
     @property
     def problem(self) -> tuple[str, str] | None:
-        """Why nothing can be submitted here, and what to do; None when it can."""
+        """Why jobs cannot be submitted here, and what to do; None if they can."""
         if self.read_only:
             return msg("queue.server_read_only_2", "this server is read-only"), msg(
                 "queue.start_without_read_only", "start it without --read-only"
@@ -99,7 +103,7 @@ class JobService:
                 "queue.start_logdir_dir_results", "start with --logdir DIR: results are folders in it"
             )
         for place in (self.root.path, self.folder):
-            if not os.access(_existing(place), os.W_OK):
+            if not os.access(_nearest_existing(place), os.W_OK):
                 return msg("queue.may_not_written_2", f"{place} may not be written"), msg(
                     "queue.choose_folder_your_own", "choose a folder of your own with --logdir, and --data DIR"
                 )
@@ -109,35 +113,37 @@ class JobService:
 
     @property
     def direct_uploads(self) -> bool:
-        """Does browsers and commands send their files to a bucket, past this server?"""
-        return self._place is not None
+        """Whether browsers and commands send files to a bucket instead of this server."""
+        return self._location is not None
 
     @property
     def registration_token(self) -> str:
-        """With it machines register. It is written down when it is first shown, so that it outlives this server."""
-        with self._opening:
-            return self._known_token()
+        """Token with which machines register. It is saved when it is first shown, so that it survives a restart."""
+        with self._opening_lock:
+            return self._read_token()
 
     def rotate_registration_token(self) -> None:
-        """Makes another one; machines that are registered stay.
+        """Replace the registration token; registered machines stay registered.
 
-        Raises: VisualprofError: nothing can be kept here.
+        Raises:
+            VisualprofError: Nothing can be stored here.
         """
         self.open()
-        with self._opening, disk_errors(str(self.folder)):
+        with self._opening_lock, disk_errors(str(self.folder)):
             path = self.folder / "agent-token"
             part = path.with_name(f"agent-token.{uuid.uuid4().hex}")
-            _kept(part, TOKEN_PREFIX + secrets.token_urlsafe(24))
+            _read_or_create(part, TOKEN_PREFIX + secrets.token_urlsafe(24))
             part.replace(path)
 
     def open(self) -> JobServices:
-        """The queue; its folder is made when it is not there.
+        """Return the services; create the folder if it is missing.
 
-        Raises: VisualprofError: `problem` says why not.
+        Raises:
+            VisualprofError: The services cannot be opened; `problem` says why.
         """
-        queue = self._present()
-        if queue is not None:
-            return queue
+        services = self._current_services()
+        if services is not None:
+            return services
         problem = self.problem
         if problem and self.read_only:
             raise Forbidden(*problem)
@@ -146,30 +152,35 @@ class JobService:
         return self._open()
 
     def open_existing(self) -> JobServices | None:
-        """The queue if anything was kept before; None also where it cannot be opened."""
-        if self._present() is None and not self._notifier.closed and self._kept:
-            if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
+        """Return the services if data was stored before, else None; also None if they cannot be opened."""
+        if self._current_services() is None and not self._notifier.closed and self._has_data:
+            if self._failure and time.monotonic() - self._failed_at < _RETRY_DELAY_S:
                 return None
             try:
                 return self._open()
             except VisualprofError:
                 return None
-        return self._queue
+        return self._services
 
-    def require(self, otherwise: str) -> JobServices:
-        """The queue of something that was kept before.
+    def require(self, error: str) -> JobServices:
+        """Return the services if data was stored before.
 
-        Raises: NotFound: nothing ever was; `otherwise` says what is missing.
+        Args:
+            error: Text of the error if nothing was ever stored.
+
+        Raises:
+            NotFound: Nothing was ever stored.
         """
-        queue = self.open_existing()
-        if queue is None:
-            raise NotFound(otherwise)
-        return queue
+        services = self.open_existing()
+        if services is None:
+            raise NotFound(error)
+        return services
 
     def require_writable(self) -> None:
-        """Before anything that changes what is kept.
+        """Raise an error if the server is read-only.
 
-        Raises: Forbidden: the server is read-only.
+        Raises:
+            Forbidden: The server is read-only.
         """
         if self.read_only:
             raise Forbidden(
@@ -178,129 +189,149 @@ class JobService:
             )
 
     def inspection(self, sha256: str) -> dict[str, Any] | None:
-        """What inspection found in a file; None when it was not inspected, or is not here."""
-        queue = self.open_existing()
-        return queue.blobs.inspection(sha256) if queue else None
+        """Return the result of a file's inspection; None if the file is missing or was not inspected."""
+        services = self.open_existing()
+        return services.blobs.inspection(sha256) if services else None
 
     def agents(self, viewer: str | None = None) -> list[Agent]:
-        """The agents that somebody may see."""
-        queue = self.open_existing()
-        return queue.agents.list_visible(viewer) if queue else []
+        """Return the agents that a user may see."""
+        services = self.open_existing()
+        return services.agents.list_visible(viewer) if services else []
 
     def start(self, prepare: Callable[[JobServices], object] = lambda _: None) -> None:
-        """The server runs: if anything is kept here, lost tasks are taken back from now on.
+        """Open existing services in a background thread, which starts to requeue lost tasks.
 
-        The first page does not wait for the libraries of the database; who asks for the queue does.
+        The first page does not wait for the database's libraries; only requests that need the services do.
 
-        prepare: called in another thread with the queue, if there is one.
+        Args:
+            prepare: Called in that thread with the services, if there are any.
         """
 
-        def begin() -> None:
+        def open_now() -> None:
             queue = self.open_existing()
-            with contextlib.suppress(VisualprofError):  # whoever asks for it is told
+            with contextlib.suppress(VisualprofError):  # requests that need the services report the error
                 if queue:
                     prepare(queue)
 
-        if not self.root.path.is_file() and self._kept:
-            threading.Thread(target=begin, name="queue", daemon=True).start()
+        if not self.root.path.is_file() and self._has_data:
+            threading.Thread(target=open_now, name="queue", daemon=True).start()
 
     def release_waiters(self) -> None:
-        """Nobody waits for a task any more: the server is about to close."""
+        """Release all agents that wait for a task, because the server is about to close."""
         self._notifier.close()
 
     def close(self) -> None:
-        """Ends threads, waiting agents and connections; it is not opened again."""
+        """Stop threads, waiting agents and connections for good."""
         self.release_waiters()
-        with self._opening:
+        with self._opening_lock:
             self._failure = SubmissionUnavailable(msg("queue.server_closing", "the server is closing"))
-            self._leave()
+            self._close_services()
 
     def _open(self) -> JobServices:
-        with self._opening:
+        with self._opening_lock:
             if self._notifier.closed and self._failure:
                 raise self._failure
-            if self._queue is None:
+            if self._services is None:
                 try:
-                    self._queue = self._make()
+                    self._services = self._create()
                 except VisualprofError as error:
                     self._failure, self._failed_at = error, time.monotonic()
                     raise
                 self._failure = None
-            return self._queue
+            return self._services
 
-    def _present(self) -> JobServices | None:
-        """The queue that is open. One whose database somebody took away is left: what it knew is gone with it."""
-        queue = self._queue
-        if queue is None or self._number == queue.file_id:
-            return queue
-        with self._opening:
-            if self._queue is queue and self._number != queue.file_id:
+    def _current_services(self) -> JobServices | None:
+        """Return the open services.
+
+        If the database's file was replaced, close them first: their state is out of date.
+        """
+        services = self._services
+        if services is None or self._file_id == services.file_id:
+            return services
+        with self._opening_lock:
+            if self._services is services and self._file_id != services.file_id:
                 _log.warning("%s is not the file that was opened; it is left", self._file)
-                self._leave()
-        return self._queue
+                self._close_services()
+        return self._services
 
     @property
-    def _kept(self) -> bool:
-        """Was anything kept before? A database that is named is there."""
+    def _has_data(self) -> bool:
+        """Whether data was stored before; a database with a URL always has data."""
         return bool(self._url) or self._file.is_file()
 
     @property
-    def _number(self) -> tuple[int, int] | None:
-        """That of the file; a database that is named is always the same."""
+    def _file_id(self) -> tuple[int, int] | None:
+        """Device and inode of the database's file; None for a database with a URL."""
         return None if self._url else file_id(self._file)
 
-    def _leave(self) -> None:
-        if self._queue:
-            self._queue.close()
-        self._queue = None
+    def _close_services(self) -> None:
+        if self._services:
+            self._services.close()
+        self._services = None
 
-    def _make(self) -> JobServices:
+    def _create(self) -> JobServices:
         with disk_errors(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            secret = _kept(self.folder / "secret", secrets.token_hex(32))
-            _kept(self.folder / "agent-token", self._known_token())
+            secret = _read_or_create(self.folder / "secret", secrets.token_hex(32))
+            _read_or_create(self.folder / "agent-token", self._read_token())
             if not self.read_only:
                 if not self._url:
                     self._file.touch(0o600)  # SQLite gives its other files the same mode
-                _shut(self.folder)
-        from visualprof.remote.queue.opening import open_services  # with the libraries of the database: 0.2 s
+                _restrict_permissions(self.folder)
+        from visualprof.remote.queue.opening import open_services  # loads the database's libraries: 0.2 s
 
         return open_services(
-            self.folder, self.root, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only,
-            self._place, self._cache_bytes, self._store_runs, lambda: self.busy_paths(),
-        )  # fmt: skip
+            self.folder,
+            self.root,
+            secret=secret,
+            notifier=self._notifier,
+            lease_s=self.intervals.lease_s,
+            url=self._url,
+            read_only=self.read_only,
+            location=self._location,
+            cache_bytes=self._cache_bytes,
+            store_runs=self._store_runs,
+            busy_paths=lambda: self.busy_paths(),
+        )
 
-    def _known_token(self) -> str:
-        """That of the file, which is made; one of this server alone while nothing can be written."""
+    def _read_token(self) -> str:
+        """Return the token from the file, and create the file if necessary.
+
+        While nothing can be written, the token is valid for this process only.
+        """
         path = self.folder / "agent-token"
         if path.is_file():
             return path.read_text().strip()
         self._token = self._token or TOKEN_PREFIX + secrets.token_urlsafe(24)
         with contextlib.suppress(DiskFull), disk_errors(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return _kept(path, self._token)
+            return _read_or_create(path, self._token)
         return self._token
 
 
-def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
+def _nearest_existing(path: Path) -> Path:
+    """Return the folder, or its nearest parent that exists."""
     while not path.exists() and path.parent != path:
         path = path.parent
     return path
 
 
-def _shut(folder: Path) -> None:
-    """Leave what is kept to its owner, also what was there before; a folder where everybody writes stays open."""
+def _restrict_permissions(folder: Path) -> None:
+    """Make stored data private to its owner, including older files. A folder that everyone may write to stays open."""
     modes = {folder: 0o700} if not folder.stat().st_mode & stat.S_ISVTX else {}
     modes |= {folder / name: 0o700 for name in ("blobs", "incoming", "logs")}
     modes |= dict.fromkeys([*folder.glob("jobs.sqlite*"), folder / "secret", folder / "agent-token"], 0o600)
     for path, mode in modes.items():
-        with contextlib.suppress(FileNotFoundError, PermissionError):  # somebody else's, who let us write there
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # another user's file that we may write to
             path.chmod(mode)
 
 
-def _place(part: Path, path: Path) -> None:
-    """Raises: FileExistsError: it is there already."""
+def _link_or_rename(part: Path, path: Path) -> None:
+    """Move `part` to `path` unless `path` exists.
+
+    Raises:
+        FileExistsError: `path` exists.
+    """
     try:
         os.link(part, path)
     except FileExistsError:
@@ -309,15 +340,15 @@ def _place(part: Path, path: Path) -> None:
         part.rename(path)
 
 
-def _kept(path: Path, text: str) -> str:
-    """What a file holds, which is made with `text`, whole, when it is not there; only its owner may read it."""
+def _read_or_create(path: Path, text: str) -> str:
+    """Return the content of a file that only its owner may read; create it atomically with `text` if it is missing."""
     if not path.exists():
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(text)
             with contextlib.suppress(FileExistsError):  # another server was faster
-                _place(part, path)
+                _link_or_rename(part, path)
         finally:
             part.unlink(missing_ok=True)
     return path.read_text().strip()

@@ -100,7 +100,7 @@ class Leases:
             return lease
         with self._notifier.waiter_slot():
             while lease is None and not self._notifier.closed and (left := end - time.monotonic()) > 0:
-                self._notifier.wait(known, min(self._notifier.recheck_s, left))
+                self._notifier.wait(known, min(self._notifier.recheck_interval_s, left))
                 if gone():
                     break
                 told, known = known != self._notifier.notification_count, self._notifier.notification_count

@@ -1,4 +1,4 @@
-"""What the server does by itself: takes back tasks that nobody holds any more, and removes files that nobody needs."""
+"""Periodic maintenance by the server: requeue lost tasks, apply retention rules, and remove unused files."""
 
 from __future__ import annotations
 
@@ -28,23 +28,28 @@ from visualprof.remote.queue.tasks.notifier import Notifier
 
 _log = logging.getLogger(__name__)
 
-UPLOAD_NS = 3600 * 10**9
-REMOVE_EVERY_S = 3600
-_STRAY_S = 24 * 3600  # files of a run are there before it is: a large one takes its time
-_OLD_S = 3600  # younger files may be the work of another server on the same folder
+UPLOAD_WAIT_NS = 3600 * 10**9
+CLEAN_UP_INTERVAL_S = 3600
+_MIN_RUN_FILE_AGE_S = 24 * 3600  # the files of a run are stored before its rows; a large run takes time
+_MIN_LEFTOVER_AGE_S = 3600  # younger files may be in use by another server on the same folder
 
 
 class MaintenanceThread:
-    """A thread that looks every quarter of a lease. Any number of servers may: a task is taken back once.
+    """A thread that runs maintenance every quarter of a lease.
 
-    On PostgreSQL one of them looks at a time, and leases follow the clock of the database.
+    Several servers may run one: each task is requeued only once. On PostgreSQL, one server at a time runs it, and
+    leases
+    follow the database's clock.
 
     Args:
-        database, notifier, lease_s: of the queue.
-        ended: called with each task that ended here, so that what it had measured is not lost.
-        remove: called every hour.
-        grace: called before the first round after one that failed: while the database was away no agent was heard of.
-        follow: follows the rules by which things are removed, on one server at a time; is there more to do?
+        database: Database of the queue.
+        notifier: Notified of requeued tasks.
+        lease_s: Duration of a lease.
+        on_ended: Called with each task that ended here, so that its measurements are saved.
+        clean_up: Called every hour.
+        extend_running: Called before the first round after a failed one. No heartbeat arrived while the database was
+            unavailable.
+        apply_retention: Applies the retention rules, on one server at a time. Returns whether more is due.
     """
 
     def __init__(
@@ -52,102 +57,103 @@ class MaintenanceThread:
         database: Database,
         notifier: Notifier,
         lease_s: float,
-        ended: Callable[[str], None],
-        remove: Callable[[], None] = lambda: None,
-        grace: Callable[[], None] = lambda: None,
-        follow: Callable[[], bool] = lambda: False,
+        *,
+        on_ended: Callable[[str], None],
+        clean_up: Callable[[], None] = lambda: None,
+        extend_running: Callable[[], None] = lambda: None,
+        apply_retention: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._notifier = notifier
-        self._every_s = lease_s / 4
+        self._interval_s = lease_s / 4
         self._lease_ns = int(lease_s * 1e9)
-        self._offset = _clock_offset()
-        self._ended = ended
-        self._remove, self._grace = remove, grace
-        self._follow = follow
+        self._last_clock_offset = _clock_offset()
+        self._on_ended = on_ended
+        self._clean_up, self._extend_running = clean_up, extend_running
+        self._apply_retention = apply_retention
         self._failed = False
-        self._removed, self._follow_at = time.monotonic(), 0.0
+        self._last_clean_up, self._next_retention = time.monotonic(), 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Begin in a quarter of a lease."""
+        """Start the thread; the first round runs after a quarter of a lease."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
     def run_once(self) -> None:
-        """One round."""
+        """Run one round."""
         if self._database.uses_local_clock:
-            self._follow_clock()
-        with self._database.exclusive() as mine:
-            for task in self._taken_back() if mine else ():
-                self._ended(task)
-            if mine and time.monotonic() >= self._follow_at:
-                self._follow_at = time.monotonic() + REMOVE_EVERY_S
-                if self._follow():
-                    self._follow_at = 0.0
-        if time.monotonic() - self._removed > REMOVE_EVERY_S:
-            self._removed = time.monotonic()
-            self._remove()
+            self._adjust_to_clock_jump()
+        with self._database.exclusive() as is_exclusive:
+            for task in self._requeue_or_end_overdue() if is_exclusive else ():
+                self._on_ended(task)
+            if is_exclusive and time.monotonic() >= self._next_retention:
+                self._next_retention = time.monotonic() + CLEAN_UP_INTERVAL_S
+                if self._apply_retention():
+                    self._next_retention = 0.0
+        if time.monotonic() - self._last_clean_up > CLEAN_UP_INTERVAL_S:
+            self._last_clean_up = time.monotonic()
+            self._clean_up()
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._every_s):
-            self._try()
+        while not self._stop.wait(self._interval_s):
+            self._run_and_log_errors()
 
-    def _try(self) -> None:
+    def _run_and_log_errors(self) -> None:
         try:
             if self._failed:
-                self._grace()
+                self._extend_running()
             self.run_once()
             self._failed = False
         except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
             self._failed = True
             _log.exception("taking back lost tasks failed")
 
-    def _follow_clock(self) -> None:
-        """Moves leases and deadlines with a clock that was set, or went on while the machine slept."""
+    def _adjust_to_clock_jump(self) -> None:
+        """Move leases and deadlines if the clock was set, or if it advanced while the machine slept."""
         offset = _clock_offset()
-        jump = offset - self._offset
+        jump = offset - self._last_clock_offset
         if abs(jump) >= self._lease_ns / 2:
             _log.warning("the clock jumped by %.0f s; leases and deadlines move with it", jump / 1e9)
             later = self._database.now_ns() + self._lease_ns
-            moved = {"lease_until_ns": later, "deadline_ns": tasks.c.deadline_ns + jump}
+            values = {"lease_until_ns": later, "deadline_ns": tasks.c.deadline_ns + jump}
             with self._database.write() as connection:
-                connection.execute(update(tasks).where(tasks.c.state == "running").values(moved))
-        self._offset = offset
+                connection.execute(update(tasks).where(tasks.c.state == "running").values(values))
+        self._last_clock_offset = offset
 
-    def _taken_back(self) -> list[str]:
-        """Tasks that ended now; those that are given out again are none of them."""
+    def _requeue_or_end_overdue(self) -> list[str]:
+        """Requeue or end overdue tasks; return those that ended."""
         now, ended = self._database.now_ns(), list[str]()
-        late = or_(tasks.c.lease_until_ns < now, tasks.c.deadline_ns < now)
-        never_sent = (tasks.c.state == "initiated") & (tasks.c.updated_ns < now - UPLOAD_NS)
+        overdue = or_(tasks.c.lease_until_ns < now, tasks.c.deadline_ns < now)
+        never_sent = (tasks.c.state == "initiated") & (tasks.c.updated_ns < now - UPLOAD_WAIT_NS)
         due = select(tasks, jobs.c.retries, jobs.c.timeout_ns).join(jobs, jobs.c.id == tasks.c.job)
-        due = due.where(or_((tasks.c.state == "running") & late, never_sent)).order_by(tasks.c.seq)
+        due = due.where(or_((tasks.c.state == "running") & overdue, never_sent)).order_by(tasks.c.seq)
         with self._database.read() as connection:
             rows = connection.execute(due).all()
         for row in rows:
             unchanged, outcome = _outcome(row, now)
             values = {**outcome, "phase": None, "updated_ns": self._database.now_ns()}
             with self._database.write() as connection:
-                same = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
-                moved = connection.execute(same.values(values)).rowcount
-                if moved:
+                statement = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
+                changed = connection.execute(statement.values(values)).rowcount
+                if changed:
                     end_device_use(connection, row.owner, row.id, row.attempt, now)
                     bump_revision(connection, row.job)
-            if moved and values["state"] == "waiting":
+            if changed and values["state"] == "waiting":
                 self._notifier.notify()
-            elif moved:
+            elif changed:
                 ended.append(row.id)
         return ended
 
 
 def _outcome(row: AnyRow, now: int) -> tuple[ColumnElement[bool], dict[str, Any]]:
-    """What becomes of a task that is due, as long as the time by which it was due is still its own."""
+    """Return the outcome of an overdue task, and a condition that its lease or deadline is unchanged."""
     if row.state == "initiated":
         return tasks.c.updated_ns == row.updated_ns, _EXPIRED
     if row.lease_until_ns >= now:
@@ -156,7 +162,7 @@ def _outcome(row: AnyRow, now: int) -> tuple[ColumnElement[bool], dict[str, Any]
             "timeout", msg("queue.took_longer_than_s", f"it took longer than {row.timeout_ns / 1e9:g} s"), hint
         )
         return tasks.c.deadline_ns == row.deadline_ns, _CANCELLED if row.cancel else values
-    # The token of a task that waits again stays: until somebody else takes it, a late heartbeat may take it back.
+    # A requeued task keeps its lease token: until another agent claims it, a late heartbeat may reacquire it.
     error = (
         msg("queue.agent_lost_times", f"its agent was lost {row.tries} times")
         if row.tries > 1
@@ -184,64 +190,73 @@ _EXPIRED = _failed(
 
 
 def _clock_offset() -> int:
-    """The clock's distance from one that cannot be set."""
+    """Return the difference between the wall clock and the monotonic clock, in ns."""
     return time.time_ns() - time.monotonic_ns()
 
 
 def remove_leftovers(database: Database, store: Store, partial: Path) -> None:
-    """Remove files of attempts that are over, unfinished ones, and uploads that no job has named for too long.
+    """Remove files of ended attempts, unfinished results, and uploads that no job has used for too long.
 
     Args:
-        database, store: of the queue.
-        partial: where results are put together.
+        database: Database of the queue.
+        store: File store of the queue.
+        partial: Folder where results are assembled.
     """
     for path in list(partial.iterdir()) if partial.is_dir() else []:
-        if _age_s(path) > _OLD_S:
-            _log.info("removing %s, which nobody needs any more", path)
+        if _age_s(path) > _MIN_LEFTOVER_AGE_S:
+            _log.info("removing the leftover %s", path)
             shutil.rmtree(path, ignore_errors=True)
     try:
-        _remove_unnamed(database, store)
+        _remove_unreferenced(database, store)
     except StoreUnavailable as error:
-        _log.warning("nothing is tidied up: %s", error.error)
+        _log.warning("leftovers are not removed: %s", error.error)
 
 
-def _remove_unnamed(database: Database, store: Store) -> None:
-    # What there is is listed before the database is asked: what comes after that is not touched.
-    arriving, kept = store.list_names("incoming"), store.list_names("blobs")
+def _remove_unreferenced(database: Database, store: Store) -> None:
+    # List the files before the database query: files that arrive later are not touched.
+    """Remove stored files that no row of the database references."""
+    uploading, stored = store.list_names("incoming"), store.list_names("blobs")
     with database.write() as connection:
-        live = _live(connection, database.now_ns())
-    for name in arriving:
-        if name not in live:
-            _log.info("removing incoming/%s, which nobody needs any more", name)
+        active = _active_uploads(connection, database.now_ns())
+    for name in uploading:
+        if name not in active:
+            _log.info("removing the leftover incoming/%s", name)
             store.delete(f"incoming/{name}")
-    _forget_unused(database)
+    _delete_unused_uploads(database)
     with database.read() as connection:
-        known = set(connection.execute(select(blobs.c.sha256)).scalars())
-    for name in kept:
-        if name not in known and store.age_s(name) > _OLD_S:  # else it is being uploaded
-            _log.info("removing blobs/%s, which nobody needs any more", name)
+        referenced = set(connection.execute(select(blobs.c.sha256)).scalars())
+    for name in stored:
+        if name not in referenced and store.age_s(name) > _MIN_LEFTOVER_AGE_S:  # younger files may still be uploading
+            _log.info("removing the leftover blobs/%s", name)
             store.delete_blob(name)
     if isinstance(store, Bucket):
         _remove_old_runs(database, store)
 
 
 def _remove_old_runs(database: Database, store: Bucket) -> None:
-    """Files of runs that were removed or replaced, or never published."""
-    old = store.run_files(_STRAY_S)
+    """Remove files of runs that were deleted, replaced or never published."""
+    stale = store.run_files(_MIN_RUN_FILE_AGE_S)
     with database.read() as connection:
-        named = select(artefacts.c.key).where(artefacts.c.key.startswith("runs/"))
-        old.difference_update(connection.execute(named).scalars())
-    for key in old:
+        referenced = select(artefacts.c.key).where(artefacts.c.key.startswith("runs/"))
+        stale.difference_update(connection.execute(referenced).scalars())
+    for key in stale:
         store.delete_run_file(key)
 
 
 def unused_uploads(days: int, now: int) -> ColumnElement[bool]:
-    """Condition on `blobs`: nothing names it, and nobody sent it lately, whose job may still be written."""
-    old = blobs.c.kept_ns < now - days * DAY_NS
-    return old & ~used_by_job() & ~used_by_version()
+    """Return a condition on `blobs`: no job or model version uses the file, and it is older than `days`.
+
+    A younger file may belong to a job that is not submitted yet.
+
+    Args:
+        days: Minimum age.
+        now: Current time in ns.
+    """
+    is_old = blobs.c.kept_ns < now - days * DAY_NS
+    return is_old & ~used_by_job() & ~used_by_version()
 
 
-def _forget_unused(database: Database) -> None:
+def _delete_unused_uploads(database: Database) -> None:
     with database.read() as connection:
         days = load_rules(connection)["uploads", ""]
     if days is None:
@@ -252,21 +267,21 @@ def _forget_unused(database: Database) -> None:
     for name in names:
         with database.write() as connection:
             if connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount:
-                # who had it has it no more, also when somebody uploads it again
+                # ownership ends, even if another user uploads the same file again
                 connection.execute(delete(holders).where(holders.c.sha256 == name))
 
 
-def _live(connection: Connection, now: int) -> set[str]:
-    """Folders of attempts and people that may still upload; what was announced by others is forgotten."""
+def _active_uploads(connection: Connection, now: int) -> set[str]:
+    """Return the names of folders that may still receive uploads; delete the rows of all other announced files."""
     connection.execute(delete(uploads).where(uploads.c.begun_ns < now - UPLOAD_TIMEOUT_NS))
-    arriving = connection.execute(select(uploads.c.id)).scalars()
+    pending = connection.execute(select(uploads.c.id)).scalars()
     rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
-    live = {(row.id, row.attempt) for row in rows}
-    coming = artefacts.c.key.startswith("incoming/")
-    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).where(coming).distinct()).all():
-        if (row.task, row.attempt) not in live:
-            connection.execute(delete(artefacts).where(coming).filter_by(task=row.task, attempt=row.attempt))
-    return {f"{task}-{attempt}" for task, attempt in live}.union(arriving)
+    attempts = {(row.id, row.attempt) for row in rows}
+    is_upload = artefacts.c.key.startswith("incoming/")
+    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).where(is_upload).distinct()).all():
+        if (row.task, row.attempt) not in attempts:
+            connection.execute(delete(artefacts).where(is_upload).filter_by(task=row.task, attempt=row.attempt))
+    return {f"{task}-{attempt}" for task, attempt in attempts}.union(pending)
 
 
 def _age_s(path: Path) -> float:

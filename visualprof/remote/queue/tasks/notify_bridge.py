@@ -1,4 +1,4 @@
-"""Notices of work between the servers of one database, by LISTEN and NOTIFY."""
+"""Notifications of new tasks between the servers of one PostgreSQL database, with LISTEN and NOTIFY."""
 
 from __future__ import annotations
 
@@ -13,57 +13,59 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.tasks.notifier import RECHECK_S, Notifier
+from visualprof.remote.queue.tasks.notifier import RECHECK_INTERVAL_S, Notifier
 
 _log = logging.getLogger(__name__)
 
-LISTEN_RECHECK_S = 2.0  # until who waits looks by itself: a server may end between a change and its notice
-_ALIVE_S = 30
+LISTEN_RECHECK_INTERVAL_S = 2.0  # a server may exit between a change and its notification
+_KEEPALIVE_INTERVAL_S = 30
 _AGAIN_S = 1
 _LISTEN, _NOTIFY = "LISTEN visualprof_tasks", "SELECT pg_notify('visualprof_tasks', %s)"
 
 
 class PgNotifyBridge:
-    """A thread with a connection of its own. What is told while it sends goes with the next notice, as one.
+    """A thread with its own database connection.
+
+    Notifications that arrive while it sends are combined into the next one.
 
     Args:
-        database: of PostgreSQL.
-        notifier: what it is told is passed to the other servers, and theirs to it.
+        database: A PostgreSQL database.
+        notifier: Its notifications are sent to other servers; notifications of other servers are passed to it.
     """
 
     def __init__(self, database: Database, notifier: Notifier) -> None:
         self._engine = database.engine
         self._notifier = notifier
-        self._me = secrets.token_hex(8)
+        self._sender_id = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._untold = 0
-        self._awake, self._waking = socket.socketpair()
-        self._waking.setblocking(False)
+        self._unsent = 0
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_sender.setblocking(False)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="relay", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="notify_bridge", daemon=True)
 
     def start(self) -> None:
-        """Connects."""
+        """Start the thread, which connects to the database."""
         self._notifier.forward = self.forward
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and its connection."""
+        """Stop the thread and close its connection."""
         self._stop.set()
         self._wake()
         self._thread.join(timeout=5)
-        self._awake.close()
-        self._waking.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
     def forward(self, tasks: int) -> None:
-        """The others shall know of so many tasks more."""
+        """Tell the other servers about `tasks` new tasks."""
         with self._lock:
-            self._untold += tasks
+            self._unsent += tasks
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it has yet to see an earlier call
-            self._waking.send(b".")
+        with contextlib.suppress(BlockingIOError):  # an earlier wake-up is still unread
+            self._wake_sender.send(b".")
 
     def _loop(self) -> None:
         from psycopg import Error
@@ -72,39 +74,44 @@ class PgNotifyBridge:
             try:
                 with self._engine.connect() as connection:
                     try:
-                        self._carry(connection.connection.driver_connection)
+                        self._listen(connection.connection.driver_connection)
                     finally:
-                        connection.invalidate()  # what listens is not for others
+                        connection.invalidate()  # a listening connection must not return to the pool
             except (SQLAlchemyError, Error, OSError) as error:  # noqa: PERF203 - a connection, not an event
-                if self._notifier.recheck_s != RECHECK_S and not self._stop.is_set():
+                if self._notifier.recheck_interval_s != RECHECK_INTERVAL_S and not self._stop.is_set():
                     _log.warning(
-                        "the database does not tell of new tasks (%s); it is asked instead", type(error).__name__
+                        "the database sends no notifications (%s); servers poll it instead", type(error).__name__
                     )
-                self._notifier.recheck_s = RECHECK_S
+                self._notifier.recheck_interval_s = RECHECK_INTERVAL_S
                 self._stop.wait(_AGAIN_S)
 
-    def _carry(self, driver: Any) -> None:
-        """Until the end, or that of the connection."""
+    def _listen(self, driver: Any) -> None:
+        """Send and receive notifications until the bridge closes or the connection breaks."""
         driver.execute(_LISTEN)
-        self._notifier.recheck_s = LISTEN_RECHECK_S
-        self._notifier.notify_local(1 << 16)  # what was told before was not heard
-        with selectors.DefaultSelector() as selector:  # `select` knows no more than 1,024 files of a process
-            for source in (driver, self._awake):
+        self._notifier.recheck_interval_s = LISTEN_RECHECK_INTERVAL_S
+        self._notifier.notify_local(1 << 16)  # earlier notifications of other servers were missed
+        with selectors.DefaultSelector() as selector:  # `select` is limited to 1,024 file descriptors
+            for source in (driver, self._wake_receiver):
                 selector.register(source, selectors.EVENT_READ)
             while not self._stop.is_set():
-                self._round(driver, {key.fileobj for key, _ in selector.select(_ALIVE_S)})
+                self._send_and_receive(driver, {key.fileobj for key, _ in selector.select(_KEEPALIVE_INTERVAL_S)})
 
-    def _round(self, driver: Any, ready: set[Any]) -> None:
-        """What is to be told, and what was. ready: of the connection and of who wakes us."""
-        if self._awake in ready:
-            self._awake.recv(4096)
+    def _send_and_receive(self, driver: Any, ready: set[Any]) -> None:
+        """Send pending notifications and process received ones.
+
+        Args:
+            driver: The driver's connection.
+            ready: Readable sources: the connection, the wake-up socket, or neither after a timeout.
+        """
+        if self._wake_receiver in ready:
+            self._wake_receiver.recv(4096)
         if not ready:
             driver.execute("SELECT 1")
         with self._lock:
-            tasks, self._untold = self._untold, 0
+            tasks, self._unsent = self._unsent, 0
         if tasks:
-            driver.execute(_NOTIFY, (f"{self._me} {tasks}",))
-        for notice in driver.notifies(timeout=0):
-            sender, _, told = notice.payload.partition(" ")
-            if sender != self._me and told.isdigit():
-                self._notifier.notify_local(int(told))
+            driver.execute(_NOTIFY, (f"{self._sender_id} {tasks}",))
+        for notification in driver.notifies(timeout=0):
+            sender, _, count = notification.payload.partition(" ")
+            if sender != self._sender_id and count.isdigit():
+                self._notifier.notify_local(int(count))

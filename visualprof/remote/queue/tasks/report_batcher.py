@@ -1,4 +1,4 @@
-"""What machines report of running tasks, from many threads at once, in few transactions."""
+"""Group commit of agents' reports: many threads, few transactions."""
 
 from __future__ import annotations
 
@@ -14,41 +14,51 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.tasks.jobs import bump_revisions
 
 Answer = TypeVar("Answer")
-# Keeps a report; its answer, and the tasks of which people see a change.
-Act = Callable[[Connection], tuple[Answer, Collection[str]]]
+# Saves a report. Returns its answer, and the tasks whose visible state changed.
+Action = Callable[[Connection], tuple[Answer, Collection[str]]]
 
 
 class ReportBatcher:
-    """Points, sizes of logs and heartbeats: one transaction keeps all that came while its turn was awaited."""
+    """Saves points, log sizes and heartbeats.
+
+    One transaction commits all reports that arrived while it waited for its turn.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self.pending: list[tuple[Act[Any], Future[Any]]] = []
+        self.pending: list[tuple[Action[Any], Future[Any]]] = []
 
-    def commit(self, act: Act[Answer]) -> Answer:
-        """The answer of an act, once it is committed. An act that raises has changed nothing of what it reports."""
-        mine: Future[Answer] = Future()
+    def commit(self, action: Action[Answer]) -> Answer:
+        """Return the answer of an action after it is committed.
+
+        An action that raises must not have changed anything.
+        """
+        future: Future[Answer] = Future()
         with self._lock:
-            self.pending.append((act, mine))
-            leads = len(self.pending) == 1
-        if leads:  # whoever comes before this one has its turn joins it
-            self._commit(self._take)
-        return mine.result()
+            self.pending.append((action, future))
+            is_leader = len(self.pending) == 1
+        if is_leader:  # reports that arrive before its transaction starts join it
+            self._commit(self._take_pending)
+        return future.result()
 
-    def _take(self) -> list[tuple[Act[Any], Future[Any]]]:
+    def _take_pending(self) -> list[tuple[Action[Any], Future[Any]]]:
         with self._lock:
-            taken, self.pending = self.pending, []
-        return taken
+            reports, self.pending = self.pending, []
+        return reports
 
-    def _commit(self, take: Callable[[], list[tuple[Act[Any], Future[Any]]]]) -> None:
-        """Keep what is taken once it is its turn. Where the database refuses them together, each is tried alone."""
-        reports: list[tuple[Act[Any], Future[Any]]] = []
+    def _commit(self, take: Callable[[], list[tuple[Action[Any], Future[Any]]]]) -> None:
+        """Commit reports in one transaction. If the transaction fails, retry each report on its own.
+
+        Args:
+            take: Returns the reports; called when the transaction has started.
+        """
+        reports: list[tuple[Action[Any], Future[Any]]] = []
         try:
             with self._database.write() as connection:
                 reports = take()
-                done = [_done(connection, act) for act, _ in reports]
-                tasks = {task for _, changed in done for task in changed}
+                answers = [_answer_or_error(connection, action) for action, _ in reports]
+                tasks = {task for _, changed in answers for task in changed}
                 if tasks:
                     bump_revisions(connection, tasks)
         except Exception as error:  # noqa: BLE001 - each thread raises its own
@@ -59,16 +69,16 @@ class ReportBatcher:
                 for _, future in reports or take():
                     future.set_exception(error)
             return
-        for (_, future), (answer, _) in zip(reports, done, strict=True):
+        for (_, future), (answer, _) in zip(reports, answers, strict=True):
             if isinstance(answer, VisualprofError):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
 
-def _done(connection: Connection, act: Act[Any]) -> tuple[Any, Collection[str]]:
-    """The answer of an act, or why it refuses the report: that is no matter of the others."""
+def _answer_or_error(connection: Connection, action: Action[Any]) -> tuple[Any, Collection[str]]:
+    """Return the answer of an action, or its error, which must not affect the other reports."""
     try:
-        return act(connection)
+        return action(connection)
     except VisualprofError as error:
         return error, ()
