@@ -1,6 +1,6 @@
 import { createApp, watch } from "vue";
 import App from "./app.vue";
-import { vTip } from "./components/tip";
+import { vTip } from "./components/tooltip";
 import { SHARED_TEXTS, speak } from "./locales";
 import { router } from "./router";
 import { language } from "./state/preferences";

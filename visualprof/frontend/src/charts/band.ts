@@ -1,5 +1,5 @@
 // The area between two curves over numbers, which ECharts has only over categories.
-import type { Option, Resolved } from "./look";
+import type { Option, Resolved } from "./theme";
 
 type Row = readonly [x: number | null, low: number | null, high: number | null];
 type Point = readonly [x: number, y: number];

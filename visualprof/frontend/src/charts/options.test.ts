@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Context, Option } from "./look";
+import type { Context, Option } from "./theme";
 import { axisTooltip, chartOption, isToken, resolve, sliceTooltip } from "./options";
 import { categoryColor } from "./palette";
 

@@ -11,9 +11,9 @@ import {
   type Option,
   type Resolved,
   type ValueFormatter,
-} from "./look";
+} from "./theme";
 import { categoryColor, INK, seriesColors } from "./palette";
-import { dressLines, dressScatter } from "./plane";
+import { dressLines, dressScatter } from "./xy-chart";
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 

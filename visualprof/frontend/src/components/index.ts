@@ -1,5 +1,5 @@
 // What pages are made of. What only some of them need is taken from its own file: the first page does without it.
-export { default as AskButton } from "./ask-button.vue";
+export { default as AskButton } from "./confirm-button.vue";
 export { default as ColumnChooser } from "./column-chooser.vue";
 export { default as CommandLine } from "./command-line.vue";
 export { default as DataTable } from "./data-table.vue";
@@ -7,8 +7,8 @@ export { emptyColumns } from "./empty-columns";
 export { default as FactList } from "./fact-list.vue";
 export { default as FilterChip } from "./filter-chip.vue";
 export { default as Meter } from "./meter.vue";
-export { default as MiddleCut } from "./middle-cut.vue";
-export { default as Moment } from "./moment.vue";
+export { default as MiddleCut } from "./middle-ellipsis.vue";
+export { default as Moment } from "./relative-time.vue";
 export { default as Panel } from "./panel.vue";
 export { default as Picker } from "./picker.vue";
 export { default as PopOver } from "./pop-over.vue";

@@ -1,7 +1,7 @@
 // The jobs of the server, live, and what can be done to one.
 import { computed } from "vue";
 import { address, get, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../api";
-import { usePolled } from "../state/polled";
+import { usePolled } from "../state/polling";
 
 const BUSY_MS = 1000;
 const CALM_MS = 3000;

@@ -4,7 +4,7 @@ import { ALL_TEXTS, speak } from "../locales";
 import { addPages, router } from "../router";
 import { leave } from "../state/address";
 import { language } from "../state/preferences";
-import { Held } from "./held";
+import { Held } from "./offline-report";
 import { REPORT_PAGES } from "./pages";
 import "./print.css";
 

@@ -2,7 +2,7 @@
 import { computed, shallowRef } from "vue";
 import { address, get, held, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
-import { linkEndsNs } from "./person";
+import { linkEndsNs } from "./current-user";
 import { span, viewable } from "./selection";
 
 const views = shallowRef<ViewInfo[]>([]);

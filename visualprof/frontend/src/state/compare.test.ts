@@ -57,7 +57,7 @@ const answer: ChangesAnswer = {
 async function at(address: string) {
   await router.push(address);
   await nextTick();
-  return { ...(await import("./compare")), ...(await import("../compare/choice")) };
+  return { ...(await import("./compare")), ...(await import("../compare/base-choice")) };
 }
 
 async function afterClick(click: () => void): Promise<object> {

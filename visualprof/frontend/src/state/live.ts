@@ -12,7 +12,7 @@ import {
   type Span,
 } from "../api";
 import { patchQuery, queryValue } from "./address";
-import { usePolled } from "./polled";
+import { usePolled } from "./polling";
 import { runs } from "./runs";
 import { worker } from "./selection";
 

@@ -2,7 +2,7 @@
 import { useTimeoutFn } from "@vueuse/core";
 import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
 import { asError, get, type ApiError } from "../api/client";
-import { useLatest } from "./signals";
+import { useLatest } from "./abort-signals";
 
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 5000;

@@ -4,7 +4,7 @@ import type { RouteLocationRaw } from "vue-router";
 import { address } from "../api/client";
 import type { MatchesAnswer } from "../api/graph";
 import { linkedLocation } from "./address";
-import { usePolled } from "./polled";
+import { usePolled } from "./polling";
 import { selectedQuery } from "./selection";
 
 const READING_MS = 1000;

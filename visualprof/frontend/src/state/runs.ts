@@ -11,7 +11,7 @@ import {
   type SpanState,
 } from "../api";
 import { queryValue } from "./address";
-import { usePolled } from "./polled";
+import { usePolled } from "./polling";
 
 const BUSY_MS = 1000;
 const CALM_MS = 3000;

@@ -3,7 +3,7 @@ import { refDebounced } from "@vueuse/core";
 import { computed, type Ref } from "vue";
 import type { HeatmapAnswer, Query } from "../../api";
 import { fileStamp, useResource, useView, viewAddress } from "../../state";
-import { binOf, isWhole, outward, within, type Sight } from "./heat-sight";
+import { binOf, isWhole, outward, within, type Sight } from "./heat-viewport";
 
 const MOST = 512;
 const PAUSE_MS = 120;

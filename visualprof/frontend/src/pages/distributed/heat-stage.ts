@@ -1,7 +1,7 @@
 // Draws the heat map: each answer is a bitmap with a pixel a cell, which is laid where it belongs; moving about only lays them anew.
 import { Frames, penOf } from "../../canvas/frames";
-import type { Sight } from "./heat-sight";
-import { tickPlaces } from "./heat-sight";
+import type { Sight } from "./heat-viewport";
+import { tickPlaces } from "./heat-viewport";
 
 export interface Layer extends Sight {
   bitmap: HTMLCanvasElement;

@@ -13,7 +13,7 @@ import {
   wholeOf,
   within,
   zoomed,
-} from "./heat-sight";
+} from "./heat-viewport";
 import { offsetsOf } from "./timelines";
 
 const size = { rows: 100, columns: 40 };

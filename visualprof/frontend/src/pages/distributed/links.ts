@@ -1,6 +1,6 @@
 // The matrix of links: what a cell is worth in colour, and where a pair of ranks has its place in it.
 import type { CollectivesAnswer, Table } from "../../api";
-import type { Sight } from "./heat-sight";
+import type { Sight } from "./heat-viewport";
 
 export type Way = "latency" | "bandwidth";
 export interface LinkCell extends Sight {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
-import { labelsOf, listText, newest, parseList, placeOf } from "../../state/chosen";
+import { labelsOf, listText, newest, parseList, placeOf } from "../../state/selected-reports";
 import { ALL_TEXTS, speak } from "../../locales";
-import { withLatencyAxis, withLimit } from "./limit";
+import { withLatencyAxis, withLimit } from "./latency-limit";
 import { factsOf, orderedRows, whyUnknown, worded } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {

@@ -1,5 +1,5 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import { inOrder } from "../../lib/order";
+import { inOrder } from "../../lib/sort-rows";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
 import { saidValue } from "../../locales";
 

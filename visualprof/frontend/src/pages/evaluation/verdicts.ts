@@ -1,7 +1,7 @@
 // Verdicts as sentences with their numbers.
 import type { Cell, Kinds, Verdict } from "../../api/model";
 import { cellText } from "../../lib/format";
-import { filled } from "../../lib/sentence";
+import { filled } from "../../lib/fill-text";
 import { textOr } from "../../locales";
 
 export interface Said {

@@ -5,7 +5,7 @@ import { useResource } from "../../state/resource";
 import type { ChangeStatus, CompareAnswer } from "../../api/graph";
 import type { Scene } from "./canvas/scene";
 import type { Graph } from "./graph";
-import type { Session } from "./session";
+import type { Session } from "./model-session";
 
 const WEIGHT: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
 

@@ -1,6 +1,6 @@
 // Where data comes from and goes to: the neighbours of the selection, or all that leads to it and follows from it.
 import { shownPlace, type Scene } from "./canvas/scene";
-import { DOWNSTREAM, UPSTREAM } from "./canvas/marks";
+import { DOWNSTREAM, UPSTREAM } from "./canvas/highlights";
 import type { Graph } from "./graph";
 import { entriesOf, type Adjacency } from "./layout/adjacency";
 

@@ -1,8 +1,8 @@
 // Measured figures on the picture: sums over groups, a colour by share, a line of text.
 import { count, duration, bytes, operations, ratio } from "../../lib/format";
-import { change } from "../../lib/change";
+import { change } from "../../lib/format-change";
 import type { Measure, ProfileAnswer } from "../../api/graph";
-import type { Heat } from "./canvas/marks";
+import type { Heat } from "./canvas/highlights";
 import type { Scene } from "./canvas/scene";
 import type { Graph } from "./graph";
 

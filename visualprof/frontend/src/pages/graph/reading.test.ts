@@ -2,19 +2,19 @@ import { describe, expect, it } from "vitest";
 import type { ProfileAnswer } from "../../api/graph";
 import { colorsOf } from "./canvas/colors";
 import { svgText } from "./canvas/export";
-import { familyOf } from "./canvas/family";
+import { familyOf } from "./canvas/operator-family";
 import { hitAt } from "./canvas/hit";
-import { DOWNSTREAM, NO_MARKS, UPSTREAM } from "./canvas/marks";
+import { DOWNSTREAM, NO_MARKS, UPSTREAM } from "./canvas/highlights";
 import { sceneOf, shownPlace } from "./canvas/scene";
 import { boxStatus } from "./comparison";
-import { foundItems, namedItems } from "./find";
+import { foundItems, namedItems } from "./search";
 import { flowMarks, flowOf, neighbours } from "./flow";
 import { Graph } from "./graph";
 import { changeOf, changeText, heatOf, heatOfChange, sumsOf } from "./heat";
 import { lastPart } from "./labels";
 import { Nested } from "./layout/nested";
 import { pictureOf } from "./layout/picture";
-import { firstOpen, levelOpen } from "./opened";
+import { firstOpen, levelOpen } from "./open-groups";
 import { residual, transformer, unusual } from "../../../tests/samples";
 
 function drawn(answer = residual(), open?: (graph: Graph) => Set<number>) {

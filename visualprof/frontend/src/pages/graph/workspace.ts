@@ -1,17 +1,17 @@
 // Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { baseQuery, run, selectedQuery, theme } from "../../state";
-import { NO_MARKS, type Marks } from "./canvas/marks";
+import { NO_MARKS, type Marks } from "./canvas/highlights";
 import { shownPlace } from "./canvas/scene";
 import { boxStatus, useComparison } from "./comparison";
-import { foundItems, namedItems } from "./find";
+import { foundItems, namedItems } from "./search";
 import { flowMarks, flowOf } from "./flow";
 import { changeOf, heatOf, heatOfChange } from "./heat";
-import { useMeasured } from "./measured";
+import { useMeasured } from "./measurements";
 import { useModels } from "./models";
-import { itemText, textItem } from "./opened";
-import { useSession, type Session } from "./session";
-import { useSides } from "./sides";
+import { itemText, textItem } from "./open-groups";
+import { useSession, type Session } from "./model-session";
+import { useSides } from "./side-by-side";
 import { Stage } from "./stage";
 import { useGraphState } from "./state";
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { MemoryDevice, MemoryPeak } from "../../api/model";
-import { parseBytes } from "../../lib/parse";
+import { parseBytes } from "../../lib/parse-bytes";
 import { deviceFacts } from "./facts";
 import { groupsOf, sharesOf } from "./peak";
-import { parseWindow, windowOf } from "./window";
+import { parseWindow, windowOf } from "./time-window";
 
 const device: MemoryDevice = {
   id: -1,

@@ -72,7 +72,9 @@ describe("rows of one's own", () => {
       ),
     ).toBe("");
     expect(misfit([x], INPUTS)).toBe("The file has no array scale. Add one.");
-    expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain("no input <b>. Use the names of its inputs: x, scale.");
+    expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain(
+      "no input <b>. Use the names of its inputs: x, scale.",
+    );
     expect(misfit([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe(
       "x has the type float64, but the model needs float32. Convert the array.",
     );

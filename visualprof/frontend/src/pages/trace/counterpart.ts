@@ -2,10 +2,10 @@
 import { computed, shallowRef, watch } from "vue";
 import { address, asError, get, type ApiError, type Schemas } from "../../api";
 import { baseQuery, useLatest } from "../../state";
-import { BASE, shiftOf, stepBeside } from "../../compare/steps";
+import { BASE, shiftOf, stepBeside } from "../../compare/step-alignment";
 import type { Place } from "./model";
 import type { Selection } from "./selection";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import type { Timeline } from "./timeline";
 
 /** Room beside both events that a link leads to, in their lengths. */

@@ -1,6 +1,6 @@
 // A counter as a stepped area; where a pixel holds several samples, the band between the smallest and the largest.
 import { bytes, significant } from "../../lib/format";
-import type { Ink } from "./ink";
+import type { Ink } from "./colors";
 import type { Scene, SceneRow } from "./scene";
 
 const TOP_PX = 4;

@@ -1,9 +1,9 @@
 // Which tracks have nothing in the window: asked with one or two coarse tiles a group, when the window rests.
 import { ask } from "../../api/client";
 import { onScopeDispose, shallowRef, watch, type ShallowRef } from "vue";
-import { levelOf, tilesIn } from "./level";
+import { levelOf, tilesIn } from "./tile-levels";
 import type { Range } from "./model";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import { decodeTile, laneRange, type SliceTile } from "./tile";
 
 const PAUSE_MS = 300;

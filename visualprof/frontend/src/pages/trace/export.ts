@@ -1,6 +1,6 @@
 // The window as files: Chrome JSON made by the server, and a picture of what is seen.
 import { address, ask } from "../../api/client";
-import { save, saveCanvas } from "../../lib/save";
+import { save, saveCanvas } from "../../lib/download";
 import type { Range } from "./model";
 import type { Stage } from "./stage";
 import type { Timeline } from "./timeline";

@@ -1,10 +1,10 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get } from "../../api/client";
-import { useLatest } from "../../state/signals";
+import { useLatest } from "../../state/abort-signals";
 import type { Place, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import type { Timeline } from "./timeline";
 
 const MOST = 10_000;

@@ -1,6 +1,6 @@
 // What lies under the pointer.
 import type { Scene, SceneRow, SceneStrip } from "./scene";
-import { bucketEnd, entryAt, leftOf, rightOf, type Part } from "./spans";
+import { bucketEnd, entryAt, leftOf, rightOf, type Part } from "./slice-geometry";
 
 /** Pointers are coarser than pixels. */
 const REACH_PX = 2;

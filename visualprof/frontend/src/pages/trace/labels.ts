@@ -1,7 +1,7 @@
 // Names on slices that have room for them.
-import type { Look } from "./look";
+import type { Look } from "./slice-style";
 import type { Scene, SceneStrip } from "./scene";
-import { leftOf, rightOf, type Part, lastAt } from "./spans";
+import { leftOf, rightOf, type Part, lastAt } from "./slice-geometry";
 import { laneRange } from "./tile";
 
 const LABEL_FONT_PX = 11;

@@ -3,7 +3,7 @@ import { fuzzy } from "./fuzzy";
 import { laneBox, laneBoxes } from "./lanes";
 import { layoutOf, ordered, rowsBetween, type LayoutOptions } from "./layout";
 import type { Counter, Meta, Track } from "./model";
-import { treeOf, type Words } from "./tree";
+import { treeOf, type Words } from "./track-tree";
 
 const words: Words = {
   device: (id) => `Device ${id}`,

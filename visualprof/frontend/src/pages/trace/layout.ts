@@ -1,6 +1,6 @@
 // From the tree of tracks to rows with a place and a height, in CSS pixels. Whether they are in sight is not its matter.
 import { fuzzy } from "./fuzzy";
-import type { Group, Item } from "./tree";
+import type { Group, Item } from "./track-tree";
 
 export const LANE_PX = 18;
 export const FOLDED_LANE_PX = 3;

@@ -1,6 +1,6 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
 import { categoryColor } from "../../charts/palette";
-import { BASE } from "../../compare/steps";
+import { BASE } from "../../compare/step-alignment";
 import { drawCounter } from "./counters";
 import type { Hit } from "./hit";
 import { drawArrow, type Box } from "./arrow";
@@ -10,7 +10,7 @@ import type { Layout, Row } from "./layout";
 import type { Link, Place, Range } from "./model";
 import { drawPath } from "./path";
 import { xOf, type Scene } from "./scene";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import type { Surface } from "./surface";
 import { drawSteps, STEPS_PX } from "./steps";
 

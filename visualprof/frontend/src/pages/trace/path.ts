@@ -3,8 +3,8 @@ import { drawArrow, type Box } from "./arrow";
 import { laneBoxes } from "./lanes";
 import type { Surface } from "./surface";
 import type { SceneRow } from "./scene";
-import type { Source } from "./source";
-import { lastAt, leftOf, rightOf, type Part } from "./spans";
+import type { Source } from "./trace-source";
+import { lastAt, leftOf, rightOf, type Part } from "./slice-geometry";
 import { laneRange } from "./tile";
 
 const DIM = 0.74;

@@ -1,5 +1,5 @@
 // What draws the slices: the processor, or the graphics card where there is a real one.
-import type { Part } from "./spans";
+import type { Part } from "./slice-geometry";
 
 /** One lane in device pixels. */
 export interface Strip {
@@ -25,7 +25,7 @@ export interface Column {
   color: number;
 }
 
-/** Colours are packed as look.ts does. */
+/** Colours are packed as slice-style.ts does. */
 export interface Picture {
   width: number;
   height: number;

@@ -1,10 +1,10 @@
 // The time axis: ticks, markers, the measured span, and the steps below.
-import type { Ink } from "./ink";
+import type { Ink } from "./colors";
 import { duration } from "../../lib/format";
 import { tickLabel, tickStep, ticks } from "./ticks";
 import type { Marks } from "./overlay";
 import { xOf, type Scene } from "./scene";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import { drawSteps, STEPS_PX } from "./steps";
 
 export const AXIS_PX = 26;

@@ -2,10 +2,10 @@
 import type { Camera } from "./camera";
 import { laneBoxes, type LaneBox } from "./lanes";
 import { rowsBetween, type Layout, type Row } from "./layout";
-import { tilesIn } from "./level";
+import { tilesIn } from "./tile-levels";
 import type { Strip } from "./renderer";
-import type { Kind, Source } from "./source";
-import type { Part } from "./spans";
+import type { Kind, Source } from "./trace-source";
+import type { Part } from "./slice-geometry";
 import type { CounterTile, SliceTile, Tile } from "./tile";
 import type { TileStore, Wish } from "./tile-store";
 

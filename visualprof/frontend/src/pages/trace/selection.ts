@@ -3,9 +3,9 @@ import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get, type Query } from "../../api/client";
 import { patchQuery, queryValue, useLatest } from "../../state";
 import type { EventDetails, Place, Range } from "./model";
-import type { Source } from "./source";
+import type { Source } from "./trace-source";
 import type { Timeline } from "./timeline";
-import { textNumbers } from "./url";
+import { textNumbers } from "./url-state";
 
 /** Room beside an event that a link leads to, in its lengths. */
 const LINK_AIR = 1.5;

@@ -4,20 +4,20 @@ import { Frames, penOf } from "../../canvas/frames";
 import { useStored } from "../../state/preferences";
 import { Camera } from "./camera";
 import { hitAt, type Hit } from "./hit";
-import { readInk, type Ink } from "./ink";
+import { readInk, type Ink } from "./colors";
 import type { Layout } from "./layout";
-import { Look } from "./look";
+import { Look } from "./slice-style";
 import { drawOverlay, type Marks } from "./overlay";
 import type { Column, Renderer } from "./renderer";
 import { AXIS_PX, drawRuler, gridStep } from "./ruler";
 import { SceneBuilder, xOf, type Scene } from "./scene";
-import { softwareRenderer } from "./software";
-import type { Source } from "./source";
+import { softwareRenderer } from "./software-renderer";
+import type { Source } from "./trace-source";
 import { STEPS_PX } from "./steps";
 import type { Surface } from "./surface";
 import { TileStore } from "./tile-store";
 import { ticks } from "./ticks";
-import { hasGraphicsCard, webglRenderer } from "./webgl";
+import { hasGraphicsCard, webglRenderer } from "./webgl-renderer";
 
 /** After this long without movement a frame with all labels is drawn. */
 const REST_MS = 140;

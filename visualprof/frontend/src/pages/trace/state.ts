@@ -1,7 +1,7 @@
 // The page's state: all of it lives in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
 import { queryValue, run, useParameter, worker } from "../../state";
-import { WAYS, type Way } from "../../compare/steps";
+import { WAYS, type Way } from "../../compare/step-alignment";
 import {
   areaText,
   eventText,
@@ -15,7 +15,7 @@ import {
   textOffsets,
   type Area,
   type EventId,
-} from "./url";
+} from "./url-state";
 
 /** Parameters that mean something only for the run that they were chosen in. */
 export const OWN_KEYS = ["win", "sel", "pin", "fold", "order", "ranks", "off", "marks", "area", "tab", "y"] as const;

@@ -1,6 +1,6 @@
 // A run's steps as boxes with their names: below the time axis, and in the head of the base.
-import type { Ink } from "./ink";
-import type { Source } from "./source";
+import type { Ink } from "./colors";
+import type { Source } from "./trace-source";
 
 export const STEPS_PX = 20;
 

@@ -1,8 +1,8 @@
 // What everything above the slices is drawn on.
 import type { ThemeName } from "../../lib/color";
-import type { Ink } from "./ink";
+import type { Ink } from "./colors";
 import type { Layout } from "./layout";
-import type { Look } from "./look";
+import type { Look } from "./slice-style";
 import type { Scene } from "./scene";
 
 export interface Surface {

@@ -1,6 +1,6 @@
 // Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
 import { ask } from "../../api/client";
-import { Lru } from "./lru";
+import { Lru } from "./lru-cache";
 import { decodeTile, tileWeight, type Tile } from "./tile";
 
 const IN_FLIGHT = 6;

@@ -2,19 +2,19 @@
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { monitored, t } from "../../locales";
 import { run, step, theme } from "../../state";
-import { BASE, stepBeside } from "../../compare/steps";
+import { BASE, stepBeside } from "../../compare/step-alignment";
 import { useEmptyTracks } from "./empty-tracks";
 import { layoutOf, type Branch } from "./layout";
 import type { Place, Range } from "./model";
 import { rowOf } from "./overlay";
 import { laneBox } from "./lanes";
 import type { Scene } from "./scene";
-import type { Source } from "./source";
-import { useSources } from "./sources";
+import type { Source } from "./trace-source";
+import { useSources } from "./trace-sources";
 import { Stage } from "./stage";
 import { useTimelineState } from "./state";
-import { treeOf, type Words } from "./tree";
-import { rangeText, textRange } from "./url";
+import { treeOf, type Words } from "./track-tree";
+import { rangeText, textRange } from "./url-state";
 
 const ADDRESS_PAUSE_MS = 250;
 

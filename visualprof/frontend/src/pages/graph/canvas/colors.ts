@@ -1,7 +1,7 @@
 // Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
 import type { ChangeStatus } from "../../../api/graph";
 import { hex, mixed, rgb, type ThemeName } from "../../../lib/color";
-import { FAMILIES, familyColor, type Family } from "./family";
+import { FAMILIES, familyColor, type Family } from "./operator-family";
 
 export interface Colors {
   theme: ThemeName;

@@ -1,9 +1,9 @@
 // The whole picture as a file, with every text, whatever is in sight.
-import { save, saveCanvas } from "../../../lib/save";
+import { save, saveCanvas } from "../../../lib/download";
 import type { Colors } from "./colors";
-import type { Marks } from "./marks";
+import type { Marks } from "./highlights";
 import { paint } from "./paint";
-import type { Words } from "./paint_boxes";
+import type { Words } from "./paint-boxes";
 import { SvgPen } from "./svg";
 import type { Scene } from "./scene";
 

@@ -1,10 +1,10 @@
 // One picture, back to front. The pen is already in picture units.
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import type { Marks } from "./marks";
-import { paintBoxes, paintGrounds, type Words } from "./paint_boxes";
-import { paintEdges } from "./paint_edges";
-import { paintStubs } from "./paint_stubs";
+import type { Marks } from "./highlights";
+import { paintBoxes, paintGrounds, type Words } from "./paint-boxes";
+import { paintEdges } from "./paint-edges";
+import { paintStubs } from "./paint-stubs";
 import type { Pen } from "./pen";
 import type { Scene } from "./scene";
 

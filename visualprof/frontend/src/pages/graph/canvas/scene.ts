@@ -2,7 +2,7 @@
 import type { Graph } from "../graph";
 import { groupLabel, nodeLabel, type Label } from "../labels";
 import type { Picture } from "../layout/picture";
-import { familyOf, type Family } from "./family";
+import { familyOf, type Family } from "./operator-family";
 import type { Box } from "./camera";
 
 export interface Scene {

@@ -1,5 +1,5 @@
 // Layered layout (Sugiyama, Tagawa and Toda 1981) in near-linear time: cycles, ranks, hubs, order, columns, routes.
-import { closeRanks, partProblem, partsOf, placed, type Part, type Size } from "./components";
+import { closeRanks, partProblem, partsOf, placed, type Part, type Size } from "./connected-components";
 import { columnsOf } from "./columns";
 import { kindsOf } from "./hubs";
 import { orderOf } from "./order";

@@ -3,7 +3,7 @@ import type { Graph } from "../graph";
 import { SolutionCache } from "./cache";
 import { LEFT_RIGHT, type Direction } from "./direction";
 import { EXIT, type Solution } from "./problem";
-import { pose, type Open, type Posed } from "./problem_of";
+import { pose, type Open, type Posed } from "./build-problem";
 import { PADDING, sizesOf, TITLE } from "./sizes";
 
 /** A group as laid out: its box, and its members from its upper left corner. */

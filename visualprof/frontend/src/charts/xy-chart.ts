@@ -1,0 +1,325 @@
+// Charts whose two axes are both numbers: curves over time, and points of a roofline.
+import { escapeHtml } from "../lib/text";
+import { dressBand } from "./band";
+import { logTicks } from "./log-ticks";
+import {
+  axisFormat,
+  dressAxis,
+  dressLegend,
+  objects,
+  tooltipLook,
+  type Context,
+  type Option,
+  type Resolved,
+  type ValueFormatter,
+} from "./theme";
+import { INK } from "./palette";
+
+const LEGEND_PX = 32;
+const MARKS = 5;
+// A percentile's name needs so much room beside the next one.
+const MARK_PX = 15;
+
+interface PointEntry {
+  name: string;
+  seriesName?: string;
+  value: unknown;
+  axisValue?: number;
+  marker?: string;
+}
+
+function tableRow(label: string, value: string): string {
+  return `<tr><td>${label}</td><td>${value}</td></tr>`;
+}
+
+function numbers(value: unknown): number[] {
+  return Array.isArray(value) ? value.map(Number) : [];
+}
+
+/** Marks of an axis of bytes stand at powers of two, so that they read "256 MiB" and not "238.4 MiB". */
+export function byteStep(largest: number): number {
+  const rough = Math.max(largest, 1) / MARKS;
+  return 2 ** Math.ceil(Math.log2(rough) - 0.3);
+}
+
+function pointsOf(series: Option): number[][] {
+  return (Array.isArray(series["data"]) ? series["data"] : []).map(numbers);
+}
+
+/**
+ * ECharts stacks only over categories. Here each area reaches down to 0, and the lower ones are drawn over the higher;
+ * a point keeps its own value as the third number.
+ */
+function stacked(series: Option[]): Option[] {
+  if (!series.some((one) => one["stack"])) return series;
+  const below: number[] = [];
+  return series.map((one, place) => {
+    const data = pointsOf(one).map(([x = 0, y = 0], index) => {
+      const top = (below[index] ?? 0) + y;
+      below[index] = top;
+      return [x, top, y];
+    });
+    return { ...one, stack: null, data, z: 2 + series.length - place, areaStyle: { opacity: 1 } };
+  });
+}
+
+function largestValue(series: Option[]): number {
+  let largest = 0;
+  for (const one of series) {
+    const limits = objects(objects(one["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
+    largest = Math.max(largest, ...limits);
+    for (const [, y = 0] of pointsOf(one)) largest = Math.max(largest, y);
+  }
+  return largest;
+}
+
+function linesTooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry | PointEntry[]) => string {
+  return (given) => {
+    const entries = Array.isArray(given) ? given : [given];
+    const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
+    const body = rows.map((entry) =>
+      tableRow(
+        `${entry.marker ?? ""}${escapeHtml(entry.seriesName ?? "")}`,
+        y(numbers(entry.value)[2] ?? numbers(entry.value)[1]),
+      ),
+    );
+    return `<div class="chart-tip-name">${x(entries[0]?.axisValue)}</div><table>${body.join("")}</table>`;
+  };
+}
+
+/** Upright marks whose names have room; where they are too close, the first keeps its name. */
+function uprightMarks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
+  const place = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
+  const [first, last] = [place(xs[0] ?? 0), place(xs[xs.length - 1] ?? 1)];
+  let taken = -MARK_PX;
+  return marks.map((mark) => {
+    const at = ((place(Number(mark["xAxis"])) - first) / (last - first || 1)) * width;
+    const room = at - taken >= MARK_PX;
+    if (room) taken = at;
+    return { ...mark, label: { show: room } };
+  });
+}
+
+function dressMarks(one: Option, y: ValueFormatter, context: Context, log: boolean): Option {
+  const ink = INK[context.theme];
+  const named: ValueFormatter = (given) => {
+    const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
+    return `${name} ${y(data?.coord?.[1] ?? value)}`;
+  };
+  const label = { color: ink.text, fontSize: 11, textBorderColor: ink.surface, textBorderWidth: 3, formatter: named };
+  const point = objects(one["markPoint"])[0];
+  const xs = pointsOf(one).map(([x = 0]) => x);
+  const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
+  // On the side where there is room, so that it stands on no axis.
+  const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
+  const line = objects(one["markLine"])[0];
+  const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
+  if (line && upright) {
+    const data = uprightMarks(objects(line["data"]), xs, log, context.width - 60);
+    return {
+      ...one,
+      markLine: {
+        ...line,
+        data,
+        symbol: "none",
+        silent: true,
+        lineStyle: { color: ink.muted, type: "dashed" },
+        label: { ...label, position: "insideEndBottom", formatter: "{b}" },
+      },
+    };
+  }
+  return {
+    ...one,
+    ...(point && {
+      markPoint: {
+        ...point,
+        symbol: "circle",
+        symbolSize: 8,
+        silent: true,
+        label: { ...label, position: right ? "right" : "left" },
+      },
+    }),
+    ...(line && {
+      markLine: {
+        ...line,
+        symbol: "none",
+        silent: true,
+        lineStyle: { color: ink.muted, type: "dashed" },
+        label: { ...label, position: "insideStartTop" },
+      },
+    }),
+  };
+}
+
+function bareEnds(axis: Option): Option {
+  return { ...axis, axisLabel: { ...(axis["axisLabel"] as Option), showMinLabel: false, showMaxLabel: false } };
+}
+
+export function dressLines(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const [xAxis = {}] = objects(option["xAxis"]);
+  const [yAxis = {}] = objects(option["yAxis"]);
+  const [x, y] = [axisFormat(xAxis) ?? format, axisFormat(yAxis) ?? format];
+  const series = stacked(objects(option["series"]));
+  const least = Math.min(0, ...along(series, 1).filter(Number.isFinite));
+  const step = byteStep(largestValue(series) - least);
+  // Other units than bytes have round decimal numbers, which ECharts finds by itself.
+  const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
+  const yMarks: Option =
+    y.unit === "bytes" ? { interval: step, max: Math.ceil((largestValue(series) / step) * 1.02) * step, ...below } : {};
+  return {
+    ...option,
+    legend: dressLegend(context),
+    // The topmost mark may carry the peak's label.
+    grid: {
+      left: 4,
+      right: 24,
+      top: (context.legend === false ? 0 : LEGEND_PX) + 12,
+      bottom: 4,
+      outerBoundsMode: "same",
+      outerBoundsContain: "all",
+    },
+    tooltip: {
+      ...tooltipLook(context),
+      trigger: "axis",
+      axisPointer: { type: "line", lineStyle: { color: ink.muted } },
+      formatter: linesTooltip(x, y) as unknown as ValueFormatter,
+    },
+    xAxis: {
+      // The ends are odd numbers; the marks between them say enough.
+      ...bareEnds(dressAxis(xAxis, x, context)),
+      ...closeTicks(xAxis, dressAxis(xAxis, x, context), along(series, 0)),
+      min: "dataMin",
+      max: "dataMax",
+      splitLine: { show: false },
+      axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
+    },
+    yAxis: { ...dressAxis(yAxis, y, context), ...yMarks },
+    series: series.map((one) =>
+      one["type"] === "scatter"
+        ? {
+            ...one,
+            symbolSize: 9,
+            itemStyle: { color: ink.text, borderColor: ink.surface, borderWidth: 1.5 },
+            cursor: "pointer",
+          }
+        : {
+            ...dressMarks(one, y, context, xAxis["type"] === "log"),
+            symbol: "none",
+            lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) },
+            cursor: "crosshair",
+          },
+    ),
+  };
+}
+
+/** Hover text of a point: its name, its series, and every number that the server says to tell. */
+export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
+  return (entry) => {
+    const values = numbers(entry.value);
+    const rows = fields.map((field, place) => {
+      const format = field["formatter"];
+      return tableRow(
+        escapeHtml(String(field["name"])),
+        typeof format === "function" ? format(values[place]) : String(values[place]),
+      );
+    });
+    const series =
+      entry.seriesName && entry.seriesName !== entry.name
+        ? tableRow(`${entry.marker ?? ""}${escapeHtml(entry.seriesName)}`, "")
+        : "";
+    return `<div class="chart-tip-name">${escapeHtml(entry.name)}</div><table>${series}${rows.join("")}</table>`;
+  };
+}
+
+/** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
+function along(series: Option[], place: 0 | 1): number[] {
+  return series.flatMap((one) =>
+    (Array.isArray(one["data"]) ? one["data"] : []).map(
+      (entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[place] ?? Number.NaN,
+    ),
+  );
+}
+
+function closeTicks(axis: Option, dressed: Option, values: readonly number[]): Option {
+  const marks = axis["type"] === "log" && axis["logBase"] === undefined ? logTicks(values) : null;
+  return marks
+    ? {
+        min: marks.min,
+        max: marks.max,
+        axisTick: { show: false, customValues: marks.ticks },
+        axisLabel: { ...(dressed["axisLabel"] as Option), customValues: marks.ticks },
+      }
+    : {};
+}
+
+function dressLog(
+  axis: Option,
+  format: ValueFormatter,
+  context: Context,
+  down: boolean,
+  values: readonly number[],
+): Option {
+  const dressed = dressAxis(axis, format, context);
+  const gap = down
+    ? { nameGap: 26 }
+    : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
+  return { ...dressed, ...closeTicks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
+}
+
+export function dressScatter(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const [xAxis = {}] = objects(option["xAxis"]);
+  const [yAxis = {}] = objects(option["yAxis"]);
+  const all = objects(option["series"]);
+  const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
+  const emphasis: Resolved = {
+    scale: 1.3,
+    itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
+    label: {
+      show: true,
+      position: "top",
+      color: ink.text,
+      textBorderColor: ink.surface,
+      textBorderWidth: 3,
+      formatter: "{b}",
+    },
+  };
+  return {
+    ...option,
+    legend: dressLegend(context),
+    grid: {
+      left: 4,
+      right: 20,
+      top: LEGEND_PX + 24,
+      bottom: 22,
+      outerBoundsMode: "same",
+      outerBoundsContain: "axisLabel",
+    },
+    tooltip: {
+      ...tooltipLook(context),
+      trigger: "item",
+      formatter: pointTooltip(fields) as unknown as ValueFormatter,
+    },
+    xAxis: dressLog(xAxis, axisFormat(xAxis) ?? format, context, true, along(all, 0)),
+    yAxis: dressLog(yAxis, axisFormat(yAxis) ?? format, context, false, along(all, 1)),
+    series: objects(option["series"]).map((one) =>
+      one["type"] === "scatter"
+        ? {
+            ...one,
+            ...(one["label"]
+              ? {
+                  labelLayout: { hideOverlap: true },
+                  label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 },
+                }
+              : {}),
+            itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
+            emphasis,
+            cursor: "pointer",
+          }
+        : one["type"] === "custom"
+          ? dressBand(one)
+          : one,
+    ),
+  };
+}

@@ -1,0 +1,37 @@
+import { expect, it } from "vitest";
+import { learnSaid, said, speak } from ".";
+import en from "./server/en.json";
+import zh from "./server/zh.json";
+
+it("translates every message of the server", async () => {
+  await speak("zh");
+  await learnSaid("zh");
+  const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, place: string) => `v${place}`);
+  const translations = new Map<string, Set<string>>();
+  for (const [id, text] of Object.entries(en))
+    translations.set(
+      filled(text),
+      (translations.get(filled(text)) ?? new Set()).add(filled(zh[id as keyof typeof zh])),
+    );
+  const wrong = [...translations].filter(([english, words]) => !words.has(said(english)));
+  expect(wrong).toEqual([]);
+});
+
+it.each([
+  [
+    "rank0.json: not a whole ONNX model (damaged (over 3 steps))",
+    "rank0.json：不是完整的 ONNX 模型（已损坏（超过 3 步））",
+  ],
+  ["the run 'a: b' has no data for the view 'memory'", "运行 'a: b' 没有 'memory' 视图所需的数据"],
+  [
+    "no agent that is online can run this ONNX model; there is openvino 2026.0",
+    "没有在线的代理程序能运行该 ONNX 模型；现有 openvino 2026.0",
+  ],
+  ["it has data for: overview, kernel", "可用的视图：overview, kernel"],
+  ["a backend of somebody else's failed: E_42", "a backend of somebody else's failed: E_42"],
+])("also where they stand in one another: %s", (english, chinese) => expect(said(english)).toBe(chinese));
+
+it("leaves English as the server says it", async () => {
+  await speak("en");
+  expect(said("the server is read-only")).toBe("the server is read-only");
+});

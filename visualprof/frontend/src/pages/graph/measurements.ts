@@ -1,0 +1,42 @@
+// Measured figures of the shown model in the selected run or its base; none is no error: most models were never profiled.
+import { computed } from "vue";
+import { address, type Query } from "../../api/client";
+import { comparedStamp, useResource } from "../../state";
+import { MEASURES, type Measure, type ProfileAnswer } from "../../api/graph";
+import { sumsOf, type Sums } from "./heat";
+import type { Session } from "./model-session";
+
+export type Measured = ReturnType<typeof useMeasured>;
+
+export function useMeasured(model: () => string | null, session: Session, of: () => Query | null) {
+  const { data: answer, error } = useResource<ProfileAnswer>(
+    () => {
+      const selection = of();
+      const id = model();
+      return id && selection && session.graph.value?.answer.model.id === id
+        ? address("graph/profile", {
+            model: id,
+            run: selection["run"],
+            worker: selection["worker"],
+            span: selection["span"],
+          })
+        : null;
+    },
+    () => comparedStamp.value,
+  );
+  const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
+  const sums = computed<Sums | null>(() =>
+    session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes
+      ? sumsOf(session.graph.value, data.value)
+      : null,
+  );
+  /** Figures that anything was measured of. */
+  const available = computed<Measure[]>(() =>
+    data.value && sums.value
+      ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0))
+      : [],
+  );
+  /** Whether the file was looked at and nothing of the model is in it. */
+  const unmatched = computed(() => answer.value?.matched_nodes === 0);
+  return { data, error, sums, available, unmatched };
+}

@@ -1,0 +1,140 @@
+// One model on one canvas: what the server says, which groups are open, and the picture of it.
+import { useTimeoutFn } from "@vueuse/core";
+import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
+import { address } from "../../api/client";
+import { useResource } from "../../state/resource";
+import type { GraphAnswer } from "../../api/graph";
+import { sceneOf, type Scene } from "./canvas/scene";
+import { Graph } from "./graph";
+import { LayoutClient } from "./layout/client";
+import type { Direction } from "./layout/direction";
+import { deepest, levelOf, levelOpen, openText, textOpen } from "./open-groups";
+
+const LATE_MS = 300;
+
+export type Session = ReturnType<typeof useSession>;
+
+export function useSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
+  const { data, error, loading, waiting } = useResource<GraphAnswer>(
+    () => model() && address("graph", { model: model() }),
+    () => null,
+  );
+  const graph = shallowRef<Graph | null>(null);
+  const scene = shallowRef<Scene | null>(null);
+  const open = shallowRef<ReadonlySet<number>>(new Set());
+  const failure = ref("");
+  const busy = ref(false);
+  /** The item that stays where it is when the picture changes. */
+  const anchor = ref(-1);
+  let client: LayoutClient | null = null;
+  let asked = 0;
+
+  async function draw(): Promise<void> {
+    const one = graph.value;
+    if (!client || !one) return;
+    asked += 1;
+    const mine = asked;
+    busy.value = true;
+    failure.value = "";
+    try {
+      const picture = await client.layout(open.value, direction());
+      if (mine === asked && graph.value === one) scene.value = sceneOf(one, picture);
+    } catch (reason) {
+      if (mine === asked) failure.value = reason instanceof Error ? reason.message : String(reason);
+    }
+    if (mine === asked) busy.value = false;
+  }
+
+  watch(data, (answer) => {
+    client?.close();
+    client = answer ? new LayoutClient(answer) : null;
+    scene.value = null;
+    graph.value = answer ? new Graph(answer) : null;
+    open.value = graph.value ? textOpen(graph.value, code.value) : new Set();
+    anchor.value = -1;
+    void draw();
+  });
+  // A model that takes long to be read does not stand under the name of the one before.
+  const { start } = useTimeoutFn(
+    () => {
+      if (data.value?.model.id !== model()) data.value = null;
+    },
+    LATE_MS,
+    { immediate: false },
+  );
+  watch(model, start);
+  watch(direction, () => {
+    anchor.value = -1;
+    void draw();
+  });
+  watch(code, (text) => {
+    if (!graph.value || text === openText(graph.value, open.value)) return;
+    open.value = textOpen(graph.value, text);
+    void draw();
+  });
+  onScopeDispose(() => client?.close());
+
+  function set(next: Set<number>, hold = -1): void {
+    if (!graph.value) return;
+    next.add(graph.value.root);
+    open.value = next;
+    anchor.value = hold;
+    code.value = openText(graph.value, next);
+    void draw();
+  }
+
+  function toggle(item: number): void {
+    if (!graph.value?.isGroup(item) || item === graph.value.root) return;
+    const next = new Set(open.value);
+    if (!next.delete(item)) next.add(item);
+    set(next, item);
+  }
+
+  /** Opens what is folded around an item, which begins where that was. */
+  function uncover(item: number): boolean {
+    if (!graph.value || item < 0) return false;
+    const next = new Set([...open.value, ...graph.value.around(item)]);
+    if (next.size === open.value.size) return false;
+    set(next, item);
+    return true;
+  }
+
+  /** Exactly these groups. */
+  function showOpen(groups: Set<number>): void {
+    if (graph.value && openText(graph.value, groups) !== openText(graph.value, open.value)) set(groups);
+  }
+
+  function stepLevel(by: 1 | -1): void {
+    const one = graph.value;
+    if (!one) return;
+    const now = levelOf(one, open.value);
+    set(levelOpen(one, Math.max(0, Math.min(deepest(one), by > 0 ? now + 1 : Math.min(now, deepest(one)) - 1))));
+  }
+
+  function openAll(): void {
+    if (graph.value) set(levelOpen(graph.value, deepest(graph.value)));
+  }
+
+  function closeAll(): void {
+    set(new Set());
+  }
+
+  return {
+    data,
+    error,
+    loading,
+    waiting,
+    graph,
+    scene,
+    open,
+    busy,
+    failure,
+    anchor,
+    toggle,
+    uncover,
+    showOpen,
+    stepLevel,
+    openAll,
+    closeAll,
+  };
+}

@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import type { JsonObject } from "../../api";
+import { difference, peaksOf, valuesAt, withBase, type Point } from "./base-curve";
+
+// 10 B from 0 on, 30 B from 20 to 50; the base has 10 B from 5 on, 15 B from 20 and 0 B from 40.
+const own: Point[] = [
+  [0, 10],
+  [20, 30],
+  [50, 10],
+];
+const base: Point[] = [
+  [5, 10],
+  [20, 15],
+  [40, 0],
+];
+const chart = (data: Point[]) =>
+  ({
+    series: [
+      { type: "line", name: "@t:memory.reserved", data: [[0, 99]] },
+      { type: "line", name: "@t:memory.allocated", data },
+    ],
+  }) as unknown as JsonObject;
+
+describe("two curves of memory", () => {
+  it("hold a value until the next one", () =>
+    expect(valuesAt(own, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
+
+  it("differ while both are known", () => {
+    expect(difference(own, base)).toEqual([
+      [5, 0],
+      [20, 15],
+      [40, 30],
+    ]);
+    expect(difference(own, [])).toEqual([]);
+  });
+
+  it("stand on one axis, the base moved", () => {
+    const series = withBase(chart(own), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
+    expect(series.map((one) => one.name)).toEqual([
+      "@t:memory.reserved",
+      "@t:memory.allocated",
+      "@t:memory.base_allocated",
+      "@t:memory.difference",
+    ]);
+    expect(series[2]?.data).toEqual([
+      [15, 10],
+      [30, 15],
+      [50, 0],
+    ]);
+    // 15: 10 - 10, 20: 30 - 10, 30: 30 - 15, 50: 10 - 0.
+    expect(series[3]?.data).toEqual([
+      [15, 0],
+      [20, 20],
+      [30, 15],
+      [50, 10],
+    ]);
+  });
+
+  it("have their peaks, unknown where there is no curve", () => {
+    expect(peaksOf(chart(own), chart(base))).toEqual({ now: 30, before: 15 });
+    expect(peaksOf(chart(own), undefined)).toEqual({ now: 30, before: null });
+  });
+});

@@ -1,0 +1,118 @@
+// The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
+import { computed } from "vue";
+import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
+import { pairOf, shiftOf } from "../../compare/step-alignment";
+import { baseQuery, baseStep, comparedStamp, selectedQuery, step, useResource } from "../../state";
+import type { TimeWindow } from "./time-window";
+
+export type Point = readonly [x: number, y: number];
+type Meta = Schemas["TimelineMeta"];
+const ALLOCATED = "@t:memory.allocated";
+
+/** What a curve says at each of ascending instants: its last value up to there, null before the first. */
+export function valuesAt(curve: readonly Point[], instants: readonly number[]): (number | null)[] {
+  let next = 0;
+  return instants.map((at) => {
+    while (next < curve.length && (curve[next]?.[0] ?? 0) <= at) next += 1;
+    return curve[next - 1]?.[1] ?? null;
+  });
+}
+
+/** Shown less base, while both are known: from where the later one begins to where the first one ends. */
+export function difference(own: readonly Point[], base: readonly Point[]): Point[] {
+  const until = Math.min(own.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
+  const instants = [...new Set([...own, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
+  const [a, b] = [valuesAt(own, instants), valuesAt(base, instants)];
+  return instants.flatMap((x, place) => {
+    const [mine, theirs] = [a[place], b[place]];
+    return mine == null || theirs == null ? [] : [[x, mine - theirs] as const];
+  });
+}
+
+function allocated(chart: JsonObject | undefined): Point[] {
+  const series = (chart?.["series"] ?? []) as unknown as { name: string; data: Point[] }[];
+  return series.find((one) => one.name === ALLOCATED)?.data ?? [];
+}
+
+const most = (curve: readonly Point[]) =>
+  curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null;
+
+/** Of what is drawn; thinned curves keep their largest values. */
+export interface Peaks {
+  now: number | null;
+  before: number | null;
+}
+
+export function peaksOf(own: JsonObject | undefined, base: JsonObject | undefined): Peaks {
+  return { now: most(allocated(own)), before: most(allocated(base)) };
+}
+
+/** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
+export function withBase(own: JsonObject, base: JsonObject, shift: number): JsonObject {
+  const far = allocated(base).map(([x, y]): Point => [x + shift, y]);
+  const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
+    type: "line",
+    step: "end",
+    showSymbol: false,
+    name,
+    data: data as unknown as Json,
+    lineStyle: { type: dashes },
+    ...more,
+  });
+  const added = [
+    line("@t:memory.base_allocated", far, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
+    line("@t:memory.difference", difference(allocated(own), far), [1, 2], {
+      itemStyle: { color: "@c:limit" },
+      areaStyle: { opacity: 0.12 },
+    }),
+  ];
+  return { ...own, series: [...(own["series"] as Json[]), ...added] };
+}
+
+export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
+  const of = (query: Query | null) =>
+    baseQuery.value && query
+      ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 })
+      : null;
+  const { data: ownMeta } = useResource<Meta>(
+    () => of(selectedQuery.value),
+    () => comparedStamp.value,
+  );
+  const { data: baseMeta } = useResource<Meta>(
+    () => of(baseQuery.value),
+    () => comparedStamp.value,
+  );
+  const steps = computed(() =>
+    ownMeta.value && baseMeta.value ? ([ownMeta.value.steps, baseMeta.value.steps] as const) : null,
+  );
+  const pair = computed(() => steps.value && pairOf(...steps.value, "step", step.value, baseStep.value));
+  const shift = computed(() => (steps.value ? shiftOf(...steps.value, pair.value) : 0));
+  /** Whether the base has nothing beside the chosen step. */
+  const apart = computed(() => steps.value !== null && step.value !== null && pair.value === null);
+
+  const url = computed(() => {
+    const [base, wanted, range] = [baseQuery.value, device(), time()];
+    if (!base || wanted === null || !steps.value || apart.value) return null;
+    // Before the base's first event there is nothing.
+    const window = range && {
+      start_ns: Math.max(0, Math.round(range.start_ns - shift.value)),
+      end_ns: Math.round(range.end_ns - shift.value),
+    };
+    return window && window.end_ns <= 0
+      ? null
+      : address("charts/memory", {
+          run: base["run"],
+          worker: base["worker"],
+          span: base["span"],
+          step: baseStep.value,
+          device: wanted,
+          ...window,
+        });
+  });
+  const { data, error } = useResource<ChartsAnswer>(
+    () => url.value,
+    () => comparedStamp.value,
+  );
+  const curve = computed(() => (url.value ? data.value?.charts["curve"] : undefined));
+  return { curve, shift, error, apart };
+}

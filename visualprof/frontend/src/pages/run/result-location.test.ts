@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import type { Run } from "../../api/model";
+import { resultLocation } from "./result-location";
+
+function run(...workers: [id: string, views: string[]][]): Run {
+  const span = (views: string[]) => ({
+    id: "1",
+    name: "1",
+    file: "",
+    size_bytes: 0,
+    modified_ns: 0,
+    state: "ready" as const,
+    progress: 1,
+    format: null,
+    framework: null,
+    events: null,
+    duration_ns: null,
+    steps: [],
+    views,
+    warnings: [],
+    error: null,
+    hint: null,
+  });
+  return {
+    id: "j/s",
+    name: "j/s",
+    frameworks: [],
+    modified_ns: 0,
+    live: false,
+    series: false,
+    workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })),
+  };
+}
+
+describe("result_location", () => {
+  it("is the overview of the first file that has one", () =>
+    expect(resultLocation(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({
+      path: "/overview",
+      query: { run: "j/s", worker: "timeline" },
+    }));
+  it("is the timeline where only the monitor is there", () =>
+    expect(resultLocation(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
+  it("is nowhere while a file is still being read", () => {
+    const one = run(["monitor", ["trace"]], ["timeline", []]);
+    const [, timeline] = one.workers;
+    if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
+    expect(resultLocation(one)).toBeNull();
+  });
+  it("is the overview of one that nobody has begun to read, which comes when it is opened", () => {
+    const one = run(["timeline", []]);
+    for (const worker of one.workers) for (const span of worker.spans) span.state = "waiting";
+    expect(resultLocation(one)).toEqual({ path: "/overview", query: { run: "j/s" } });
+  });
+  it("is nowhere until something of it was read", () => {
+    expect(resultLocation(run(["timeline", []]))).toBeNull();
+    expect(resultLocation(undefined)).toBeNull();
+  });
+});

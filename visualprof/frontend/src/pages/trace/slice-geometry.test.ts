@@ -1,0 +1,72 @@
+import { describe, expect, it } from "vitest";
+import { laneRange } from "./tile";
+import { noise, randomLane, sliceTile } from "../../../tests/made-tiles";
+import { entryAt, leftOf, paintRow, rightOf, type Part } from "./slice-geometry";
+
+const GROUND = 7;
+
+function partOf(random: () => number, entries: number): Part {
+  const tile = sliceTile(randomLane(random, entries));
+  // Each entry in a colour of its own, so that a pixel tells what painted it.
+  const solid = Uint32Array.from(tile.start, (_, place) => 1000 + place);
+  tile.paint = {
+    look: 0,
+    solid,
+    muted: Uint32Array.from(solid, (color, place) => ((tile.count[place] ?? 0) > 1 ? color + 100_000 : color)),
+  };
+  const scale = [0.5, 0.9, 1, 3.7, 40][Math.floor(random() * 5)] ?? 1;
+  const offset = Math.floor(random() * 100) - 50 + random();
+  return {
+    tile,
+    scale,
+    offset,
+    clip0: Math.max(0, Math.floor(offset)),
+    clip1: Math.min(1200, Math.max(0, Math.floor(offset + 256 * scale))),
+  };
+}
+
+describe("what is painted", () => {
+  it("is what is hit: at any pixel the hit covers it, and it is the entry in sight", () => {
+    const random = noise(1);
+    for (let round = 0; round < 60; round += 1) {
+      const part = partOf(random, 1 + Math.floor(random() * 120));
+      const pixels = new Uint32Array(1200).fill(GROUND);
+      paintRow(pixels, 0, part, 0);
+      pixels.forEach((color, x) => {
+        const entry = entryAt(part, 0, x);
+        if (entry >= 0) {
+          expect(leftOf(part, entry)).toBeLessThanOrEqual(x);
+          expect(rightOf(part, entry)).toBeGreaterThan(x);
+        }
+        if (color !== GROUND) expect((color - 1000) % 100_000).toBe(entry);
+        // Only the gap after a wide entry may be hit without being painted.
+        else if (entry >= 0) expect(x).toBe(rightOf(part, entry) - 1);
+      });
+    }
+  });
+
+  it("leaves out no entry but those of which a later one hides the only pixel", () => {
+    const random = noise(2);
+    for (let round = 0; round < 30; round += 1) {
+      const part = partOf(random, 80);
+      const [first, last] = laneRange(part.tile, 0);
+      for (let entry = first; entry < last; entry += 1) {
+        const x = leftOf(part, entry);
+        if (x < part.clip0 || x >= part.clip1) continue;
+        const seen = entryAt(part, 0, x);
+        expect(seen).toBeGreaterThanOrEqual(entry);
+        expect(leftOf(part, seen)).toBe(x);
+      }
+    }
+  });
+
+  it("stays between its clips, also where entries reach beyond them", () => {
+    const tile = sliceTile([{ start: -1, end: 257 }]);
+    tile.paint = { look: 0, solid: Uint32Array.of(1), muted: Uint32Array.of(1) };
+    const pixels = new Uint32Array(64).fill(GROUND);
+    paintRow(pixels, 0, { tile, scale: 1, offset: 0, clip0: 10, clip1: 20 }, 0);
+    expect([...pixels].map((color, x) => (color === 1 ? x : -1)).filter((x) => x >= 0)).toEqual([
+      10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+    ]);
+  });
+});

@@ -1,0 +1,82 @@
+// One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
+import { shallowRef } from "vue";
+import { address, get, held, type Query } from "../../api/client";
+import { levelOf, tileNs, wholeLevel } from "./tile-levels";
+import type { Meta } from "./model";
+import { Names } from "./event-names";
+import type { Wish } from "./tile-store";
+
+/** Tiles of a group of tracks, of a counter, of the critical path. */
+export type Kind = "g" | "c" | "p";
+const ROUTES = { g: "timeline/tile", c: "timeline/counter", p: "timeline/path" } as const;
+
+export interface SourceId {
+  /** Place among the run's workers, or BASE: short, and the same in every address. */
+  worker: number;
+  name: string;
+  query: Query;
+}
+
+export class Source {
+  readonly names: Names;
+  readonly topLevel: number;
+  /** Added to this trace's times to stand on the page's axis. */
+  offset = 0;
+  /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
+  readonly profile = shallowRef<Record<string, number[]>>({});
+  private profileAsked = false;
+  private readonly stem: string;
+
+  constructor(
+    readonly id: SourceId,
+    readonly meta: Meta,
+    arrived: () => void,
+  ) {
+    this.names = new Names({ ...id.query, v: meta.version }, meta.strings, arrived);
+    this.topLevel = wholeLevel(meta.duration_ns);
+    this.stem = `${id.worker}/${meta.version}/`;
+  }
+
+  async loadProfile(): Promise<void> {
+    if (this.profileAsked) return;
+    this.profileAsked = true;
+    try {
+      this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
+    } catch {
+      this.profileAsked = false;
+    }
+  }
+
+  get start(): number {
+    return this.offset;
+  }
+
+  get end(): number {
+    return this.offset + this.meta.duration_ns;
+  }
+
+  level(nsPerPixel: number): number {
+    return Math.min(this.topLevel, levelOf(nsPerPixel));
+  }
+
+  key(kind: Kind, id: number, level: number, index: number): string {
+    return `${this.stem}${kind}${id}/${level}/${index}`;
+  }
+
+  wish(kind: Kind, id: number, level: number, index: number, rank: number): Wish {
+    const place = { g: { group: id }, c: { track: id }, p: {} }[kind];
+    const [there, nth] = held?.nearest(kind, id, level, index) ?? [level, index];
+    const url = address(ROUTES[kind], { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
+    return { key: this.key(kind, id, level, index), url, level: there, index: nth, rank };
+  }
+
+  /** Where a tile begins on the page's axis. */
+  tileStart(level: number, index: number): number {
+    return this.offset + index * tileNs(level);
+  }
+}
+
+/** How much later `epoch` is than `base`, in ns; 0 when either clock is unknown. */
+export function epochDifference(base: string | null, epoch: string | null): number {
+  return base === null || epoch === null ? 0 : Number(BigInt(epoch) - BigInt(base));
+}

@@ -1,0 +1,56 @@
+// One GET that is asked again and again while the page is in sight; an ETag spares what did not change.
+import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
+import { shallowRef, watch } from "vue";
+import { asError, get, type Answer, type ApiError } from "../api/client";
+import { useLatest } from "./abort-signals";
+
+type Ask<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
+
+/**
+ * Asks `url()` every `pause_ms(last answer)`; a null address asks nothing and forgets.
+ * `refresh` asks now, for what the user did himself must be seen at once; `take` takes an answer that came by another way.
+ * `ask` gives null where nothing changed.
+ */
+export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | null) => number, ask: Ask<T> = get) {
+  const data = shallowRef<T | null>(null);
+  const error = shallowRef<ApiError | null>(null);
+  const visibility = useDocumentVisibility();
+  const nextSignal = useLatest();
+  const { start, stop } = useTimeoutFn(
+    () => void refresh(),
+    () => pauseMs(data.value),
+    { immediate: false },
+  );
+  let etag: string | null = null;
+
+  async function refresh(): Promise<void> {
+    stop();
+    const signal = nextSignal();
+    const target = url();
+    if (target === null) return;
+    try {
+      const answer = await ask(target, { etag, signal });
+      if (answer) [etag, data.value] = [answer.etag, answer.body];
+      error.value = null;
+    } catch (failure) {
+      if (!signal.aborted) error.value = asError(failure);
+    }
+    if (!signal.aborted && visibility.value === "visible") start();
+  }
+
+  function take(answer: T | null): void {
+    etag = null;
+    data.value = answer;
+  }
+
+  watch(
+    url,
+    () => {
+      take(null);
+      void refresh();
+    },
+    { immediate: true },
+  );
+  watch(visibility, (now) => now === "visible" && void refresh());
+  return { data, error, refresh, take };
+}
