@@ -53,7 +53,7 @@ def test_every_model_of_the_samples_has_its_picture(
 def test_unfolding_shows_every_operator_and_the_address_keeps_it(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "graph", model=STATIC)
     folded = boxes(page)
-    page.get_by_role("button", name="Unfold all").click()
+    page.get_by_role("button", name="Expand all").click()
     nodes, groups = (len(graph(samples, STATIC)[kind]["name"]) for kind in ("nodes", "groups"))
     expect(page.locator(".area").first).not_to_have_attribute("data-boxes", str(folded))
     whole = boxes(page)
@@ -61,7 +61,7 @@ def test_unfolding_shows_every_operator_and_the_address_keeps_it(samples: Dashbo
     assert whole >= nodes * 0.9
     address(page)
     assert boxes(visit(samples, at=page.url)) == whole
-    page.get_by_role("button", name="Fold all", exact=False).first.click()
+    page.get_by_role("button", name="Collapse all").click()
     expect(page.locator(".area").first).to_have_attribute("data-boxes", str(folded))
 
 

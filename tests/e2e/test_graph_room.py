@@ -136,7 +136,7 @@ def test_two_models_are_fitted_level_and_summed_up(models: Dashboard, visit: Vis
     x0, y0, x1, y1, width, height = level()
     middle = abs(x0 - (width - x1)) if direction == "td" else abs(y0 - (height - y1))
     assert middle < 60
-    page.get_by_role("button", name="Fold all").first.click()
+    page.get_by_role("button", name="Collapse all").click()
     drawn(page, 2)
     folded = level()
     assert folded != [x0, y0, x1, y1, width, height]
