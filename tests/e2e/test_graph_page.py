@@ -263,7 +263,7 @@ def test_a_slow_model_does_not_stand_under_the_picture_of_the_one_before(samples
     picture(page)
     held: list[Any] = []
     page.route("**/api/v1/graph?*", lambda route: held.append(route))
-    page.get_by_role("button", name="Model:").click()
+    page.get_by_role("button", name=re.compile("^Model:")).click()
     page.get_by_role("option", name="resnet10").click()
     expect(page.locator(".reading")).to_contain_text("Reading resnet10.onnx")
     expect(page.locator(".area")).to_have_attribute("data-boxes", "0")
