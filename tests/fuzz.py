@@ -45,7 +45,7 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, keep_graph
 from visualprof.reader.models import model_suffixes, recognise_model
-from visualprof.reader.registry import recognise
+from visualprof.reader.registry import recognize
 from visualprof.reader.source import GZIP_MAGIC, Source
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
@@ -246,7 +246,7 @@ def seeds(folders: Sequence[Path], largest: int = LARGEST) -> list[Seed]:
                 beside = (
                     tuple(p for p in path.parent.iterdir() if p.is_file() and p != path) if kind == "result" else ()
                 )
-                found.append(Seed(path, kind, size, Source(path).packed, beside))
+                found.append(Seed(path, kind, size, Source(path).is_gzipped, beside))
     return found
 
 
@@ -258,7 +258,7 @@ def _kind(path: Path) -> str:
     try:
         if path.name.lower().endswith(model_suffixes()) and recognise_model(Source(path)):
             return "model"
-        recognise(Source(path))
+        recognize(Source(path))
     except VisualprofError:
         return ""
     return "profile"

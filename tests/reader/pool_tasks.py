@@ -9,7 +9,7 @@ from pathlib import Path
 
 from visualprof.errors import FormatError
 from visualprof.reader.logdir.summary import Summary
-from visualprof.reader.processors import processors
+from visualprof.reader.processors import thread_count
 from visualprof.reader.source import Progress
 
 
@@ -28,7 +28,7 @@ def by_name(path: str, progress: Progress) -> Summary:
         raise MemoryError
     if name.startswith("threads"):
         time.sleep(0.2)
-        return Summary(path, "test", "test", -1, processors(), 0, (), (), (), False)
+        return Summary(path, "test", "test", -1, thread_count(), 0, (), (), (), False)
     if name.startswith("numpy"):
         return Summary(os.environ["OPENBLAS_NUM_THREADS"], "test", "test", -1, 0, 0, (), (), (), False)
     if name.startswith("slow"):

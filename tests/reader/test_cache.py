@@ -175,7 +175,7 @@ def test_what_a_crashed_writer_left_is_cleared_an_hour_later(profile: Path, cach
 def test_a_folder_that_cannot_be_written_is_no_error(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = Cache(tmp_path / "file" / "cache")
-    assert not cache.writable()
+    assert not cache.is_writable()
     assert not cache.store(read_trace(profile), "f")
     assert len(open_trace(profile, cache=cache).events) == 3
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from visualprof.reader import native
 from visualprof.reader.trace import NO_ADDRESS, Ids, Ints
-from visualprof.reader.trace.allocs import next_of_address
-from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
-from visualprof.reader.trace.order import ascending, grouped, order_of_events
-from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
-from visualprof.reader.trace.step_attribution import _step_at  # pyright: ignore[reportPrivateUsage]
+from visualprof.reader.trace.allocs import next_event_at_address
+from visualprof.reader.trace.nesting import MAX_SINGLE_STEPS, innermost_at, innermost_on_tracks, nearest_ancestor, nest
+from visualprof.reader.trace.order import group_rows, sort_events, sort_unique
+from visualprof.reader.trace.pyramid import LEVEL_STEP, MAX_SIZE_RATIO, Pyramid, build_pyramid
+from visualprof.reader.trace.step_attribution import _steps_at_times  # pyright: ignore[reportPrivateUsage]
 
 TRACKS = 3
 Result = TypeVar("Result")
@@ -72,21 +72,21 @@ def nested(events: list[Event]) -> tuple[list[Event], Ints, Ids, NDArray[np.uint
 @given(some_events())
 def test_events_are_ordered_by_track_and_time_the_longer_first(events: list[Event]) -> None:
     ts, dur, track = columns_of(events)
-    order, first = both(lambda: order_of_events(ts, dur, track, TRACKS))
+    order, first = both(lambda: sort_events(ts, dur, track, TRACKS))
     assert order.tolist() == sorted(range(len(events)), key=lambda i: (events[i][2], events[i][0], -events[i][1]))
     assert first.tolist() == [sum(e[2] < t for e in events) for t in range(TRACKS + 1)]
 
 
 @given(st.lists(st.integers(0, 5)), st.sampled_from([6, 70_000]))
 def test_rows_are_grouped_as_they_stand(groups: list[int], number: int) -> None:
-    order, first = both(lambda: grouped(np.array(groups, np.int32), number))
+    order, first = both(lambda: group_rows(np.array(groups, np.int32), number))
     assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)
     assert first[:7].tolist() == [sum(g < i for g in groups) for i in range(7)]
 
 
 @given(st.lists(st.integers(-1, 30)) | st.lists(st.integers(0, 30), unique=True))
 def test_numbers_ascend_with_their_places(numbers: list[int]) -> None:
-    found, order = both(lambda: ascending(np.array(numbers, np.int32), 31))
+    found, order = both(lambda: sort_unique(np.array(numbers, np.int32), 31))
     assert order.tolist() == sorted((i for i, n in enumerate(numbers) if n >= 0), key=numbers.__getitem__)
     assert found.tolist() == sorted(n for n in numbers if n >= 0)
 
@@ -146,7 +146,7 @@ def test_a_level_has_an_entry_for_each_bucket_in_which_events_of_a_lane_start(ev
         columns = (pyramid.start, pyramid.end, pyramid.count, pyramid.longest)
         assert list(zip(*(c[at].tolist() for c in columns), strict=True)) == entries
         assert exponent % LEVEL_STEP == 0
-        assert len(entries) <= WORTH * kept or len(entries) == len(lanes)
+        assert len(entries) <= MAX_SIZE_RATIO * kept or len(entries) == len(lanes)
         kept = len(entries)
 
 
@@ -156,7 +156,7 @@ def test_the_innermost_event_at_a_time_is_the_last_begun_of_those_that_cover_it(
 ) -> None:
     rows, first, parent, _ = nested([e for e in events if 0 <= e[0] <= 30])
     ts, dur, _ = columns_of(rows)
-    found = innermost_of_tracks(
+    found = innermost_on_tracks(
         ts,
         ts + np.maximum(dur, 0),
         parent,
@@ -176,13 +176,13 @@ def test_a_time_is_held_by_the_last_step_that_has_begun_until_it_ends(
     times: list[int], steps: list[tuple[int, int]]
 ) -> None:
     start, dur = np.array(sorted(steps), np.int64).T
-    (held,) = both(lambda: (_step_at(np.array(times, np.int64), start, start + dur),))
+    (held,) = both(lambda: (_steps_at_times(np.array(times, np.int64), start, start + dur),))
     for time, step in zip(times, held.tolist(), strict=True):
         last = sum(int(s) <= time for s in start) - 1
         assert step == (last if last >= 0 and time < start[last] + dur[last] else -1)
 
 
-@pytest.mark.parametrize("depth", [3, FEW, FEW + 1, 1000])
+@pytest.mark.parametrize("depth", [3, MAX_SINGLE_STEPS, MAX_SINGLE_STEPS + 1, 1000])
 def test_deep_stacks_are_climbed(depth: int) -> None:
     # event i of the stack is open from i to 3 depth - i; two more follow at its end: all but one are closed then
     ts, end = np.arange(depth), 3 * depth - np.arange(depth)
@@ -218,6 +218,6 @@ _places = st.tuples(st.sampled_from([0, 1, 512, 1 << 48, 2**63, NO_ADDRESS - 1, 
 @given(st.lists(_places, max_size=40))
 def test_the_next_event_of_an_address_is_the_first_one_behind_it(places: list[tuple[int, int]]) -> None:
     addr, device = np.array([a for a, _ in places], np.uint64), np.array([d for _, d in places], np.int32)
-    (after,) = both(lambda: (next_of_address(addr, device),))
+    (after,) = both(lambda: (next_event_at_address(addr, device),))
     later = [next((j for j in range(i + 1, len(places)) if places[j] == at), -1) for i, at in enumerate(places)]
     assert after.tolist() == [-1 if at[0] == NO_ADDRESS else j for at, j in zip(places, later, strict=True)]

@@ -38,7 +38,7 @@ PLUGINS = {
 MAGIC = b"\\x7fREC"
 
 def read(source, builder):
-    data = source.whole(1 << 30, "records", "?")
+    data = source.read_all(1 << 30, "records", "?")
     if len(data) % 12 != 4:
         raise FormatError(f"{source.name}: half a record", "was it cut?")
     records = struct.iter_unpack("<8sI", data[4:])
@@ -49,7 +49,7 @@ FORMAT = Format("records", "records", 51, lambda head: True, read, start=lambda 
     "zipped": ADD
     + """
 def read(source, builder):
-    with zipfile.ZipFile(io.BytesIO(source.whole(1 << 30, "an archive", "?"))) as file:
+    with zipfile.ZipFile(io.BytesIO(source.read_all(1 << 30, "an archive", "?"))) as file:
         add(builder, [(name, int(file.read(name))) for name in file.namelist()])
 
 FORMAT = Format(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES, SHARED, trace_of
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.registry import all_formats, recognise
+from visualprof.reader.registry import all_formats, recognize
 from visualprof.reader.source import Source
 
 FILES = sorted(SAMPLES.rglob("*.gz"))
@@ -62,7 +62,7 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
 def test_shared_files_are_found_by_content(pattern: str, expected: str) -> None:
     files = [p for p in SHARED.glob(pattern) if "memory_timeline" not in p.name]
     assert files
-    assert {p.name: recognise(Source(p)).name for p in files} == {p.name: expected for p in files}
+    assert {p.name: recognize(Source(p)).name for p in files} == {p.name: expected for p in files}
 
 
 @pytest.mark.slow

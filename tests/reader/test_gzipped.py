@@ -26,14 +26,14 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param == "isal":
         pytest.importorskip("isal")
     else:
-        monkeypatch.setattr(gzipped, "_isal", lambda: None)
+        monkeypatch.setattr(gzipped, "_import_isal", lambda: None)
 
 
 def unpacked(data: bytes, size: int) -> tuple[bytes, str | None]:
     """The bytes that come out, and the fault that ends them."""
     plain: list[bytes] = []
     try:
-        for piece in gzipped.unpacked(io.BytesIO(data), size):
+        for piece in gzipped.unpack(io.BytesIO(data), size):
             assert 0 < len(piece) <= size + 300, "a piece is of the size that was asked for"
             plain.append(piece)
     except zlib.error as error:
@@ -89,7 +89,7 @@ def test_isal_and_zlib_give_the_same_bytes_of_damaged_files(monkeypatch: pytest.
     files = [_flipped(data, rng, flips=1 + i % 3) for i, data in enumerate(files)]
     cuts = [_flipped(data, rng, flips=i % 2)[: rng.randrange(len(data))] for i, data in enumerate(files)]
     fast, fast_cuts = ([unpacked(data, 65_536) for data in of] for of in (files, cuts))
-    monkeypatch.setattr(gzipped, "_isal", lambda: None)
+    monkeypatch.setattr(gzipped, "_import_isal", lambda: None)
     exact, exact_cuts = ([unpacked(data, 65_536) for data in of] for of in (files, cuts))
     assert fast == exact
     assert all(fault for _, fault in exact)
@@ -120,7 +120,7 @@ def test_the_head_of_a_damaged_file_is_what_stands_before_the_damage(tmp_path: P
 
 @pytest.mark.usefixtures("engine")
 def test_what_unpacks_to_more_than_a_profile_can_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.reader.source.ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr("visualprof.reader.source.ALWAYS_ALLOWED_BYTES", 1 << 20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(bytes(30 << 20)))
     given = 0
@@ -156,7 +156,7 @@ def numbers(until: int, made: list[int]) -> Generator[int]:
 
 def test_pieces_are_made_ahead_in_order_and_a_fault_comes_last() -> None:
     made: list[int] = []
-    pieces = gzipped.ahead(numbers(50, made))
+    pieces = gzipped.read_ahead(numbers(50, made))
     assert [next(pieces) for _ in range(1, 50)] == [*range(1, 50)]
     with pytest.raises(ValueError, match="fault"):
         next(pieces)
@@ -166,10 +166,10 @@ def test_pieces_are_made_ahead_in_order_and_a_fault_comes_last() -> None:
 def test_a_reader_who_stops_early_ends_the_thread_and_closes_what_makes_the_pieces() -> None:
     made: list[int] = []
     before = threading.active_count()
-    pieces: Iterator[int] = gzipped.ahead(numbers(1_000_000, made))
+    pieces: Iterator[int] = gzipped.read_ahead(numbers(1_000_000, made))
     assert [next(pieces), next(pieces)] == [1, 2]
     assert threading.active_count() == before + 1
     del pieces
     assert threading.active_count() == before
     assert made[-1] == 0
-    assert len(made) <= 2 + gzipped.AHEAD + 1, "no more than three wait"
+    assert len(made) <= 2 + gzipped.MAX_READY_PIECES + 1, "no more than three wait"

@@ -18,7 +18,7 @@ from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.captured.launches import graph_launches
 from visualprof.reader.trace import Category, Events, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.expansion import expansion
+from visualprof.reader.trace.expansion import expand_graphs
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace
 
@@ -91,7 +91,7 @@ def test_all_that_is_inside_lasts_from_its_first_kernel_to_its_last(data: tuple[
     own, graphs = built(inside, launches)
 
     def work() -> tuple[np.ndarray, ...]:
-        found = expansion(own, graphs)
+        found = expand_graphs(own, graphs)
         return (*(getattr(found.events, name) for name in Events.__struct_fields__), found.owner)
 
     columns = dict(zip((*Events.__struct_fields__, "owner"), both(work), strict=True))
@@ -153,16 +153,16 @@ def test_from_the_cache_all_columns_are_the_same(tmp_path: Path) -> None:
     again = open_trace(tmp_path / "run.json", cache=Cache(tmp_path / ".cache"))
     assert isinstance(again, JoinedTrace)
     assert_same(trace, again)
-    twin = in_python(lambda: joined(tmp_path / "twin", various(), captures()).changed())
-    assert_same(trace.changed(), twin)
+    twin = in_python(lambda: joined(tmp_path / "twin", various(), captures()).with_columns())
+    assert_same(trace.with_columns(), twin)
 
 
 def test_what_is_inside_is_worked_out_when_asked(tmp_path: Path) -> None:
     recording = various()
     trace = joined(tmp_path, recording, captures())
     assert isinstance(trace, JoinedTrace)
-    assert len(trace.own.events) == len(recording)
-    assert not trace.shared
+    assert len(trace.file_trace.events) == len(recording)
+    assert not trace.derived
     assert len(trace.events) > len(recording)
     assert set(trace.links.kind[trace.links.dst >= 0].tolist()) == {LinkKind.LAUNCH, LinkKind.OWNER}
 

@@ -13,7 +13,7 @@ from tests import models
 from visualprof.errors import FormatError
 from visualprof.reader import graph, graph_file
 from visualprof.reader.cache import Cache
-from visualprof.reader.graph import Excess, ModelGraph
+from visualprof.reader.graph import ModelGraph, ModelTooLarge
 from visualprof.reader.models import all_models, read_model
 from visualprof.views.answers.encoding import encode
 from visualprof.views.graph import drawn, node_details
@@ -119,10 +119,10 @@ def test_a_damaged_kept_graph_counts_as_absent(tmp_path: Path) -> None:
 
 
 def test_a_graph_of_too_many_bytes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_file, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(graph_file, "MAX_GRAPH_BYTES", 1 << 20)
     builder = graph.ModelBuilder("m", "onnx")
     builder.node(graph.Node("n" * (1 << 20), "Relu"))
-    with pytest.raises(Excess, match="over 1 MiB"):
+    with pytest.raises(ModelTooLarge, match="over 1 MiB"):
         graph_file.encode(builder.build())
 
 
@@ -144,7 +144,7 @@ def test_nodes_that_stand_absurdly_deep_are_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(graph, "MAX_NODES", 3)
     builder = graph.ModelBuilder("m", "onnx")
     builder.node(graph.Node("a", "Relu", tuple(graph.Scope(str(i)) for i in range(30))))
-    with pytest.raises(Excess, match="over 30 together"):
+    with pytest.raises(ModelTooLarge, match="over 30 together"):
         builder.node(graph.Node("b", "Relu", (graph.Scope("x"),)))
 
 

@@ -15,7 +15,7 @@ from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.chrome.raw import raw_events
-from visualprof.reader.registry import recognise
+from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.views import all_views
@@ -203,7 +203,7 @@ def test_it_is_found_by_content_under_any_name(monitor: Monitor, tmp_path: Path)
     data = monitor(sample(0, "preparing")).read_bytes()
     for name, content in (("unknown", data), ("packed", gzip.compress(data))):
         (tmp_path / name).write_bytes(content)
-        assert recognise(Source(tmp_path / name)).name == "monitor"
+        assert recognize(Source(tmp_path / name)).name == "monitor"
         assert slices(read_trace(tmp_path / name)) == [("preparing", 0, 1)]
 
 

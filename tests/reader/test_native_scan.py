@@ -25,7 +25,7 @@ from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.formats import kineto, megengine_timeline, onnxruntime, paddle
 from visualprof.reader.native.scanner import compiled
-from visualprof.reader.registry import recognise
+from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 
 pytestmark = pytest.mark.skipif(not compiled(), reason="the scanner was not compiled")
@@ -45,7 +45,7 @@ DAMAGE = ("damaged", "repaired", "follows the list")
 def spec_of(path: Path) -> Spec | None:
     """What the format of a file asks for; None where it is no trace of events."""
     try:
-        return SPECS.get(recognise(Source(path)).name)
+        return SPECS.get(recognize(Source(path)).name)
     except VisualprofError:
         return None
 

@@ -13,7 +13,7 @@ from tests.conftest import FIXTURES, answer, rows, shared
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.registry import recognise
+from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 
 Write = Callable[[object], Path]
@@ -132,7 +132,7 @@ def test_a_real_report_of_benchmark_app_is_read() -> None:
 def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path) -> None:
     data = file(envelope(row("a", 5))).read_bytes()
     (tmp_path / "unknown").write_bytes(data)
-    assert recognise(Source(tmp_path / "unknown")).name == "openvino"
+    assert recognize(Source(tmp_path / "unknown")).name == "openvino"
     assert names(read_trace(tmp_path / "unknown")) == ["a"]
 
 

@@ -107,14 +107,14 @@ def test_visualdl_folds_by_layer_and_attribute() -> None:
 def test_control_flow_of_paddle_3() -> None:
     model = read("paddle_control.json")
     loop, choice = node(model, "while_0"), node(model, "if_0")
-    inside = [n for n in model.nodes if n.scope[:1] == loop.place]
+    inside = [n for n in model.nodes if n.scope[:1] == loop.full_scope]
     # The loop takes a condition and two values; its body yields a condition and two values, as Paddle prints it.
     assert [(n.kind, n.inputs) for n in inside if n.kind == "input"] == [("input", (v,)) for v in loop.inputs[1:]]
     assert [n.outputs for n in inside if n.kind == "output"] == [(), *((v,) for v in loop.outputs)]
     assert Counter(n.type for n in inside if n.kind == "operator") == Counter(
         matmul=1, add=1, full=2, scale=1, less_than=1
     )
-    branches = [n for n in model.nodes if n.scope[:1] == choice.place and n.kind == "output"]
+    branches = [n for n in model.nodes if n.scope[:1] == choice.full_scope and n.kind == "output"]
     assert [(n.scope[1].name, n.outputs) for n in branches] == [
         ("then_branch", choice.outputs),
         ("else_branch", choice.outputs),
@@ -129,7 +129,7 @@ def test_control_flow_of_paddle_2() -> None:
         "": 13, "while_0": 8, "conditional_block_0": 2, "conditional_block_1": 2,
     }  # fmt: skip
     loop = node(model, "while_0")
-    made = {v for n in model.nodes if n.kind == "output" and n.scope == loop.place for v in n.outputs}
+    made = {v for n in model.nodes if n.kind == "output" and n.scope == loop.full_scope for v in n.outputs}
     assert {model.values[v].name for v in made} == {"image", "tmp_3", "fill_constant_1.tmp_0"}
     assert made <= set(loop.outputs)
     assert data_flows(model, "image", "save_infer_model/scale_0.tmp_0")
@@ -240,12 +240,13 @@ def test_control_flow_of_tensorflow() -> None:
     taken = [
         n
         for n in model.nodes
-        if n.kind == "input" and n.scope[:2] == (*loop.place, loop.place[0]._replace(name="body", kind="subgraph"))
+        if n.kind == "input"
+        and n.scope[:2] == (*loop.full_scope, loop.full_scope[0]._replace(name="body", kind="subgraph"))
     ]
     assert [n.inputs[0] for n in taken] == list(loop.inputs)
-    results = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == loop.place and n.outputs]
+    results = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == loop.full_scope and n.outputs]
     assert [n.outputs for n in results] == [loop.outputs]
-    branches = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == choice.place]
+    branches = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == choice.full_scope]
     assert [(n.scope[1].name, n.outputs) for n in branches] == [
         ("then_branch", choice.outputs),
         ("else_branch", choice.outputs),
@@ -290,13 +291,13 @@ def test_control_flow_of_litert() -> None:
     choice = next(n for n in model.nodes if n.type == "IF")
     outside = Counter(n.type for n in model.nodes if n.kind == "operator" and n.scope == ())
     assert outside == {"WHILE": 1, "SUM": 1, "GREATER": 1, "IF": 1}
-    body = (*loop.place, Scope("body", "subgraph"))
+    body = (*loop.full_scope, Scope("body", "subgraph"))
     inside = [n for n in model.nodes if n.scope[: len(body)] == body]
     assert [n.inputs[0] for n in inside if n.kind == "input"] == list(loop.inputs)
     assert [n.outputs[0] for n in inside if n.kind == "output"] == list(loop.outputs)
-    taken = [n for n in model.nodes if n.kind == "input" and n.scope[:1] == choice.place]
+    taken = [n for n in model.nodes if n.kind == "input" and n.scope[:1] == choice.full_scope]
     assert [n.inputs for n in taken] == [choice.inputs[1:], choice.inputs[1:]]  # the first is the condition
-    branches = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == choice.place]
+    branches = [n for n in model.nodes if n.kind == "output" and n.scope[:1] == choice.full_scope]
     assert [(n.scope[1].name, n.outputs) for n in branches] == [
         ("then_branch", choice.outputs),
         ("else_branch", choice.outputs),
@@ -415,7 +416,7 @@ def test_functions_of_tensorflow_that_multiply_or_call_themselves_are_refused(tm
 
 
 def test_a_protobuf_of_empty_parts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protobuf, "MAX_PARTS", 1000)
+    monkeypatch.setattr(protobuf, "MAX_REPEATED", 1000)
     start = field(1, tf_node("x", "Placeholder"))
     refused(tmp_path / "many.pb", start + b"\x0a\x00" * 1001, "over 1,000 parts")
     refused(tmp_path / "many.pdmodel", _pdmodel(b"\x22\x00" * 1001), "over 1,000 parts")
@@ -491,7 +492,7 @@ def test_a_function_of_tensorflow_that_is_called_twice_is_two_groups(tmp_path: P
     model = read_model(tmp_path / "m.pb")
     one, two = node(model, "one"), next(n for n in model.nodes if n.name == "two" and n.kind == "operator")
     inside = [n for n in model.nodes if n.type == "Relu"]
-    assert [(n.scope, n.inputs) for n in inside] == [(one.place, one.inputs), (two.place, two.inputs)]
-    assert [s.kind for s in (*one.place, *two.place)] == ["function", "function"]
+    assert [(n.scope, n.inputs) for n in inside] == [(one.full_scope, one.inputs), (two.full_scope, two.inputs)]
+    assert [s.kind for s in (*one.full_scope, *two.full_scope)] == ["function", "function"]
     assert two.inputs == one.outputs
     assert data_flows(model, "x", "two")

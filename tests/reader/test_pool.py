@@ -15,10 +15,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
-from visualprof.reader.child import Failed, Failure, Limits, call
+from visualprof.reader.child import Failure, Limits, ReadFailed, run_in_child
 from visualprof.reader.logdir.pool import Job, Jobs, Pool
 from visualprof.reader.logdir.summary import Summary
-from visualprof.reader.processors import usable
+from visualprof.reader.processors import usable_processors
 
 Outcome = Summary | str | Failure
 
@@ -238,8 +238,10 @@ def test_processes_that_read_at_the_same_time_share_the_processors(ear: Ear) -> 
     finally:
         pool.close()
     assert isinstance(alone, Summary)
-    assert alone.events == usable()
-    assert {outcome.events for outcome in together if isinstance(outcome, Summary)} == {max(1, usable() // 2)}
+    assert alone.events == usable_processors()
+    assert {outcome.events for outcome in together if isinstance(outcome, Summary)} == {
+        max(1, usable_processors() // 2)
+    }
 
 
 def test_closing_does_not_wait_for_a_slow_file(pool: Pool[Summary], ear: Ear) -> None:
@@ -280,17 +282,17 @@ def test_a_file_beyond_its_limits_is_refused_and_the_next_is_read(tmp_path: Path
 
 def test_a_call_raises_what_the_reader_said_under_the_name_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
-    with pytest.raises(Failed, match="mine: event 7 has no 'ts'"):
-        call(pool_tasks.by_name, tmp_path / "broken", "mine")
+    with pytest.raises(ReadFailed, match="mine: event 7 has no 'ts'"):
+        run_in_child(pool_tasks.by_name, tmp_path / "broken", "mine")
 
 
 def test_more_calls_than_may_wait_are_told_to_come_again(tmp_path: Path) -> None:
     (tmp_path / "hangs").touch()
-    failures: list[Failed] = []
+    failures: list[ReadFailed] = []
 
     def ask() -> None:
-        with pytest.raises(Failed) as failed:
-            call(pool_tasks.hostile, tmp_path / "hangs", limits=Limits(0.7, 1 << 30, 4))
+        with pytest.raises(ReadFailed) as failed:
+            run_in_child(pool_tasks.hostile, tmp_path / "hangs", limits=Limits(0.7, 1 << 30, 4))
         failures.append(failed.value)
 
     threads = [threading.Thread(target=ask) for _ in range(10)]

@@ -10,35 +10,42 @@ from hypothesis import strategies as st
 
 from tests.conftest import Write
 from visualprof.reader import read_trace
-from visualprof.reader.trace.process_group import MAX_RANKS, ProcessGroup, listed, ranks_of, runs_of, strided
+from visualprof.reader.trace.process_group import (
+    MAX_RANKS,
+    ProcessGroup,
+    decode_ranks,
+    encode_ranks,
+    parse_rank_list,
+    strided_run,
+)
 
 OP = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 1, "ts": 1, "dur": 2}
 
 
 @given(st.lists(st.integers(0, 5000), max_size=60))
 def test_runs_are_the_ranks_in_their_order(ranks: list[int]) -> None:
-    assert ranks_of(runs_of(ranks)).tolist() == ranks
+    assert decode_ranks(encode_ranks(ranks)).tolist() == ranks
 
 
 def test_ranks_with_one_stride_are_one_run() -> None:
-    assert runs_of(range(1024)) == ((0, 1, 1024),)
-    assert runs_of([0, 8, 16, 3, 4, 5]) == ((0, 8, 3), (3, 1, 3))
-    assert strided(3, 8, 4) == runs_of([3, 11, 19, 27])
+    assert encode_ranks(range(1024)) == ((0, 1, 1024),)
+    assert encode_ranks([0, 8, 16, 3, 4, 5]) == ((0, 8, 3), (3, 1, 3))
+    assert strided_run(3, 8, 4) == encode_ranks([3, 11, 19, 27])
 
 
 @pytest.mark.parametrize("ranks", [[-1], [2**40], range(MAX_RANKS + 1)])
 def test_impossible_ranks_are_unknown(ranks: list[int]) -> None:
-    assert runs_of(ranks) == ()
+    assert encode_ranks(ranks) == ()
 
 
 @pytest.mark.parametrize("told", [(0, -1, 4), (0, 1, 10**15), (-1, 1, 4), (0, 0, 2)])
 def test_impossible_strides_are_unknown(told: tuple[int, int, int]) -> None:
-    assert strided(*told) == ()
+    assert strided_run(*told) == ()
 
 
 def test_a_list_that_torch_cut_is_unknown() -> None:
-    assert listed("[0, 8, 16]") == ((0, 8, 3),)
-    assert listed("[0, 1, ..., 1023]") == ()
+    assert parse_rank_list("[0, 8, 16]") == ((0, 8, 3),)
+    assert parse_rank_list("[0, 1, ..., 1023]") == ()
 
 
 def test_groups_are_those_of_distributed_info(write: Write) -> None:

@@ -9,13 +9,13 @@ from tests.conftest import Write, trace_of
 from tests.views.test_steps import host, kernel, launch, step
 from visualprof.reader.trace import Category
 from visualprof.reader.trace.serving import (
-    NOTHING,
-    UNKNOWN,
+    NO_LOAD,
+    UNKNOWN_LOAD,
     Load,
     ServingStep,
     looks_like_step,
-    outermost,
-    serving_step,
+    outermost_mask,
+    parse_serving_step,
 )
 
 
@@ -28,62 +28,62 @@ from visualprof.reader.trace.serving import (
         ),
         (  # of a context of none nothing is unknown
             "execute_64_context_0(sq0sk0sqsq0sqsk0)_generation_64(sq64sk131072sqsq64sqsk131072)",
-            ServingStep("vllm", "decode", NOTHING, Load(64, 64, 131072, 64, 131072), 64, 64),
+            ServingStep("vllm", "decode", NO_LOAD, Load(64, 64, 131072, 64, 131072), 64, 64),
         ),
         ("execute_context_2(6144)_generation_3(3)", ServingStep("vllm", "mixed", Load(2, 6144), Load(3, 3), 6147, 5)),
         (
             "execute_context_1(888_788544)_generation_0(0)",
-            ServingStep("vllm", "prefill", Load(1, 888), NOTHING, 888, 1),
+            ServingStep("vllm", "prefill", Load(1, 888), NO_LOAD, 888, 1),
         ),
-        ("execute_32_context_0_generation_32", ServingStep("vllm", "decode", NOTHING, Load(32, 32), 32, 32)),
+        ("execute_32_context_0_generation_32", ServingStep("vllm", "decode", NO_LOAD, Load(32, 32), 32, 32)),
         # whose of the 40 tokens are of the context it does not say
         ("execute_40_context_1_generation_8", ServingStep("vllm", "mixed", Load(1), Load(8), 40, 9)),
         ("execute_new_1_cached_3", ServingStep("vllm", "mixed", Load(1), Load(3), None, 4)),
-        ("step[EXTEND bs=15 toks=15360]", ServingStep("sglang", "prefill", Load(15, 15360), NOTHING, 15360, 15)),
+        ("step[EXTEND bs=15 toks=15360]", ServingStep("sglang", "prefill", Load(15, 15360), NO_LOAD, 15360, 15)),
         (  # the examples of SGLang's own tests: requests of 8 and 4 new tokens, each of 10 then
             "step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]",
-            ServingStep("sglang", "prefill", Load(2, 12, 20, 80, 120), NOTHING, 12, 2),
+            ServingStep("sglang", "prefill", Load(2, 12, 20, 80, 120), NO_LOAD, 12, 2),
         ),
         (
             "step[DECODE bs=2 g_sqsq=2 g_sqsk=30 g_sk=30]",
-            ServingStep("sglang", "decode", NOTHING, Load(2, 2, 30, 2, 30), 2, 2),
+            ServingStep("sglang", "decode", NO_LOAD, Load(2, 2, 30, 2, 30), 2, 2),
         ),
-        ("step[DECODE bs=64]", ServingStep("sglang", "decode", NOTHING, Load(64, 64), 64, 64)),
+        ("step[DECODE bs=64]", ServingStep("sglang", "decode", NO_LOAD, Load(64, 64), 64, 64)),
         (
             "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]",
             ServingStep("sglang", "mixed", Load(1, 5, 8, 25, 40), Load(1, 1, 12, 1, 12), 6, 2),
         ),
-        ("step[MIXED bs=2]", ServingStep("sglang", "mixed", UNKNOWN, UNKNOWN, None, 2)),
-        ("step[TARGET_VERIFY bs=4]", ServingStep("sglang", "decode", NOTHING, Load(4), None, 4)),
-        ("step[DRAFT_EXTEND_V2 bs=4]", ServingStep("sglang", "draft", UNKNOWN, UNKNOWN, None, 4)),
+        ("step[MIXED bs=2]", ServingStep("sglang", "mixed", UNKNOWN_LOAD, UNKNOWN_LOAD, None, 2)),
+        ("step[TARGET_VERIFY bs=4]", ServingStep("sglang", "decode", NO_LOAD, Load(4), None, 4)),
+        ("step[DRAFT_EXTEND_V2 bs=4]", ServingStep("sglang", "draft", UNKNOWN_LOAD, UNKNOWN_LOAD, None, 4)),
         (  # SGLang's context of drafted tokens that are checked is without them
             "step[TARGET_VERIFY bs=2 g_sq=8 g_sqsq=32 g_sqsk=20 g_sk=5]",
-            ServingStep("sglang", "decode", NOTHING, Load(2, 8, None, 32), 8, 2),
+            ServingStep("sglang", "decode", NO_LOAD, Load(2, 8, None, 32), 8, 2),
         ),
         (
             "step[TARGET_VERIFY bs=2 g_sq=8 g_sqsq=32 g_sqsk=400 g_sk=100]",
-            ServingStep("sglang", "decode", NOTHING, Load(2, 8, 100, 32, 400), 8, 2),
+            ServingStep("sglang", "decode", NO_LOAD, Load(2, 8, 100, 32, 400), 8, 2),
         ),
         (  # as draft tokens come, which are several a request
             "step[DECODE bs=2 g_sq=6 g_sqsq=18 g_sqsk=90 g_sk=30]",
-            ServingStep("sglang", "decode", NOTHING, Load(2, 6, 30, 18, 90), 6, 2),
+            ServingStep("sglang", "decode", NO_LOAD, Load(2, 6, 30, 18, 90), 6, 2),
         ),
         (
             "step[MIXED bs=1 c=1 g=0 c_sq=3 c_sk=3 c_sqsq=9 c_sqsk=9 g_sq=0 g_sk=0 g_sqsq=0 g_sqsk=0]",
-            ServingStep("sglang", "prefill", Load(1, 3, 3, 9, 9), NOTHING, 3, 1),
+            ServingStep("sglang", "prefill", Load(1, 3, 3, 9, 9), NO_LOAD, 3, 1),
         ),
-        ("step[SPLIT_PREFILL bs=1]", ServingStep("sglang", "prefill", Load(1), NOTHING, None, 1)),
-        ("step[PREBUILT bs=3]", ServingStep("sglang", "unknown", UNKNOWN, UNKNOWN, None, 3)),
-        ("step[DLLM_EXTEND bs=3]", ServingStep("sglang", "unknown", UNKNOWN, UNKNOWN, None, 3)),
-        ("step[EXTEND bs=0 toks=0]", ServingStep("sglang", "idle", NOTHING, NOTHING, 0, 0)),  # a rank without requests
+        ("step[SPLIT_PREFILL bs=1]", ServingStep("sglang", "prefill", Load(1), NO_LOAD, None, 1)),
+        ("step[PREBUILT bs=3]", ServingStep("sglang", "unknown", UNKNOWN_LOAD, UNKNOWN_LOAD, None, 3)),
+        ("step[DLLM_EXTEND bs=3]", ServingStep("sglang", "unknown", UNKNOWN_LOAD, UNKNOWN_LOAD, None, 3)),
+        ("step[EXTEND bs=0 toks=0]", ServingStep("sglang", "idle", NO_LOAD, NO_LOAD, 0, 0)),  # a rank without requests
         (  # checks of four drafted tokens a request
             "execute_context_0(0)_generation_4(16)",
-            ServingStep("vllm", "decode", NOTHING, Load(4, 16), 16, 4),
+            ServingStep("vllm", "decode", NO_LOAD, Load(4, 16), 16, 4),
         ),
-        ("step[IDLE bs=0]", ServingStep("sglang", "idle", NOTHING, NOTHING, None, 0)),
+        ("step[IDLE bs=0]", ServingStep("sglang", "idle", NO_LOAD, NO_LOAD, None, 0)),
         (
             "[Executor] _forward_step 60000: 0 ctx reqs, 0 ctx tokens, 32 gen reqs",
-            ServingStep("tensorrt-llm", "decode", NOTHING, Load(32), None, 32),
+            ServingStep("tensorrt-llm", "decode", NO_LOAD, Load(32), None, 32),
         ),
         (
             "[Executor] _forward_step: 2 ctx reqs, 3 gen reqs",
@@ -91,22 +91,25 @@ from visualprof.reader.trace.serving import (
         ),
         (
             "prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3]",
-            ServingStep("atom", "prefill", Load(6, 17408), NOTHING, 17408, 6),
+            ServingStep("atom", "prefill", Load(6, 17408), NO_LOAD, 17408, 6),
         ),
-        ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NOTHING, Load(117, 117), 117, 117)),
-        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=1)),
-        ("denoising_step_3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
-        ("denoise_step3", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
-        ("Denoising_Step_12", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
-        ("decode_step_003", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),  # loops that people write themselves
-        ("Decode/step_12", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
-        ("decode_iter::4", ServingStep(None, "decode", UNKNOWN, UNKNOWN)),
-        ("prefill_step_0", ServingStep(None, "prefill", UNKNOWN, UNKNOWN)),
-        ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN)),
+        ("decode[bs=117/128 tok=117 d=117]", ServingStep("atom", "decode", NO_LOAD, Load(117, 117), 117, 117)),
+        ("execute_diffusion_1_1024x1024", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD, batch=1)),
+        ("denoising_step_3", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        ("denoise_step3", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        ("Denoising_Step_12", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        (
+            "decode_step_003",
+            ServingStep(None, "decode", UNKNOWN_LOAD, UNKNOWN_LOAD),
+        ),  # loops that people write themselves
+        ("Decode/step_12", ServingStep(None, "decode", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        ("decode_iter::4", ServingStep(None, "decode", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        ("prefill_step_0", ServingStep(None, "prefill", UNKNOWN_LOAD, UNKNOWN_LOAD)),
+        ("denoising step #7", ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)),
     ],
 )
 def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: ServingStep) -> None:
-    assert serving_step(text) == expected
+    assert parse_serving_step(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_every_form_says_what_it_says_and_nothing_else(text: str, expected: Serv
     ],
 )  # fmt: skip
 def test_what_no_server_writes_is_no_step(text: str) -> None:
-    assert serving_step(text) is None
+    assert parse_serving_step(text) is None
 
 
 def test_a_text_that_only_begins_like_a_step_is_told_from_others() -> None:
@@ -146,7 +149,7 @@ def test_a_text_that_only_begins_like_a_step_is_told_from_others() -> None:
 
 def test_of_steps_inside_others_the_outer_ones_count() -> None:
     ts, dur = np.array([0, 10, 100, 0, 0]), np.array([50, 20, 10, 50, 5])
-    assert outermost(ts, dur, np.array([1, 1, 1, 1, 2])).tolist() == [True, False, True, False, True]
+    assert outermost_mask(ts, dur, np.array([1, 1, 1, 1, 2])).tolist() == [True, False, True, False, True]
 
 
 PREFILL, DECODE = "execute_context_2(24)_generation_0(0)", "execute_context_0(0)_generation_2(2)"

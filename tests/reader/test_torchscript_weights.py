@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import FIXTURES
 from visualprof.errors import FormatError
 from visualprof.reader.models import read_model
-from visualprof.reader.pickles import MAX_CODES, PickleError, Record, Tensor, load
+from visualprof.reader.pickles import MAX_OPCODES, PickleError, Record, Tensor, load
 from visualprof.views.graph import drawn
 
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
@@ -154,7 +154,7 @@ def test_a_call_of_torch_is_not_made() -> None:
         (b"\x80\x02" + tensor("Float", -1) + b".", "sizes that are no numbers"),
         (b"\x80\x02NNR.", "damaged"),
         (b"\x80\x02X\xff\xff\xff\x7f.", "cut"),
-        (b"\x80\x02" + b"N0" * (MAX_CODES // 2 + 1) + b"N.", "over 3,000,000 steps"),
+        (b"\x80\x02" + b"N0" * (MAX_OPCODES // 2 + 1) + b"N.", "over 3,000,000 steps"),
     ],
 )
 def test_damaged_and_endless_pickles_are_refused(pickled: bytes, what: str) -> None:

@@ -202,7 +202,7 @@ def test_launches_for_one_operation_are_an_operator(tmp_path: Path) -> None:
     assert ("waits", "goes on", LinkKind.ASYNC) in links
     assert sum(kind == LinkKind.LAUNCH for *_, kind in links) == 4
     first = np.flatnonzero(events.name == trace.strings.index("implicit_convolve"))
-    said = {name: trace.args[name].at(first)[0] for name in ("registers", "grid", "block")}
+    said = {name: trace.args[name].values_at(first)[0] for name in ("registers", "grid", "block")}
     assert (said["registers"], trace.strings[said["grid"]], trace.strings[said["block"]]) == (64, "8,2,1", "128,1,1")
     assert trace.args["bytes"].values.tolist() == [4096]
     (device,) = trace.meta.devices
@@ -264,7 +264,7 @@ def test_the_compiled_fields_are_those_of_python(seed: int) -> None:
         data[place] = int(random.integers(0, 256))
     start = np.sort(random.integers(0, len(data), 400))
     end = np.minimum(start + random.integers(0, 90, 400), len(data))
-    compiled, damaged = fields.fields(bytes(data), start, end)
-    plain, also = fields._fields(memoryview(bytes(data)), start, end)
+    compiled, damaged = fields.parse_fields(bytes(data), start, end)
+    plain, also = fields._parse_fields(memoryview(bytes(data)), start, end)
     assert damaged == also > 0
     assert all(np.array_equal(a, b) for a, b in zip(compiled, plain, strict=True))

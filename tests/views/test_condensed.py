@@ -56,7 +56,7 @@ def operators(trace: Trace, params: dict[str, str]) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_the_table_of_operators_is_the_same(trace: Trace, params: dict[str, str]) -> None:
-    every = trace.changed()  # each launch by itself
+    every = trace.with_columns()  # each launch by itself
     assert condensed(every).weight is None
     found = operators(trace, params)
     assert found == operators(every, params)
@@ -81,4 +81,4 @@ def test_one_launch_stands_for_all_that_are_alike(trace: Trace) -> None:
 
 def test_launches_are_not_made_into_events_for_it(trace: Trace) -> None:
     operators(trace, {})
-    assert "events" not in trace.shared
+    assert "events" not in trace.derived

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
-from visualprof.reader.registry import recognise
+from visualprof.reader.registry import recognize
 from visualprof.reader.source import Source
 from visualprof.views import all_views, view
 from visualprof.views.measure.steps import PARTS, step_windows
@@ -38,7 +38,7 @@ def recordings(largest: int = LARGEST) -> list[Path]:
 
 def _is_recording(path: Path) -> bool:
     try:
-        recognise(Source(path))
+        recognize(Source(path))
     except VisualprofError:  # a model, a report, ...
         return False
     return True

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
-from visualprof.reader.trace.serving import NOTHING, UNKNOWN, Load, Phase, ServingStep
+from visualprof.reader.trace.serving import NO_LOAD, UNKNOWN_LOAD, Load, Phase, ServingStep
 from visualprof.views import view
 from visualprof.views.measure.serving_device_time import is_cache, is_sampling, steady
 from visualprof.views.measure.serving_steps import serving, together
@@ -245,20 +245,20 @@ def test_a_whole_call_of_a_pipeline_is_no_step_where_its_steps_are_known(write: 
 
 def test_several_steps_in_one_of_the_profiler_are_their_sum(write: Write) -> None:
     mixed = together([
-        ServingStep("vllm", "prefill", Load(2, 24, 30), NOTHING, 24, 2),
-        ServingStep("vllm", "decode", NOTHING, Load(3, 3), 3, 3),
+        ServingStep("vllm", "prefill", Load(2, 24, 30), NO_LOAD, 24, 2),
+        ServingStep("vllm", "decode", NO_LOAD, Load(3, 3), 3, 3),
     ])  # fmt: skip
     assert mixed == ServingStep("vllm", "mixed", Load(2, 24, 30, None, None), Load(3, 3, None, None, None), 27, 3)
     assert together([]) is None
-    assert together([one("draft", 2)] * 2) == ServingStep("vllm", "draft", NOTHING, NOTHING, None, 2)
+    assert together([one("draft", 2)] * 2) == ServingStep("vllm", "draft", NO_LOAD, NO_LOAD, None, 2)
     path = served(write, ((2, 24, 0), (0, 0, 2)), step(5, -10, 900))
     assert answer("overview", path)["steps"]["phase"] == ["mixed"]
     assert answer("serving", path)["steps"]["columns"]["phase"] == ["prefill", "decode"]
 
 
 def test_unknown_is_not_nothing() -> None:
-    assert UNKNOWN.requests is None
-    assert NOTHING.requests == 0
+    assert UNKNOWN_LOAD.requests is None
+    assert NO_LOAD.requests == 0
 
 
 def test_charts_show_the_batch_over_time_and_each_phase(write: Write) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Write, answer, shared
 from tests.views.test_roofline import H200, operator, table
 from tests.views.test_steps import host, kernel, launch
-from visualprof.reader.trace.serving import serving_step
+from visualprof.reader.trace.serving import parse_serving_step
 from visualprof.views.measure.operator_call import torch_call
 from visualprof.views.measure.work.catalog import work_of
 from visualprof.views.measure.work.formulas import Work
@@ -24,7 +24,7 @@ MIXED = "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=1
 def work(name: str, *inputs: tuple[list[int], str], values: list[str] | None = None, step: str = "") -> Work | None:
     shapes, types = json.dumps([shape for shape, _ in inputs]), json.dumps([type for _, type in inputs])
     call = torch_call(name, shapes, types, json.dumps(values) if values else "")
-    return work_of(call._replace(load=serving_step(step)))
+    return work_of(call._replace(load=parse_serving_step(step)))
 
 
 def attention(step: str, tokens: int, type: str = BF16) -> Work | None:

@@ -95,7 +95,7 @@ def test_a_step_has_its_own_work_and_none_of_what_was_queued_before(file: str) -
     """The recordings begin with the rest of the warm-up's work, which the reports leave out."""
     trace = trace_of(path_of(file))
     rows = np.flatnonzero(is_device_work(trace) & (trace.events.step == 0))
-    copies = trace.events.of(Category.MEMCPY)[rows]
+    copies = trace.events.category_mask(Category.MEMCPY)[rows]
     start, end = trace.events.ts[rows], trace.events.end[rows]
     computation, busy, idle, total = TIMES[file]
     spent = union_of(zip(start.tolist(), end.tolist(), strict=True)) / 1e6
@@ -125,7 +125,7 @@ def by_module(trace: Trace) -> dict[tuple[str, str], tuple[float, int]]:
     """Us of device work and calls of each operator below each kind of module."""
     found, events = launches(trace), trace.events
     rows = found.op >= 0
-    module = nearest_ancestor(events.parent, events.of(Category.MODULE), found.op[rows])
+    module = nearest_ancestor(events.parent, events.category_mask(Category.MODULE), found.op[rows])
     spent: defaultdict[tuple[str, str], float] = defaultdict(float)
     calls: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for work, op, place in zip(found.work[rows].tolist(), found.op[rows].tolist(), module.tolist(), strict=True):

@@ -71,10 +71,10 @@ def _make_side_by_side(asked: Asked, files: dict[Path, str], known: dict[Path, l
     from functools import partial
     from multiprocessing import get_context
 
-    from visualprof.reader.processors import share, usable
+    from visualprof.reader.processors import share_processors, usable_processors
 
-    among = min(usable(), len(files), 8)
-    with ProcessPoolExecutor(among, get_context("spawn"), share, (among,)) as pool:
+    among = min(usable_processors(), len(files), 8)
+    with ProcessPoolExecutor(among, get_context("spawn"), share_processors, (among,)) as pool:
         for path, found in zip(files, pool.map(partial(_read, asked=asked), files, files.values()), strict=True):
             if isinstance(found, VisualprofError):
                 _left_out(found)

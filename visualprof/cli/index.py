@@ -57,15 +57,15 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory
     from visualprof.reader.logdir.parsers import open_parser
-    from visualprof.reader.processors import usable
+    from visualprof.reader.processors import usable_processors
     from visualprof.server.parse import parse
 
     cache = Cache.default()
-    if not cache.writable():
+    if not cache.is_writable():
         raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
     began = time.monotonic()
     with contextlib.redirect_stdout(sys.stderr):  # Ray prints what becomes of its workers
-        parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable())
+        parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable_processors())
         logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
         try:
             logdir.rescan()

@@ -131,7 +131,7 @@ def _cache(resources: ExitStack) -> Cache:
     from visualprof.reader.cache import Cache
 
     cache = Cache.default()
-    if cache.writable():
+    if cache.is_writable():
         return cache
     folder = tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
     return Cache(Path(resources.enter_context(folder)), cache.max_bytes)

@@ -84,10 +84,10 @@ def _figures_of(paths: list[Path]) -> list[Figures | str]:
     """Of each file, or why it cannot be read."""
     if len(paths) <= _FEW:
         return [_figures(path) for path in paths]
-    from visualprof.reader.processors import share, usable
+    from visualprof.reader.processors import share_processors, usable_processors
 
-    among = min(usable(), len(paths), 8)
-    with ProcessPoolExecutor(among, get_context("spawn"), share, (among,)) as pool:
+    among = min(usable_processors(), len(paths), 8)
+    with ProcessPoolExecutor(among, get_context("spawn"), share_processors, (among,)) as pool:
         return list(pool.map(_figures, paths))
 
 

@@ -139,10 +139,10 @@ def travel_light() -> None:
 
 def model_at(path: str) -> ModelGraph:
     """The model in a file."""
-    from visualprof.reader.child import call
+    from visualprof.reader.child import run_in_child
     from visualprof.reader.models import read_model
 
-    return call(read_model, path)
+    return run_in_child(read_model, path)
 
 
 def subject_of(kind: Subject, path: str) -> object:

@@ -27,17 +27,17 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
         FormatError: the content breaks the promises of its format.
         SourceError: it cannot be opened or unpacked.
     """
-    return builder_of(path, progress).build()
+    return read_into_builder(path, progress).build()
 
 
-def builder_of(path: str | Path, progress: Progress | None = None) -> TraceBuilder:
+def read_into_builder(path: str | Path, progress: Progress | None = None) -> TraceBuilder:
     """The builder of the trace of a file, as `read_trace`."""
-    from visualprof.reader.registry import recognise
+    from visualprof.reader.registry import recognize
     from visualprof.reader.source import Source
     from visualprof.reader.trace.builder import TraceBuilder
 
     source = Source(path, progress)
-    chosen = recognise(source)
+    chosen = recognize(source)
     builder = TraceBuilder(format=chosen.name)
     chosen.read(source, builder)
     return builder

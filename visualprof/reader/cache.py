@@ -24,7 +24,7 @@ from visualprof.reader.captured.read import read_joined
 from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
-from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
+from visualprof.reader.trace.codec import DamagedFile, decode, encode, reader_version
 
 if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _SUFFIX = ".vptrace"
 _GRAPH_SUFFIX = ".vpgraph"
 _BYTES_SUFFIX = ".vpanswer"
-KNOWN_SUFFIX = ".vpknown"
-_READS_MODELS = (".", "models", "megengine")
+INDEX_SUFFIX = ".vpknown"
+_MODEL_READER_FOLDERS = (".", "models", "megengine")
 _DEFAULT_MAX_BYTES = 10 * 1024**3
-_STALE_S = 3600
+_STALE_TEMPORARY_S = 3600
 
 
 @dataclass
@@ -55,14 +55,14 @@ class Cache:
     @staticmethod
     def default() -> Cache:
         """The user's cache: `VISUALPROF_CACHE_DIR` and `VISUALPROF_CACHE_MAX_BYTES`, or the system's habits."""
-        folder = os.environ.get("VISUALPROF_CACHE_DIR") or _users_folder()
+        folder = os.environ.get("VISUALPROF_CACHE_DIR") or _user_cache_folder()
         try:
             limit = int(os.environ.get("VISUALPROF_CACHE_MAX_BYTES") or _DEFAULT_MAX_BYTES)
         except ValueError:
             limit = _DEFAULT_MAX_BYTES
         return Cache(Path(folder), limit)
 
-    def writable(self) -> bool:
+    def is_writable(self) -> bool:
         """Can traces be kept here? Tries it, because access bits do not tell of quotas and read-only mounts."""
         import tempfile
 
@@ -85,7 +85,7 @@ class Cache:
         try:
             with path.open("rb", buffering=0) as file:
                 trace = decode(file, fingerprint)
-        except (OSError, Damaged):
+        except (OSError, DamagedFile):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # its time of change is its time of use
@@ -93,11 +93,11 @@ class Cache:
 
     def store(self, trace: Trace, fingerprint: str) -> bool:
         """Keep the trace. False, with one line in the log, when the folder cannot be written."""
-        return self._keep(self.path(fingerprint), lambda file: encode(trace, fingerprint, file))
+        return self._write(self.path(fingerprint), lambda file: encode(trace, fingerprint, file))
 
     def graph_path(self, fingerprint: str) -> Path:
         """The file that holds, or would hold, the graph of a model."""
-        key = blake2b(f"{fingerprint}:{reader_version(_READS_MODELS)}".encode(), digest_size=16)
+        key = blake2b(f"{fingerprint}:{reader_version(_MODEL_READER_FOLDERS)}".encode(), digest_size=16)
         return self.folder / f"{key.hexdigest()}{_GRAPH_SUFFIX}"
 
     def load_graph(self, fingerprint: str) -> ModelGraph | None:
@@ -115,12 +115,12 @@ class Cache:
     def store_graph(self, graph: ModelGraph, fingerprint: str) -> bool:
         """Keep the graph of a model, like `store`.
 
-        Raises: Excess: it is larger than can be shown.
+        Raises: ModelTooLarge: it is larger than can be shown.
         """
         from visualprof.reader import graph_file
 
         data = graph_file.encode(graph)
-        return self._keep(self.graph_path(fingerprint), lambda file: file.write(data))
+        return self._write(self.graph_path(fingerprint), lambda file: file.write(data))
 
     def load_bytes(self, key: str) -> bytes | None:
         """What was kept under a key; None when it is not here or not whole."""
@@ -133,9 +133,9 @@ class Cache:
     def store_bytes(self, key: str, data: bytes) -> bool:
         """Keeps bytes under a key, like `store`."""
         path = self.folder / f"{key}{_BYTES_SUFFIX}"
-        return self._keep(path, lambda file: file.write(zlib.crc32(data).to_bytes(4, "little") + data))
+        return self._write(path, lambda file: file.write(zlib.crc32(data).to_bytes(4, "little") + data))
 
-    def _keep(self, path: Path, write: Callable[[FileIO], int]) -> bool:
+    def _write(self, path: Path, write: Callable[[FileIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -158,17 +158,17 @@ class Cache:
 
     def _evict(self, newest: Path) -> None:
         """Delete the least recently used beyond the cap, never `newest`, and what crashed writers left."""
-        used: list[tuple[float, int, Path]] = []
+        entries: list[tuple[float, int, Path]] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, _BYTES_SUFFIX, KNOWN_SUFFIX)):
-                        used.append((status.st_mtime, status.st_size, Path(entry.path)))
-                    elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_S:
+                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, _BYTES_SUFFIX, INDEX_SUFFIX)):
+                        entries.append((status.st_mtime, status.st_size, Path(entry.path)))
+                    elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_TEMPORARY_S:
                         Path(entry.path).unlink()
-        excess = sum(size for _, size, _ in used) - self.max_bytes
-        for _, size, path in sorted(used):
+        excess = sum(size for _, size, _ in entries) - self.max_bytes
+        for _, size, path in sorted(entries):
             if excess <= 0:
                 return
             if path != newest:
@@ -177,7 +177,7 @@ class Cache:
                     excess -= size
 
 
-def _users_folder() -> str:
+def _user_cache_folder() -> str:
     """Where the system keeps a user's caches. As `platformdirs` says, whose import takes as long as opening a trace."""
     if sys.platform == "linux":
         return os.path.join(
@@ -201,15 +201,15 @@ def open_trace(
 
     Raises: like `visualprof.reader.read_trace`.
     """
-    kept = cache or Cache.default()
+    cache = cache or Cache.default()
     fingerprint = fingerprint_of(path)
-    trace = kept.load(fingerprint)
+    trace = cache.load(fingerprint)
     if trace is not None:
         return trace
-    trace = read_joined(path, progress, kept)
+    trace = read_joined(path, progress, cache)
     if fingerprint_of(path) == fingerprint:  # else it changed while being read: its columns belong to no content
         if wait:
-            kept.store(trace, fingerprint)
+            cache.store(trace, fingerprint)
         else:
-            threading.Thread(target=kept.store, args=(trace, fingerprint), name="cache").start()
+            threading.Thread(target=cache.store, args=(trace, fingerprint), name="cache").start()
     return trace

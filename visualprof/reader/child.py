@@ -21,21 +21,27 @@ import msgspec
 
 from visualprof.errors import FormatError, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.processors import share
+from visualprof.reader.processors import share_processors
 from visualprof.reader.source import Progress, Source
 
 _log = logging.getLogger(__name__)
 
-_PROGRESS_S = 0.1
-_ASK_S = 0.1
+_PROGRESS_INTERVAL_S = 0.1
+_POLL_INTERVAL_S = 0.1
 # Above this much memory a child is replaced after its job: the allocator would keep most of it.
 _HEAVY_BYTES = 512 * 1024**2
 
-_MULTIPLIES = msg(
+_EXPANSION_HINT = msg(
     "reader.content_multiplies_while_read", "its content multiplies while it is read: export it again, simplified"
 )
-_CALLS, _WAITING = 2, 6  # calls at once, as each may take several GiB, and threads that may wait for one
-_RUNNING, _ADMITTED = BoundedSemaphore(_CALLS), BoundedSemaphore(_CALLS + _WAITING)
+_MAX_RUNNING_CALLS, _MAX_WAITING_CALLS = (
+    2,
+    6,
+)  # calls at once, as each may take several GiB, and threads that may wait for one
+_RUNNING_SLOTS, _ADMISSION_SLOTS = (
+    BoundedSemaphore(_MAX_RUNNING_CALLS),
+    BoundedSemaphore(_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS),
+)
 
 Result = TypeVar("Result")
 Task = Callable[[str, Progress], Result]
@@ -47,13 +53,13 @@ class Limits(msgspec.Struct, frozen=True):
     seconds: by the clock. base_bytes: beyond what the process holds before; times: more for each byte of the file.
     """
 
-    seconds: float
+    timeout_s: float
     base_bytes: int
-    times: int
+    bytes_per_byte: int
 
 
 # A model is read, decoded, and copied for the inference of shapes.
-MODEL = Limits(60.0, 1 << 30, 4)
+MODEL_LIMITS = Limits(60.0, 1 << 30, 4)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -65,7 +71,7 @@ class Failure(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Failed(FormatError):
+class ReadFailed(FormatError):
     """A failure, to be raised: with its status."""
 
     def __init__(self, failure: Failure) -> None:
@@ -73,7 +79,7 @@ class Failed(FormatError):
         self.status = failure.status
 
 
-class Child(Generic[Result]):
+class ReaderProcess(Generic[Result]):
     """One process and the pipe to it.
 
     Args:
@@ -84,55 +90,62 @@ class Child(Generic[Result]):
     def __init__(self, task: Task[Result], limits: Limits | None = None) -> None:
         context = get_context("spawn")
         self._limits = limits
-        self._pipe, theirs = context.Pipe()
+        self._pipe, child_pipe = context.Pipe()
         self._process: BaseProcess = context.Process(
-            target=_work, args=(theirs, pickle.dumps(task), limits), daemon=True
+            target=_child_main, args=(child_pipe, pickle.dumps(task), limits), daemon=True
         )
         self.heavy = False
         self._process.start()
-        theirs.close()
+        child_pipe.close()
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Can it do another job?"""
         return self._process.is_alive()
 
     def run(
-        self, path: str, name: str, tell: Callable[[float], None], cancelled: Callable[[], bool], among: int = 1
+        self,
+        path: str,
+        name: str,
+        report_progress: Callable[[float], None],
+        is_cancelled: Callable[[], bool],
+        readers: int = 1,
     ) -> Result | Failure | None:
         """The result; None when the job was cancelled meanwhile.
 
         name: of the file in messages. among: how many processes read files meanwhile; they share the processors.
         """
-        deadline = time.monotonic() + self._limits.seconds if self._limits else None
+        deadline = time.monotonic() + self._limits.timeout_s if self._limits else None
         try:
-            self._pipe.send((path, name, among))
-            while not cancelled():
-                if self._pipe.poll(_ASK_S):
+            self._pipe.send((path, name, readers))
+            while not is_cancelled():
+                if self._pipe.poll(_POLL_INTERVAL_S):
                     message: Any = self._pipe.recv()
                     if not isinstance(message, float):
                         outcome, self.heavy = message
                         return outcome
-                    tell(message)
+                    report_progress(message)
                 elif deadline and self._limits and time.monotonic() > deadline:
                     self.stop()
                     return Failure(
-                        msg("reader.reading_takes_over_s", f"{name}: reading it takes over {self._limits.seconds:g} s"),
-                        _MULTIPLIES,
+                        msg(
+                            "reader.reading_takes_over_s", f"{name}: reading it takes over {self._limits.timeout_s:g} s"
+                        ),
+                        _EXPANSION_HINT,
                     )
             return None
         except (EOFError, OSError):
-            return self._died(name)
+            return self._describe_death(name)
 
-    def _died(self, name: str) -> Failure:
+    def _describe_death(self, name: str) -> Failure:
         self._process.join(timeout=5)
         code = self._process.exitcode
-        how, hint = (
+        ending, hint = (
             msg("reader.ended_code", f"ended with code {code}"),
             msg("reader.log_says_more", "the log says more"),
         )
         if code is not None and code < 0:
             cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            how, hint = (
+            ending, hint = (
                 msg("reader.ended", f"was ended by {cause}"),
                 msg("reader.defect_reader_library", "this is a defect of the reader or of a library"),
             )
@@ -144,7 +157,7 @@ class Child(Generic[Result]):
                 hint = msg("reader.probably_ran_out_memory", "it probably ran out of memory")
         status = 422 if self._limits else 500
         return Failure(
-            msg("reader.process_read", f"{name}: the process that read it {how}"), hint, status, "ProcessDied"
+            msg("reader.process_read", f"{name}: the process that read it {ending}"), hint, status, "ProcessDied"
         )
 
     def stop(self) -> None:
@@ -154,36 +167,39 @@ class Child(Generic[Result]):
         self._process.join(timeout=5)
 
 
-def call(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL) -> Result:
+def run_in_child(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL_LIMITS) -> Result:
     """What a task makes of a file, in a process of its own. name: of the file in messages, where it has another.
 
     Raises: Failed: it cannot be read, takes too much, ended the process, or too many others wait.
     """
     name = name or Path(path).name
-    if not _ADMITTED.acquire(blocking=False):
-        raise Failed(
+    if not _ADMISSION_SLOTS.acquire(blocking=False):
+        raise ReadFailed(
             Failure(
-                msg("reader.other_files_being_read", f"{name}: {_CALLS + _WAITING} other files are being read"),
+                msg(
+                    "reader.other_files_being_read",
+                    f"{name}: {_MAX_RUNNING_CALLS + _MAX_WAITING_CALLS} other files are being read",
+                ),
                 msg("reader.try_again_moment", "try again in a moment"),
                 503,
             )
         )
     try:
-        with _RUNNING:
-            child = Child(task, limits)
+        with _RUNNING_SLOTS:
+            child = ReaderProcess(task, limits)
             try:
                 outcome = child.run(os.fspath(path), name, lambda _: None, lambda: False)
             finally:
                 child.stop()
     finally:
-        _ADMITTED.release()
+        _ADMISSION_SLOTS.release()
     if isinstance(outcome, Failure):
-        raise Failed(outcome)
+        raise ReadFailed(outcome)
     assert outcome is not None  # nobody cancels
     return outcome
 
 
-def _work(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
+def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
     """The life of a child: a path in, progress and the outcome out. pickled: the task, whose module imports numpy."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     task: Task[Any] = pickle.loads(pickled)
@@ -192,21 +208,21 @@ def _work(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
         os.nice(5)  # the server and the training job go first
     try:
         while True:
-            path, name, among = pipe.recv()
-            share(among)
-            outcome = outcome_of(path, name, task, _throttled(pipe), limits)
+            path, name, readers = pipe.recv()
+            share_processors(readers)
+            outcome = read_or_fail(path, name, task, _throttle(pipe), limits)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
     except (EOFError, OSError):  # the parent is gone
         return
 
 
-def outcome_of(
+def read_or_fail(
     path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None = None
 ) -> Result | Failure:
     """What a task makes of a file, or why it cannot."""
     try:
         if limits:
-            _bound_memory(limits.base_bytes + limits.times * Source(path).size)
+            _limit_memory(limits.base_bytes + limits.bytes_per_byte * Source(path).size)
         return task(path, progress)
     except VisualprofError as error:
         return Failure(error.error.replace(Path(path).name, name), error.hint, error.status, type(error).__name__)
@@ -214,7 +230,7 @@ def outcome_of(
         if limits:
             return Failure(
                 msg("reader.reading_takes_too_much", f"{name}: reading it takes too much memory"),
-                _MULTIPLIES,
+                _EXPANSION_HINT,
                 kind="MemoryError",
             )
         hint = msg("reader.close_other_programs_take", "close other programs or take a shorter profile")
@@ -225,11 +241,11 @@ def outcome_of(
         raise
     except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
         _log.exception("reading %s", path)
-        what = msg("reader.reader_failed", f"{name}: the reader failed ({type(error).__name__}: {error})")
-        return Failure(what, msg("reader.please_report_file", "please report it with the file"), 500)
+        text = msg("reader.reader_failed", f"{name}: the reader failed ({type(error).__name__}: {error})")
+        return Failure(text, msg("reader.please_report_file", "please report it with the file"), 500)
 
 
-def _bound_memory(size: int) -> None:
+def _limit_memory(size: int) -> None:
     """Bound the address space on Linux, where the bound holds; the next file may get more."""
     try:
         import resource
@@ -244,14 +260,14 @@ def _bound_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _throttled(pipe: Connection) -> Progress:
-    last = 0.0
+def _throttle(pipe: Connection) -> Progress:
+    last_report_s = 0.0
 
     def report(fraction: float) -> None:
-        nonlocal last
+        nonlocal last_report_s
         now = time.monotonic()
-        if now - last >= _PROGRESS_S:
-            last = now
+        if now - last_report_s >= _PROGRESS_INTERVAL_S:
+            last_report_s = now
             pipe.send(float(min(max(fraction, 0.0), 1.0)))
 
     return report

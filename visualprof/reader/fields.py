@@ -14,8 +14,8 @@ import numpy as np
 from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace.types import Ids, Ints, Mask
 
-_MAX_BYTES = 10
-_WIDTHS = {1: 8, 5: 4}
+_MAX_VARINT_BYTES = 10
+_FIXED_WIDTHS = {1: 8, 5: 4}
 
 
 class Fields(NamedTuple):
@@ -30,11 +30,11 @@ class Fields(NamedTuple):
     value: Ints
     size: Ints
 
-    def of(self, number: int, texts: bool = False) -> Fields:
+    def with_number(self, number: int, texts: bool = False) -> Fields:
         """The fields of that number. texts: those that are bytes, else those that are numbers."""
-        return self.where((self.number == number) & ((self.size >= 0) == texts))
+        return self.select((self.number == number) & ((self.size >= 0) == texts))
 
-    def where(self, mask: Mask) -> Fields:
+    def select(self, mask: Mask) -> Fields:
         """Some of them."""
         return Fields(self.message[mask], self.number[mask], self.value[mask], self.size[mask])
 
@@ -43,15 +43,15 @@ class Fields(NamedTuple):
         """Where bytes end."""
         return self.value + self.size
 
-    def last(self, number: int, messages: int, missing: int = 0) -> Ints:
+    def last_values(self, number: int, messages: int, missing: int = 0) -> Ints:
         """The value of a single field of each message, (messages,)."""
-        known = self.of(number)
+        matching = self.with_number(number)
         column = np.full(messages, missing, np.int64)
-        column[known.message] = known.value
+        column[matching.message] = matching.value
         return column
 
 
-def fields(data: bytes, start: Ints, end: Ints) -> tuple[Fields, int]:
+def parse_fields(data: bytes, start: Ints, end: Ints) -> tuple[Fields, int]:
     """The fields of the messages that lie at `data[start:end]`.
 
     Args:
@@ -61,60 +61,60 @@ def fields(data: bytes, start: Ints, end: Ints) -> tuple[Fields, int]:
     Returns: the fields, without those of damaged messages, and how many messages are damaged.
     """
     counts = np.zeros(len(start), np.int64)
-    counting = function("vp_field_counts", None, c_char_p, INT64, INT64, c_int64, INT64)
-    filling = function("vp_fields", None, c_char_p, INT64, INT64, c_int64, INT64, INT32, INT32, INT64, INT64)
-    if counting is None or filling is None:
-        return _fields(memoryview(data), start, end)
+    count_fields = function("vp_field_counts", None, c_char_p, INT64, INT64, c_int64, INT64)
+    fill_fields = function("vp_fields", None, c_char_p, INT64, INT64, c_int64, INT64, INT32, INT32, INT64, INT64)
+    if count_fields is None or fill_fields is None:
+        return _parse_fields(memoryview(data), start, end)
     messages = data, np.ascontiguousarray(start), np.ascontiguousarray(end), len(start), counts
-    counting(*messages)
+    count_fields(*messages)
     total = int(np.maximum(counts, 0).sum())
     message, number = np.empty(total, np.int32), np.empty(total, np.int32)
     value, size = np.empty(total, np.int64), np.empty(total, np.int64)
-    filling(*messages, message, number, value, size)
+    fill_fields(*messages, message, number, value, size)
     return Fields(message, number, value, size), int((counts < 0).sum())
 
 
-def _fields(data: memoryview, start: Ints, end: Ints) -> tuple[Fields, int]:
+def _parse_fields(data: memoryview, start: Ints, end: Ints) -> tuple[Fields, int]:
     """Without the compiled functions."""
     rows: list[tuple[int, int, int, int]] = []
     damaged = 0
-    for message, (place, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        first = len(rows)
+    for message, (offset, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        row_count = len(rows)
         try:
-            while place < stop:
-                number, value, size, place = _field(data, place, stop)
+            while offset < stop:
+                number, value, size, offset = _parse_field(data, offset, stop)
                 rows.append((message, number, value, size))
         except ValueError:
-            del rows[first:]
+            del rows[row_count:]
             damaged += 1
     return _columns(rows), damaged
 
 
-def _field(data: memoryview, place: int, stop: int) -> tuple[int, int, int, int]:
+def _parse_field(data: memoryview, offset: int, stop: int) -> tuple[int, int, int, int]:
     """Number, value and size of a field, and the place behind it. Raises: ValueError."""
-    tag, place = _varint(data, place, stop)
+    tag, offset = _parse_varint(data, offset, stop)
     number, kind = tag >> 3 & 0x1FFFFFFF, tag & 7
     if kind == 0:
-        value, place = _varint(data, place, stop)
-        return number, _signed(value), -1, place
+        value, offset = _parse_varint(data, offset, stop)
+        return number, _signed(value), -1, offset
     if kind == 2:
-        size, place = _varint(data, place, stop)
-        if size > stop - place:
+        size, offset = _parse_varint(data, offset, stop)
+        if size > stop - offset:
             raise ValueError
-        return number, place, size, place + size
-    width = _WIDTHS.get(kind, stop)
-    if width > stop - place:
+        return number, offset, size, offset + size
+    width = _FIXED_WIDTHS.get(kind, stop)
+    if width > stop - offset:
         raise ValueError
-    return number, _signed(int.from_bytes(data[place : place + width], "little")), -1, place + width
+    return number, _signed(int.from_bytes(data[offset : offset + width], "little")), -1, offset + width
 
 
-def _varint(data: memoryview, place: int, stop: int) -> tuple[int, int]:
+def _parse_varint(data: memoryview, offset: int, stop: int) -> tuple[int, int]:
     """A number of at most ten bytes, and the place behind it. Raises: ValueError."""
     value = 0
-    for i, byte in enumerate(data[place : min(place + _MAX_BYTES, stop)]):
+    for i, byte in enumerate(data[offset : min(offset + _MAX_VARINT_BYTES, stop)]):
         value |= (byte & 127) << 7 * i
         if byte < 128:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, place + i + 1
+            return value & 0xFFFF_FFFF_FFFF_FFFF, offset + i + 1
     raise ValueError
 
 
@@ -122,15 +122,15 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def leading(data: bytes) -> tuple[Fields, bool]:
+def parse_leading_fields(data: bytes) -> tuple[Fields, bool]:
     """The fields of a file that is one message, up to where it is cut or damaged; and whether it is whole."""
     rows: list[tuple[int, int, int, int]] = []
-    view, place = memoryview(data), 0
+    view, offset = memoryview(data), 0
     with contextlib.suppress(ValueError):
-        while place < len(data):
-            number, value, size, place = _field(view, place, len(data))
+        while offset < len(data):
+            number, value, size, offset = _parse_field(view, offset, len(data))
             rows.append((0, number, value, size))
-    return _columns(rows), place == len(data)
+    return _columns(rows), offset == len(data)
 
 
 def _columns(rows: list[tuple[int, int, int, int]]) -> Fields:

@@ -29,14 +29,14 @@ ITEM_BYTES = {
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-MAX_DEPTH = 32  # scopes in each other that are told apart
+MAX_SCOPE_DEPTH = 32  # scopes in each other that are told apart
 
 MAX_NODES = 100_000  # the largest models of today have 30,000
 MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
 MAX_DIMENSION = 1 << 53
 
 
-class Excess(Exception):
+class ModelTooLarge(Exception):
     """A model that is larger than can be shown, or than it can be: its message says how."""
 
 
@@ -89,7 +89,7 @@ class Node:
     placed: bool = True
 
     @property
-    def place(self) -> tuple[Scope, ...]:
+    def full_scope(self) -> tuple[Scope, ...]:
         """The scopes of the node, with the one that it is."""
         return self.scope if self.body is None else (*self.scope, self.body)
 
@@ -117,35 +117,35 @@ class ModelBuilder:
         self.properties: dict[str, str] = {}
         self._values: list[Value] = []
         self._nodes: list[Node] = []
-        self._scopes = 0
+        self._scope_count = 0
         self._warnings: dict[str, None] = {}
         self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
     def value(self, value: Value) -> int:
         """Add a value and gives its row."""
-        self._values.append(_possible(value))
+        self._values.append(_sanitize(value))
         return len(self._values) - 1
 
-    def describe(self, row: int, value: Value) -> None:
+    def replace_value(self, row: int, value: Value) -> None:
         """Replace a value by one that is better known."""
-        self._values[row] = _possible(value)
+        self._values[row] = _sanitize(value)
 
-    def known(self, row: int) -> Value:
+    def value_at(self, row: int) -> Value:
         """The value of a row."""
         return self._values[row]
 
     def node(self, node: Node) -> int:
         """Add a node and gives its row.
 
-        Raises: Excess: there are too many.
+        Raises: ModelTooLarge: there are too many.
         """
         if len(self._nodes) == MAX_NODES:
-            raise Excess(
+            raise ModelTooLarge(
                 msg("reader.model_over_nodes_more", f"the model has over {MAX_NODES:,} nodes, more than can be shown")
             )
-        self._scopes += len(node.scope)
-        if self._scopes > 10 * MAX_NODES:  # a node of a large model has some five around it
-            raise Excess(
+        self._scope_count += len(node.scope)
+        if self._scope_count > 10 * MAX_NODES:  # a node of a large model has some five around it
+            raise ModelTooLarge(
                 msg(
                     "reader.scopes_nodes_over_together",
                     f"the scopes of the nodes are over {10 * MAX_NODES:,} together, more than can be shown",
@@ -154,10 +154,10 @@ class ModelBuilder:
         self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def body(self, around: tuple[Scope, ...], name: str, kind: GroupKind) -> Scope:
+    def body(self, outer: tuple[Scope, ...], name: str, kind: GroupKind) -> Scope:
         """A scope for the bodies of one node, told from others of its name by a suffix `#2`, `#3`, ..."""
-        number = self._bodies[around, name] = self._bodies.get((around, name), 0) + 1
-        return Scope(name, kind) if number == 1 else self.body(around, f"{name}#{number}", kind)
+        number = self._bodies[outer, name] = self._bodies.get((outer, name), 0) + 1
+        return Scope(name, kind) if number == 1 else self.body(outer, f"{name}#{number}", kind)
 
     def warn(self, warning: str) -> None:
         """Note a tolerated oddity, once."""
@@ -176,7 +176,7 @@ class ModelBuilder:
         )
 
 
-def _possible(value: Value) -> Value:
+def _sanitize(value: Value) -> Value:
     """A value without a shape or size that no tensor has."""
     shape = value.shape
     if shape and any(isinstance(size, int) and abs(size) > MAX_DIMENSION for size in shape):
@@ -184,10 +184,10 @@ def _possible(value: Value) -> Value:
     return Value(value.name, value.dtype, shape, value.bytes if 0 <= value.bytes <= 16 * MAX_ELEMENTS else -1)
 
 
-class Names:
+class ValueScope:
     """Rows of values by name, with an outer table that subgraphs see through."""
 
-    def __init__(self, outer: Names | None = None) -> None:
+    def __init__(self, outer: ValueScope | None = None) -> None:
         self._rows: dict[str, int] = {}
         self._outer = outer
 
@@ -196,7 +196,7 @@ class Names:
         row = self._rows.get(name)
         return self._outer.get(name) if row is None and self._outer is not None else row
 
-    def own(self, name: str) -> int | None:
+    def get_local(self, name: str) -> int | None:
         """Row of a name, here only."""
         return self._rows.get(name)
 
@@ -205,26 +205,28 @@ class Names:
         self._rows[name] = row
 
 
-def holders(nodes: Sequence[Node]) -> list[int]:
+def enclosing_nodes(nodes: Sequence[Node]) -> list[int]:
     """Row of the innermost node in whose body each node stands; -1 in none."""
-    of = {node.place: row for row, node in enumerate(nodes) if node.body}
+    row_of_scope = {node.full_scope: row for row, node in enumerate(nodes) if node.body}
 
-    def around(scope: tuple[Scope, ...]) -> int:
-        return next((of[scope[:size]] for size in range(len(scope), 0, -1) if scope[:size] in of), -1)
+    def innermost(scope: tuple[Scope, ...]) -> int:
+        return next(
+            (row_of_scope[scope[:size]] for size in range(len(scope), 0, -1) if scope[:size] in row_of_scope), -1
+        )
 
-    known = {scope: around(scope) for scope in {node.scope for node in nodes}}
-    return [known[node.scope] for node in nodes]
+    row_cache = {scope: innermost(scope) for scope in {node.scope for node in nodes}}
+    return [row_cache[node.scope] for node in nodes]
 
 
-def scopes_of(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:
+def split_scopes(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:
     """Scopes and last part of a name such as `/encoder/layer.0/MatMul` or `layer1.0.conv1.Convolution`."""
     parts = [p for p in path.split(separator) if p]
-    return tuple(Scope(p) for p in parts[:-1][:MAX_DEPTH]), parts[-1] if parts else ""
+    return tuple(Scope(p) for p in parts[:-1][:MAX_SCOPE_DEPTH]), parts[-1] if parts else ""
 
 
-def shared_scopes(places: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
+def shared_scopes(paths: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
     """The scopes that all places begin with; at least one place."""
-    first, last = min(places), max(places)
+    first, last = min(paths), max(paths)
     shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:shared]
 
@@ -238,9 +240,9 @@ def tensor_bytes(dtype: str, shape: Sequence[int | str] | None) -> int:
 
 def unique(names: Iterable[str]) -> list[str]:
     """Names made distinct by a suffix `_2`, `_3`, ..."""
-    seen: dict[str, int] = {}
-    out: list[str] = []
+    counts: dict[str, int] = {}
+    unique_names: list[str] = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return out
+        counts[name] = counts.get(name, 0) + 1
+        unique_names.append(name if counts[name] == 1 else f"{name}_{counts[name]}")
+    return unique_names

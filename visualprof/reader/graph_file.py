@@ -8,9 +8,9 @@ import zlib
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.graph import Excess, ModelGraph
+from visualprof.reader.graph import ModelGraph, ModelTooLarge
 
-MAX_BYTES = 64 << 20  # 0.2 KB a node; in memory it takes ten times as much
+MAX_GRAPH_BYTES = 64 << 20  # 0.2 KB a node; in memory it takes ten times as much
 
 # Made while the module is imported, for the reason given in `reader.trace.codec`.
 _ENCODER = msgspec.msgpack.Encoder()
@@ -20,14 +20,14 @@ _DECODER = msgspec.msgpack.Decoder(ModelGraph)
 def encode(graph: ModelGraph) -> bytes:
     """The graph with its checksum in front.
 
-    Raises: Excess: it is larger than can be shown.
+    Raises: ModelTooLarge: it is larger than can be shown.
     """
     body = _ENCODER.encode(graph)
-    if len(body) > MAX_BYTES:
-        raise Excess(
+    if len(body) > MAX_GRAPH_BYTES:
+        raise ModelTooLarge(
             msg(
                 "reader.models_names_attributes_take",
-                f"the model's names and attributes take over {MAX_BYTES >> 20} MiB, more than can be shown",
+                f"the model's names and attributes take over {MAX_GRAPH_BYTES >> 20} MiB, more than can be shown",
             )
         )
     return zlib.crc32(body).to_bytes(4, "little") + body

@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 GZIP_MAGIC = b"\x1f\x8b"
-PACKED_SHARE = 8  # a profile packs 8 to 40 times
-AHEAD = 3  # pieces that are ready before they are asked for
+ASSUMED_RATIO = 8  # a profile packs 8 to 40 times
+MAX_READY_PIECES = 3  # pieces that are ready before they are asked for
 
 T = TypeVar("T")
 
 
-def unpacked(file: BinaryIO, size: int) -> Generator[bytes]:
+def unpack(file: BinaryIO, size: int) -> Generator[bytes]:
     """The plain bytes in pieces of at most `size`; of a cut file what can be unpacked.
 
     Raises: zlib.error: the data are damaged; every byte before the damage was given.
     """
-    given, isal = 0, _isal()
+    yielded, isal = 0, _import_isal()
     if isal is not None:
         try:
-            for piece in _inflated(file, size, isal.decompressobj):
+            for piece in _inflate(file, size, isal.decompressobj):
                 yield piece
-                given += len(piece)
+                yielded += len(piece)
         except isal.error:
             file.seek(0)
         else:
             return
-    for piece in _inflated(file, size, zlib.decompressobj):
-        if len(piece) > given:
-            yield piece[given:]
-        given = max(0, given - len(piece))
+    for piece in _inflate(file, size, zlib.decompressobj):
+        if len(piece) > yielded:
+            yield piece[yielded:]
+        yielded = max(0, yielded - len(piece))
 
 
-def _isal() -> Any:
+def _import_isal() -> Any:
     """Its module, imported with the first gzip file."""
     try:
         from isal import isal_zlib
@@ -52,7 +52,7 @@ def _isal() -> Any:
     return isal_zlib
 
 
-def ahead(pieces: Generator[T]) -> Generator[T]:
+def read_ahead(pieces: Generator[T]) -> Generator[T]:
     """The same pieces, made in a thread while their reader works on those before; closing it ends the thread."""
     from concurrent.futures import ThreadPoolExecutor  # 2 ms, and most files are plain
 
@@ -60,7 +60,7 @@ def ahead(pieces: Generator[T]) -> Generator[T]:
     waiting: deque[Future[T | None]] = deque()
     try:
         while True:
-            waiting.extend(thread.submit(next, pieces, None) for _ in range(AHEAD - len(waiting)))
+            waiting.extend(thread.submit(next, pieces, None) for _ in range(MAX_READY_PIECES - len(waiting)))
             if (piece := waiting.popleft().result()) is None:
                 return
             yield piece
@@ -69,16 +69,16 @@ def ahead(pieces: Generator[T]) -> Generator[T]:
         pieces.close()
 
 
-def _inflated(file: BinaryIO, size: int, inflater_of: Callable[..., Any]) -> Iterator[bytes]:
-    inflater, salvage = inflater_of(wbits=31), inflater_of is zlib.decompressobj
-    while packed := file.read(max(1, size // PACKED_SHARE)):
+def _inflate(file: BinaryIO, size: int, make_inflater: Callable[..., Any]) -> Iterator[bytes]:
+    inflater, salvage = make_inflater(wbits=31), make_inflater is zlib.decompressobj
+    while packed := file.read(max(1, size // ASSUMED_RATIO)):
         full = False  # the last call gave all it might: more may wait
         while packed or full:
-            before = inflater.copy() if salvage else None
+            checkpoint = inflater.copy() if salvage else None
             try:
                 plain = inflater.decompress(packed, size)
             except zlib.error:
-                yield from _until_damage(before, packed, size)
+                yield from _until_damage(checkpoint, packed, size)
                 raise
             if plain:
                 yield plain
@@ -87,7 +87,7 @@ def _inflated(file: BinaryIO, size: int, inflater_of: Callable[..., Any]) -> Ite
                 packed, full = _next_member(file, inflater.unused_data), False
                 if not packed:
                     return
-                inflater = inflater_of(wbits=31)
+                inflater = make_inflater(wbits=31)
 
 
 def _next_member(file: BinaryIO, rest: bytes) -> bytes:

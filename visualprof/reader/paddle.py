@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ModelBuilder, Names, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.graph import ModelBuilder, Node, Scope, Value, ValueScope, split_scopes, tensor_bytes
 
-SHOWN = 200
-FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
-HIDDEN = re.compile(r"op_.*|with_quant_attr|sub_block|is_cond_block")  # of the framework itself
+MAX_ATTRIBUTE_CHARS = 200
+STACK_FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+INTERNAL_ATTRIBUTES = re.compile(r"op_.*|with_quant_attr|sub_block|is_cond_block")  # of the framework itself
 
 
 @dataclass(frozen=True)
@@ -43,91 +43,91 @@ class Block:
     operators: Sequence[Operator]
 
 
-def tensor(name: str, dtype: str, shape: Sequence[int] | None) -> Value:
+def tensor_value(name: str, dtype: str, shape: Sequence[int] | None) -> Value:
     """A value; a size of -1 is not known."""
     sizes = None if shape is None else tuple("?" if size < 0 else size for size in shape)
     return Value(name, dtype, sizes, tensor_bytes(dtype, sizes))
 
 
-def source_of(callstack: Sequence[str]) -> str:
+def user_source_line(callstack: Sequence[str]) -> str:
     """Last line of the user's own code, `train.py:19 forward`; "" where there is none."""
-    frames = FRAME.findall("\n".join(callstack).replace("\\", "/"))
-    own = [f for f in frames if "/paddle/" not in f[0] and not f[0].startswith("<")]
-    return f"{own[-1][0].rpartition('/')[2]}:{own[-1][1]} {own[-1][2]}" if own else ""
+    frames = STACK_FRAME.findall("\n".join(callstack).replace("\\", "/"))
+    user_frames = [f for f in frames if "/paddle/" not in f[0] and not f[0].startswith("<")]
+    return f"{user_frames[-1][0].rpartition('/')[2]}:{user_frames[-1][1]} {user_frames[-1][2]}" if user_frames else ""
 
 
-def build(builder: ModelBuilder, blocks: Sequence[Block]) -> None:
+def add_program(builder: ModelBuilder, blocks: Sequence[Block]) -> None:
     """Add the nodes of the first block, and of the bodies inside it."""
-    _Walk(builder, blocks).block(0, Names(), ())
+    _ProgramWalker(builder, blocks).block(0, ValueScope(), ())
 
 
-class _Walk:
+class _ProgramWalker:
     def __init__(self, builder: ModelBuilder, blocks: Sequence[Block]) -> None:
         self._builder = builder
         self._blocks = blocks
-        self._drawn: set[int] = set()
+        self._visited: set[int] = set()
         self._names = Counter[str]()
 
-    def block(self, number: int, names: Names, around: tuple[Scope, ...]) -> None:
+    def block(self, number: int, names: ValueScope, outer: tuple[Scope, ...]) -> None:
         """A block, once: one that holds itself ends there."""
-        if not 0 <= number < len(self._blocks) or number in self._drawn:
+        if not 0 <= number < len(self._blocks) or number in self._visited:
             self._builder.warn(
                 msg("reader.block_not_there_body", f"block {number} is not there, or the body of several operators")
             )
             return
-        self._drawn.add(number)
+        self._visited.add(number)
         block = self._blocks[number]
         for name, variable in block.variables.items():
             if variable.weight:
                 names.set(name, row := self._builder.value(variable.value))
-                self._builder.node(Node(name, "Parameter", around, "constant", outputs=(row,)))
+                self._builder.node(Node(name, "Parameter", outer, "constant", outputs=(row,)))
         for operator in block.operators:
-            self._operator(operator, block, names, around)
+            self._operator(operator, block, names, outer)
 
-    def _operator(self, operator: Operator, block: Block, names: Names, around: tuple[Scope, ...]) -> None:
+    def _operator(self, operator: Operator, block: Block, names: ValueScope, outer: tuple[Scope, ...]) -> None:
         if operator.type == "fetch":
             for name in operator.inputs:
-                self._builder.node(Node(name, "Output", around, "output", (self._row(name, block, names),)))
+                self._builder.node(Node(name, "Output", outer, "output", (self._row(name, block, names),)))
             return
         if operator.type == "feed":
             for name in operator.outputs:
-                self._builder.node(Node(name, "Input", around, "input", outputs=(self._row(name, block, names),)))
+                self._builder.node(Node(name, "Input", outer, "input", outputs=(self._row(name, block, names),)))
             return
         inputs = tuple(self._row(name, block, names) for name in operator.inputs)
-        outputs = {name: self._builder.value(self._value_of(name, block, names)) for name in operator.outputs}
-        scope = (*around, *scopes_of(f"{operator.namescope}/x", "/")[0])
+        outputs = {name: self._builder.value(self._describe_variable(name, block, names)) for name in operator.outputs}
+        scope = (*outer, *split_scopes(f"{operator.namescope}/x", "/")[0])
         label = f"{operator.type}_{self._names[operator.type]}"
         self._names[operator.type] += 1
         body = self._builder.body(scope, label, "control") if operator.blocks else None
         name = "/".join((*(s.name for s in scope), label))
-        made = tuple(outputs.values())
-        node = Node(name, operator.type, scope, "operator", inputs, made, operator.attributes, body=body)
+        output_rows = tuple(outputs.values())
+        node = Node(name, operator.type, scope, "operator", inputs, output_rows, operator.attributes, body=body)
         self._builder.node(node)
         for number in operator.blocks:
-            part = () if len(operator.blocks) == 1 else (Scope(f"block {number}", "subgraph"),)
-            self._body(operator, number, outputs, names, (*node.place, *part))
+            branch = () if len(operator.blocks) == 1 else (Scope(f"block {number}", "subgraph"),)
+            self._body(operator, number, outputs, names, (*node.full_scope, *branch))
         for output, row in outputs.items():
             names.set(output, row)
 
     def _body(
-        self, operator: Operator, number: int, outputs: dict[str, int], names: Names, place: tuple[Scope, ...]
+        self, operator: Operator, number: int, outputs: dict[str, int], names: ValueScope, scope: tuple[Scope, ...]
     ) -> None:
         """A body sees the variables around it; what it writes of them are the outputs of the operator."""
-        inner = Names(names)
-        self.block(number, inner, place)
+        inner = ValueScope(names)
+        self.block(number, inner, scope)
         for name in dict.fromkeys((*operator.inputs, *operator.outputs)):
-            row = inner.own(name)
+            row = inner.get_local(name)
             if row is not None:
-                made = (outputs[name],) if name in outputs else ()
-                self._builder.node(Node(name, "Output", place, "output", (row,), made))
+                results = (outputs[name],) if name in outputs else ()
+                self._builder.node(Node(name, "Output", scope, "output", (row,), results))
 
-    def _row(self, name: str, block: Block, names: Names) -> int:
+    def _row(self, name: str, block: Block, names: ValueScope) -> int:
         row = names.get(name)
         if row is None:
-            names.set(name, row := self._builder.value(self._value_of(name, block, names)))
+            names.set(name, row := self._builder.value(self._describe_variable(name, block, names)))
         return row
 
-    def _value_of(self, name: str, block: Block, names: Names) -> Value:
+    def _describe_variable(self, name: str, block: Block, names: ValueScope) -> Value:
         """What is known of a variable: by its block, or by a value that it had before."""
         variable, row = block.variables.get(name), names.get(name)
-        return variable.value if variable else Value(name) if row is None else self._builder.known(row)
+        return variable.value if variable else Value(name) if row is None else self._builder.value_at(row)

@@ -13,14 +13,14 @@ from typing import Any, cast
 
 from visualprof.messages import msg
 
-MAX_CODES = 3_000_000  # about 30 a weight
-STORAGES = {
+MAX_OPCODES = 3_000_000  # about 30 a weight
+STORAGE_DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
     "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
     "ComplexDouble": "complex128", "QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32",
 }  # fmt: skip
-ELSEWHERE = ("collections.OrderedDict", "builtins.complex", "__builtin__.complex")
-TENSORS = tuple(f"torch._utils._rebuild_{kind}" for kind in ("tensor", "tensor_v2", "qtensor"))
+ALLOWED_NAMES = ("collections.OrderedDict", "builtins.complex", "__builtin__.complex")
+TENSOR_REBUILDERS = tuple(f"torch._utils._rebuild_{kind}" for kind in ("tensor", "tensor_v2", "qtensor"))
 
 
 class PickleError(ValueError):
@@ -55,49 +55,49 @@ def load(data: bytes) -> object:
 
     Raises: PickleError.
     """
-    machine, place = _Machine(), 0
+    machine, offset = _Unpickler(), 0
     try:
-        for _ in range(MAX_CODES):
-            code = data[place : place + 1]
-            if code == b".":
+        for _ in range(MAX_OPCODES):
+            opcode = data[offset : offset + 1]
+            if opcode == b".":
                 return machine.pop()
-            if code not in _STEPS:
+            if opcode not in _OPCODES:
                 raise PickleError(
-                    msg("reader.step_which_no_model", f"the step {code!r}, which no model has")
-                    if code
+                    msg("reader.step_which_no_model", f"the step {opcode!r}, which no model has")
+                    if opcode
                     else msg("reader.cut_before_end", "cut before its end")
                 )
-            form, step = _STEPS[code]
-            argument, place = _argument(data, place + 1, form)
+            form, step = _OPCODES[opcode]
+            argument, offset = _read_argument(data, offset + 1, form)
             step(machine, argument)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise (
             error if isinstance(error, PickleError) else PickleError(msg("reader.damaged", f"damaged ({error})"))
         ) from error
-    raise PickleError(msg("reader.over_steps", f"over {MAX_CODES:,} steps"))
+    raise PickleError(msg("reader.over_steps", f"over {MAX_OPCODES:,} steps"))
 
 
-def _argument(data: bytes, place: int, form: str) -> tuple[Any, int]:
+def _read_argument(data: bytes, offset: int, form: str) -> tuple[Any, int]:
     """What follows a code, and the place after it: a number, two lines, or text or a number with its size before."""
     if not form:
-        return None, place
+        return None, offset
     if form == "lines":
-        middle = data.index(b"\n", place)
+        middle = data.index(b"\n", offset)
         end = data.index(b"\n", middle + 1)
-        return f"{data[place:middle].decode()}.{data[middle + 1 : end].decode()}", end + 1
-    number = struct.unpack_from(form[:2], data, place)[0]
-    place += struct.calcsize(form[:2])
+        return f"{data[offset:middle].decode()}.{data[middle + 1 : end].decode()}", end + 1
+    number = struct.unpack_from(form[:2], data, offset)[0]
+    offset += struct.calcsize(form[:2])
     if len(form) == 2:
-        return number, place
-    held = data[place : place + number]
-    if len(held) < number:
+        return number, offset
+    payload = data[offset : offset + number]
+    if len(payload) < number:
         raise PickleError(msg("reader.cut_before_end", "cut before its end"))
     return (
-        held.decode("utf-8", "replace") if form[2:] == "text" else int.from_bytes(held, "little", signed=True)
-    ), place + number
+        payload.decode("utf-8", "replace") if form[2:] == "text" else int.from_bytes(payload, "little", signed=True)
+    ), offset + number
 
 
-class _Machine:
+class _Unpickler:
     """A stack, places in it, and a memory."""
 
     def __init__(self) -> None:
@@ -111,22 +111,22 @@ class _Machine:
     def pop(self) -> Any:
         return self.stack.pop()
 
-    def since_mark(self) -> list[Any]:
+    def pop_mark(self) -> list[Any]:
         """What was put since the last mark, taken away."""
-        place = self.marks.pop()
-        taken, self.stack[place:] = self.stack[place:], []
-        return taken
+        start = self.marks.pop()
+        items, self.stack[start:] = self.stack[start:], []
+        return items
 
-    def tuple_of(self, size: int) -> None:
+    def make_tuple(self, size: int) -> None:
         """The last values as one."""
-        taken, self.stack[len(self.stack) - size :] = self.stack[len(self.stack) - size :], []
-        self.push(tuple(taken))
+        items, self.stack[len(self.stack) - size :] = self.stack[len(self.stack) - size :], []
+        self.push(tuple(items))
 
-    def keep(self, number: int) -> None:
+    def memoize(self, number: int) -> None:
         self.memory[number] = self.stack[-1]
 
     def name(self, text: str) -> None:
-        if text.split(".")[0] not in ("torch", "__torch__") and text not in ELSEWHERE:
+        if text.split(".")[0] not in ("torch", "__torch__") and text not in ALLOWED_NAMES:
             raise PickleError(msg("reader.asks_which_no_model", f"it asks for {text[:100]}, which no model does"))
         self.push(Name(text))
 
@@ -151,26 +151,26 @@ class _Machine:
 
     def call(self) -> None:
         """What a call would give: a tensor, an argument passed on, a dictionary; None of what is not of interest."""
-        given, name = cast("tuple[Any, ...]", self.pop()), cast("Name", self.pop()).text
-        if name in TENSORS:
-            sizes = cast("tuple[int, ...]", given[2])
+        arguments, name = cast("tuple[Any, ...]", self.pop()), cast("Name", self.pop()).text
+        if name in TENSOR_REBUILDERS:
+            sizes = cast("tuple[int, ...]", arguments[2])
             if not all(type(size) is int and size >= 0 for size in sizes):
                 raise PickleError(msg("reader.tensor_sizes_no_numbers", "a tensor with sizes that are no numbers"))
-            self.push(Tensor(cast("str", given[0]), tuple(sizes)))
+            self.push(Tensor(cast("str", arguments[0]), tuple(sizes)))
         elif name.startswith("torch.jit._pickle."):
-            self.push(given[0])
+            self.push(arguments[0])
         else:
             self.push({} if name == "collections.OrderedDict" else None)
 
     def storage(self) -> None:
         """The type of what a tensor lies in: `('storage', torch.FloatStorage, '0', 'cpu', 12)`."""
         kind = cast("Name", self.pop()[1]).text.removeprefix("torch.").removesuffix("Storage")
-        self.push(STORAGES.get(kind, ""))
+        self.push(STORAGE_DTYPES.get(kind, ""))
 
 
-_PUSH: Callable[[_Machine, Any], None] = _Machine.push
+_PUSH: Callable[[_Unpickler, Any], None] = _Unpickler.push
 # What stands after a code, and what it does.
-_STEPS: dict[bytes, tuple[str, Callable[[_Machine, Any], None]]] = {
+_OPCODES: dict[bytes, tuple[str, Callable[[_Unpickler, Any], None]]] = {
     b"\x80": ("<B", lambda m, a: None),
     b"c": ("lines", lambda m, a: m.name(a)),
     b"(": ("", lambda m, a: m.marks.append(len(m.stack))),
@@ -186,18 +186,18 @@ _STEPS: dict[bytes, tuple[str, Callable[[_Machine, Any], None]]] = {
     b"X": ("<Itext", _PUSH),
     b"T": ("<Itext", _PUSH),
     b")": ("", lambda m, a: m.push(())),
-    b"t": ("", lambda m, a: m.push(tuple(m.since_mark()))),
-    b"\x85": ("", lambda m, a: m.tuple_of(1)),
-    b"\x86": ("", lambda m, a: m.tuple_of(2)),
-    b"\x87": ("", lambda m, a: m.tuple_of(3)),
+    b"t": ("", lambda m, a: m.push(tuple(m.pop_mark()))),
+    b"\x85": ("", lambda m, a: m.make_tuple(1)),
+    b"\x86": ("", lambda m, a: m.make_tuple(2)),
+    b"\x87": ("", lambda m, a: m.make_tuple(3)),
     b"]": ("", lambda m, a: m.push([])),
     b"a": ("", lambda m, a: m.append([m.pop()])),
-    b"e": ("", lambda m, a: m.append(m.since_mark())),
+    b"e": ("", lambda m, a: m.append(m.pop_mark())),
     b"}": ("", lambda m, a: m.push({})),
     b"s": ("", lambda m, a: m.items([m.pop(), m.pop()][::-1])),
-    b"u": ("", lambda m, a: m.items(m.since_mark())),
-    b"q": ("<B", lambda m, a: m.keep(a)),
-    b"r": ("<I", lambda m, a: m.keep(a)),
+    b"u": ("", lambda m, a: m.items(m.pop_mark())),
+    b"q": ("<B", lambda m, a: m.memoize(a)),
+    b"r": ("<I", lambda m, a: m.memoize(a)),
     b"h": ("<B", lambda m, a: m.push(m.memory[a])),
     b"j": ("<I", lambda m, a: m.push(m.memory[a])),
     b"\x81": ("", lambda m, a: m.new()),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from visualprof.messages import msg
 
-MAX_PARTS = 200_000  # the largest models of today have 50,000
-MAX_FIELD = 128  # nothing that is asked for has a larger number
-_REST = {5: 4, 1: 8}  # bytes of a field of that wire type
+MAX_REPEATED = 200_000  # the largest models of today have 50,000
+MAX_FIELD_NUMBER = 128  # nothing that is asked for has a larger number
+_FIXED_WIDTHS = {5: 4, 1: 8}  # bytes of a field of that wire type
 
 
 class ProtobufError(ValueError):
@@ -22,26 +22,26 @@ class ProtobufError(ValueError):
 class Message:
     """One message; a field that is absent is 0, "", or an empty message, as protobuf has it."""
 
-    __slots__ = ("_data", "_known")
+    __slots__ = ("_data", "_last_cache")
 
     def __init__(self, data: bytes | memoryview = b"") -> None:
         self._data = memoryview(data)
-        self._known: dict[int, int | memoryview] | None = None
+        self._last_cache: dict[int, int | memoryview] | None = None
 
     def messages(self, field: int) -> Iterator[Message]:
         """The messages of a repeated field, one after the other.
 
         Raises: ProtobufError, here and in all others.
         """
-        parts = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
-        for count, part in enumerate(parts):
-            if count == MAX_PARTS:
-                raise ProtobufError(msg("reader.over_parts_one_message", f"over {MAX_PARTS:,} parts of one message"))
-            yield part
+        messages = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
+        for count, message in enumerate(messages):
+            if count == MAX_REPEATED:
+                raise ProtobufError(msg("reader.over_parts_one_message", f"over {MAX_REPEATED:,} parts of one message"))
+            yield message
 
     def message(self, field: int) -> Message:
         """A message; empty where it is absent."""
-        return Message(_bytes(self._last.get(field, b""), field))
+        return Message(_bytes(self._last_values.get(field, b""), field))
 
     def texts(self, field: int) -> Iterator[str]:
         """The strings of a repeated field."""
@@ -49,15 +49,15 @@ class Message:
 
     def text(self, field: int) -> str:
         """A string; bytes that are not UTF-8 become marks."""
-        return _text(_bytes(self._last.get(field, b""), field))
+        return _text(_bytes(self._last_values.get(field, b""), field))
 
     def size(self, field: int) -> int:
         """Bytes of a string or message."""
-        return len(_bytes(self._last.get(field, b""), field))
+        return len(_bytes(self._last_values.get(field, b""), field))
 
     def number(self, field: int) -> int:
         """A whole number; of 64 bits with a sign."""
-        return _signed(self._last.get(field, 0), field)
+        return _signed(self._last_values.get(field, 0), field)
 
     def numbers(self, field: int) -> Iterator[int]:
         """The whole numbers of a repeated field, packed or not."""
@@ -67,14 +67,14 @@ class Message:
             if isinstance(value, int):
                 yield _signed(value, field)
             else:
-                place = 0
-                while place < len(value):
-                    packed, place = _varint(value, place)
+                offset = 0
+                while offset < len(value):
+                    packed, offset = _varint(value, offset)
                     yield _signed(packed, field)
 
     def real(self, field: int) -> float:
         """A float or double."""
-        return next(_reals(self._last[field], field)) if field in self._last else 0.0
+        return next(_reals(self._last_values[field], field)) if field in self._last_values else 0.0
 
     def reals(self, field: int, width: int = 4) -> Iterator[float]:
         """The floats (width 4) or doubles (8) of a repeated field, packed or not."""
@@ -83,51 +83,51 @@ class Message:
                 yield from _reals(value, field, width)
 
     def __contains__(self, field: int) -> bool:
-        return field in self._last
+        return field in self._last_values
 
     @property
-    def _last(self) -> dict[int, int | memoryview]:
+    def _last_values(self) -> dict[int, int | memoryview]:
         """Of each field the last, which counts where a field is single."""
-        if self._known is None:
-            self._known = {number: value for number, value in self._fields() if number < MAX_FIELD}
-        return self._known
+        if self._last_cache is None:
+            self._last_cache = {number: value for number, value in self._fields() if number < MAX_FIELD_NUMBER}
+        return self._last_cache
 
     def _fields(self) -> Iterator[tuple[int, int | memoryview]]:
-        data, place, end = self._data, 0, len(self._data)
-        while place < end:
-            tag = data[place]
-            place += 1
+        data, offset, end = self._data, 0, len(self._data)
+        while offset < end:
+            tag = data[offset]
+            offset += 1
             if tag > 127:
-                tag, place = _varint(data, place - 1)
+                tag, offset = _varint(data, offset - 1)
             kind = tag & 7
             if kind == 0:
-                value, place = _varint(data, place)
+                value, offset = _varint(data, offset)
                 yield tag >> 3, value
                 continue
             if kind == 2:
-                size, place = _varint(data, place)
-            elif kind in _REST:
-                size = _REST[kind]
+                size, offset = _varint(data, offset)
+            elif kind in _FIXED_WIDTHS:
+                size = _FIXED_WIDTHS[kind]
             else:
                 raise ProtobufError(msg("reader.field_unknown_type", f"a field of unknown type {kind}"))
-            if size > end - place:
+            if size > end - offset:
                 raise ProtobufError(
-                    msg("reader.field_bytes_where_left", f"a field of {size:,} bytes where {end - place:,} are left")
+                    msg("reader.field_bytes_where_left", f"a field of {size:,} bytes where {end - offset:,} are left")
                 )
-            yield tag >> 3, data[place : place + size]
-            place += size
+            yield tag >> 3, data[offset : offset + size]
+            offset += size
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
+def _varint(data: memoryview, offset: int) -> tuple[int, int]:
     """A number and the place after it."""
-    if place < len(data) and data[place] < 128:
-        return data[place], place + 1
+    if offset < len(data) and data[offset] < 128:
+        return data[offset], offset + 1
     value = shift = 0
-    for byte in data[place : place + 10]:
+    for byte in data[offset : offset + 10]:
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, place + shift // 7
+            return value & 0xFFFF_FFFF_FFFF_FFFF, offset + shift // 7
     raise ProtobufError(msg("reader.number_without_end", "a number without an end"))
 
 

@@ -14,15 +14,17 @@ from typing import Any, TypeVar
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader import formats
-from visualprof.reader.source import GROWING, HEAD_BYTES, Source
+from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
-BLANK = b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
+LEADING_BLANKS = (
+    b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
+)
 
 
 def opens_with(head: bytes, *brackets: bytes) -> bool:
     """Does it begin with one of these, but for blanks?"""
-    return head.lstrip(BLANK).startswith(brackets)
+    return head.lstrip(LEADING_BLANKS).startswith(brackets)
 
 
 def is_json(head: bytes) -> bool:
@@ -76,10 +78,10 @@ def plugins(folder: ModuleType, attribute: str, kind: type[P]) -> tuple[P, ...]:
     return tuple(sorted((m for m in members if isinstance(m, kind)), key=lambda plugin: (plugin.priority, plugin.name)))
 
 
-def labels(known: Iterable[Plugin]) -> str:
+def labels(entries: Iterable[Plugin]) -> str:
     """What users call the formats: `Paddle, MegEngine and ONNX Runtime`."""
-    *some, last = dict.fromkeys(plugin.label for plugin in known)
-    return f"{', '.join(some)} and {last}" if some else last
+    *names, last_name = dict.fromkeys(plugin.label for plugin in entries)
+    return f"{', '.join(names)} and {last_name}" if names else last_name
 
 
 @cache
@@ -89,45 +91,45 @@ def all_formats() -> tuple[Format, ...]:
 
 
 @cache
-def _starts() -> tuple[Callable[[bytes], bool], ...]:
-    return tuple(dict.fromkeys(known.start for known in all_formats()))
+def _start_checks() -> tuple[Callable[[bytes], bool], ...]:
+    return tuple(dict.fromkeys(candidate.start for candidate in all_formats()))
 
 
-def may_be_profile(first: bytes) -> bool:
+def may_be_profile(head: bytes) -> bool:
     """Is a file with these first bytes (512 or more, unpacked) worth a sniff?"""
-    return any(start(first) for start in _starts())
+    return any(start(head) for start in _start_checks())
 
 
 @cache
 def profile_suffixes() -> tuple[str, ...]:
     """Endings of names that a format has for itself."""
-    return tuple(suffix for known in all_formats() for suffix in known.suffixes)
+    return tuple(suffix for candidate in all_formats() for suffix in candidate.suffixes)
 
 
-_FEW = 10
-_SAMPLES_BYTES = 16 << 20
+_MIN_SAMPLES = 10
+_MAX_SAMPLE_BYTES = 16 << 20
 
 
-def _own_head(source: Source) -> bytes:
+def _profiler_head(source: Source) -> bytes:
     """The first 64 KiB of what the profiler itself wrote: by samples alone no format can be told.
 
     A remote run puts the samples of the monitor before the profiler's own events (docs/adr/0014).
     """
     head = source.head()
-    if head.count(b'"C"', 0, HEAD_BYTES // 2) < _FEW:
+    if head.count(b'"C"', 0, HEAD_BYTES // 2) < _MIN_SAMPLES:
         return head
     sample = re.compile(rb'\{"ph": ?"C"[^{}]*\{[^{}]*\}\}\s*,?\s*')
-    if len(sample.findall(head[: HEAD_BYTES // 2])) < _FEW:
+    if len(sample.findall(head[: HEAD_BYTES // 2])) < _MIN_SAMPLES:
         return head
-    own, read = b"", 0
+    profiler_text, size = b"", 0
     for piece in source.chunks():
-        own, read = sample.sub(b"", own + piece), read + len(piece)
-        if len(own) >= HEAD_BYTES or read >= _SAMPLES_BYTES:
+        profiler_text, size = sample.sub(b"", profiler_text + piece), size + len(piece)
+        if len(profiler_text) >= HEAD_BYTES or size >= _MAX_SAMPLE_BYTES:
             break
-    return own[:HEAD_BYTES]
+    return profiler_text[:HEAD_BYTES]
 
 
-def recognise(source: Source) -> Format:
+def recognize(source: Source) -> Format:
     """The profile format of a source, by its content.
 
     Raises:
@@ -135,12 +137,12 @@ def recognise(source: Source) -> Format:
         UnknownFormat: no format recognises it.
         SourceError: it cannot be opened or unpacked.
     """
-    head = _own_head(source)
-    if not head.strip(BLANK):
-        raise EmptyFile(msg("reader.empty", f"{source.name} is empty"), GROWING)
-    for known in all_formats():
-        if known.start(head) and known.sniff(head):
-            return known
+    head = _profiler_head(source)
+    if not head.strip(LEADING_BLANKS):
+        raise EmptyFile(msg("reader.empty", f"{source.name} is empty"), GROWING_HINT)
+    for candidate in all_formats():
+        if candidate.start(head) and candidate.sniff(head):
+            return candidate
     raise UnknownFormat(
         msg("reader.no_profile_format_recognises", f"{source.name}: no profile format recognises its content"),
         msg("reader.visualprof_reads_plain_gzipped", f"visualprof reads {labels(all_formats())}, plain or gzipped"),

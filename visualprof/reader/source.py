@@ -16,21 +16,21 @@ import msgspec
 from visualprof.errors import FormatError, SourceError
 from visualprof.messages import msg
 from visualprof.reader.digest import blake2b
-from visualprof.reader.gzipped import GZIP_MAGIC, ahead, unpacked
+from visualprof.reader.gzipped import GZIP_MAGIC, read_ahead, unpack
 
 HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024  # four times as much takes 1.3 times as long: it leaves the processor cache
 # A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
-MAX_RATIO = 200
-_SAMPLES, _SAMPLE_BYTES = 64, 4096
-ALWAYS_ALLOWED = 256 * 1024 * 1024
-SHOWN_PLACES = 5
+MAX_UNPACK_RATIO = 200
+_FINGERPRINT_SAMPLES, _FINGERPRINT_SAMPLE_BYTES = 64, 4096
+ALWAYS_ALLOWED_BYTES = 256 * 1024 * 1024
+MAX_LISTED_OFFSETS = 5
 # In a bucket, or on a file system of fsspec.
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://[^?#]+(\?[^#]*)?")
-GROWING = msg("reader.may_still_being_written", "it may still be being written; it opens by itself once complete")
+GROWING_HINT = msg("reader.may_still_being_written", "it may still be being written; it opens by itself once complete")
 
 # What a decoder raises of text that is not whole JSON, not of the types it expects, or nested too deeply.
-UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 Progress = Callable[[float], None]
 # Fills a buffer with the next plain bytes; fewer than it holds only at the end.
@@ -42,32 +42,32 @@ def is_address(path: object) -> bool:
     return isinstance(path, str) and ADDRESS.fullmatch(path) is not None
 
 
-def _ignore(fraction: float) -> None:
+def _ignore_progress(fraction: float) -> None:
     """Where nobody asks for the progress."""
     del fraction
 
 
-class Skipped:
+class SkippedParts:
     """What is damaged in a file and was left out: how many parts, how many bytes, where the first ones are."""
 
     def __init__(self) -> None:
-        self.parts = 0
+        self.count = 0
         self._bytes = 0
-        self._first: list[int] = []
+        self._offsets: list[int] = []
 
-    def add(self, at: int, size: int) -> None:
+    def add(self, offset: int, size: int) -> None:
         """Note a part. at: its place in the plain bytes of the file."""
-        self.parts += 1
+        self.count += 1
         self._bytes += size
-        if len(self._first) < SHOWN_PLACES:
-            self._first.append(at)
+        if len(self._offsets) < MAX_LISTED_OFFSETS:
+            self._offsets.append(offset)
 
-    def sentence(self, what: str = msg("reader.damaged_part", "damaged part")) -> str:
+    def sentence(self, label: str = msg("reader.damaged_part", "damaged part")) -> str:
         """`12 damaged parts of 3,400 bytes skipped, at byte 7,000, 9,000, ...`."""
-        places = ", ".join(f"{at:,}" for at in self._first) + ", ..." * (self.parts > len(self._first))
+        offsets = ", ".join(f"{at:,}" for at in self._offsets) + ", ..." * (self.count > len(self._offsets))
         return msg(
             "reader.bytes_skipped_byte",
-            f"{self.parts:,} {what}{'s' * (self.parts > 1)} of {self._bytes:,} bytes skipped, at byte {places}",
+            f"{self.count:,} {label}{'s' * (self.count > 1)} of {self._bytes:,} bytes skipped, at byte {offsets}",
         )
 
 
@@ -82,7 +82,7 @@ class Source:
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
         self.path = Path(path)
         self.name = self.path.name
-        self._progress = progress or _ignore
+        self._progress = progress or _ignore_progress
 
     @cached_property
     def size(self) -> int:
@@ -91,7 +91,7 @@ class Source:
             return os.fstat(file.fileno()).st_size
 
     @cached_property
-    def packed(self) -> bool:
+    def is_gzipped(self) -> bool:
         """Is it gzip, whatever its name says?"""
         with self._open() as file:
             return file.read(2) == GZIP_MAGIC
@@ -99,12 +99,12 @@ class Source:
     def head(self, size: int = HEAD_BYTES) -> bytes:
         """The first 64 KiB (or `size`), unpacked; fewer of a short or cut file."""
         with self._open() as file:
-            first = file.read(size)
-            if not first.startswith(GZIP_MAGIC):
-                return first
+            data = file.read(size)
+            if not data.startswith(GZIP_MAGIC):
+                return data
             file.seek(0)
             plain = b""
-            with contextlib.closing(self._unpacked(file, size)) as pieces:
+            with contextlib.closing(self._unpack(file, size)) as pieces:
                 try:
                     while len(plain) < size and (piece := next(pieces, None)):
                         plain += piece[0]
@@ -119,12 +119,12 @@ class Source:
         Raises: SourceError: it cannot be read, or it unpacks to over 200 times its size (a bomb).
         """
         with self._open() as file, contextlib.closing(self._pieces(file, size)) as pieces:
-            for piece, read in pieces:
+            for piece, fraction in pieces:
                 yield piece
-                self._progress(read)
+                self._progress(fraction)
 
     @contextlib.contextmanager
-    def filling(self) -> Generator[Filler]:
+    def open_filler(self) -> Generator[Filler]:
         """What fills buffers with the plain bytes, one after the other.
 
         Raises: SourceError: as `chunks`; when it is entered or when a buffer is filled.
@@ -149,7 +149,7 @@ class Source:
                 raise failed
             return size
 
-        if self.packed:
+        if self.is_gzipped:
             yield unpack
             return
         with self._open() as file:
@@ -163,7 +163,7 @@ class Source:
 
             yield read
 
-    def whole(self, limit: int, what: str, hint: str) -> bytes:
+    def read_all(self, limit: int, kind: str, hint: str) -> bytes:
         """All plain bytes.
 
         Args:
@@ -173,7 +173,7 @@ class Source:
 
         Raises: FormatError: it is larger than that. SourceError: as `chunks`.
         """
-        too_large = self.error(msg("reader.over_gib", f"{what} of over {limit >> 30} GiB"), hint)
+        too_large = self.error(msg("reader.over_gib", f"{kind} of over {limit >> 30} GiB"), hint)
         if self.size > limit:
             raise too_large
         pieces: list[bytes] = []
@@ -186,32 +186,32 @@ class Source:
         return b"".join(pieces)
 
     @contextlib.contextmanager
-    def decoding(self, what: str, hint: str) -> Generator[None]:
+    def decoding(self, kind: str, hint: str) -> Generator[None]:
         """Around the decoding of JSON that can only be read whole. what: the kind of file, as in `not a whole ...`.
 
-        Raises: FormatError: in place of UNDECODABLE.
+        Raises: FormatError: in place of DECODE_ERRORS.
         """
         try:
             yield
-        except UNDECODABLE as error:
-            raise self.error(msg("reader.not_whole", f"not a whole {what} ({error})"), hint) from error
+        except DECODE_ERRORS as error:
+            raise self.error(msg("reader.not_whole", f"not a whole {kind} ({error})"), hint) from error
 
-    def error(self, what: str, hint: str) -> FormatError:
+    def error(self, problem: str, hint: str) -> FormatError:
         """What is wrong with the content, to be raised: the message names the file."""
-        return FormatError(f"{self.name}: {what}", hint)
+        return FormatError(f"{self.name}: {problem}", hint)
 
     def _pieces(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         """Plain pieces, each with the fraction of the file that has been read with it."""
-        return ahead(self._unpacked(file, size)) if self.packed else self._plain(file, size)
+        return read_ahead(self._unpack(file, size)) if self.is_gzipped else self._plain(file, size)
 
     def _plain(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         while piece := file.read(size):
             yield piece, min(1.0, file.tell() / (self.size or 1))
 
-    def _unpacked(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
-        total, limit = 0, max(ALWAYS_ALLOWED, MAX_RATIO * self.size)
+    def _unpack(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
+        total, limit = 0, max(ALWAYS_ALLOWED_BYTES, MAX_UNPACK_RATIO * self.size)
         try:
-            for plain in unpacked(file, size):
+            for plain in unpack(file, size):
                 total += len(plain)
                 if total > limit:
                     raise SourceError(
@@ -239,12 +239,12 @@ class Source:
         with self._open() as file:
             status = os.fstat(file.fileno())
             digest = blake2b(f"{status.st_size}:{status.st_mtime_ns}".encode(), digest_size=16)
-            if status.st_size <= _SAMPLES * _SAMPLE_BYTES:
+            if status.st_size <= _FINGERPRINT_SAMPLES * _FINGERPRINT_SAMPLE_BYTES:
                 digest.update(file.read(status.st_size))
             else:
-                for i in range(_SAMPLES):
-                    file.seek(status.st_size * i // _SAMPLES)
-                    digest.update(file.read(_SAMPLE_BYTES))
+                for i in range(_FINGERPRINT_SAMPLES):
+                    file.seek(status.st_size * i // _FINGERPRINT_SAMPLES)
+                    digest.update(file.read(_FINGERPRINT_SAMPLE_BYTES))
         return digest.hexdigest()
 
     def _open(self) -> FileIO:

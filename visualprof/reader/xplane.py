@@ -13,11 +13,11 @@ import numpy as np
 from visualprof.reader.fields import Fields
 from visualprof.reader.trace.types import Ints, Mask
 
-MAX_TEXT = 2000
+MAX_TEXT_BYTES = 2000
 _DOUBLE, _TEXT, _REFERENCE = 2, 5, 7  # fields of a statistic; 3 and 4 are whole numbers
 
 
-class Texts:
+class StringTable:
     """Texts of a file by their ids in the trace's dictionary.
 
     Args:
@@ -41,13 +41,13 @@ class Texts:
 
     def read(self, start: int, size: int) -> str:
         """What stands in the file; bytes that are not UTF-8 become marks."""
-        return self._data[start : start + min(size, MAX_TEXT)].decode("utf-8", "replace")
+        return self._data[start : start + min(size, MAX_TEXT_BYTES)].decode("utf-8", "replace")
 
-    def of(self, fields: Fields, messages: int) -> list[str]:
+    def message_texts(self, fields: Fields, messages: int) -> list[str]:
         """A text of each message, "" where it has none."""
         texts = [""] * messages
-        places = zip(fields.message.tolist(), fields.value.tolist(), fields.size.tolist(), strict=True)
-        for message, start, size in places:
+        spans = zip(fields.message.tolist(), fields.value.tolist(), fields.size.tolist(), strict=True)
+        for message, start, size in spans:
             texts[message] = self.read(start, size)
         return texts
 
@@ -62,19 +62,19 @@ class Statistics:
         texts: of the file.
     """
 
-    def __init__(self, owner: Ints, content: Fields, names: dict[int, int], texts: Texts) -> None:
-        values = content.where(content.number > 1)
+    def __init__(self, owner: Ints, content: Fields, names: dict[int, int], texts: StringTable) -> None:
+        values = content.select(content.number > 1)
         self._owner = owner[values.message]
         self._kind, self._value, self._size = values.number, values.value, values.size
-        self._name = content.last(1, len(owner))[values.message]
+        self._name = content.last_values(1, len(owner))[values.message]
         self._names, self._texts = names, texts
 
     def numbers(self, name: str, owners: int, missing: int) -> Ints:
         """A whole number of each owner, or `missing`: (owners,)."""
-        known = self._rows_named(name) & (self._size < 0) & (self._kind != _REFERENCE)
+        is_integer = self._rows_named(name) & (self._size < 0) & (self._kind != _REFERENCE)
         column = np.full(owners, missing, np.int64)
-        column[self._owner[known]] = self._value[known]
-        real = known & (self._kind == _DOUBLE)
+        column[self._owner[is_integer]] = self._value[is_integer]
+        real = is_integer & (self._kind == _DOUBLE)
         if real.any():
             numbers = np.nan_to_num(self._value[real].view(np.float64), posinf=0, neginf=0)
             column[self._owner[real]] = np.clip(numbers, -(2.0**62), 2.0**62).astype(np.int64)
@@ -111,69 +111,79 @@ class Plane:
     ts, dur: ns, -1 of an instant. timed: those that have a time; others are sums of many, or damaged.
     """
 
-    def __init__(self, texts: Texts, fields: Callable[[Ints, Ints], Fields], start: int, end: int) -> None:
+    def __init__(self, texts: StringTable, fields: Callable[[Ints, Ints], Fields], start: int, end: int) -> None:
         content = fields(np.array([start]), np.array([end]))
-        self.title = texts.of(content.of(2, texts=True), 1)[0]
+        self.title = texts.message_texts(content.with_number(2, texts=True), 1)[0]
         self._texts, self._fields = texts, fields
-        numbers, names, _ = self._entries(content.of(5, texts=True))
+        numbers, names, _ = self._entries(content.with_number(5, texts=True))
         self._names = {number: texts.id(name) for number, name in zip(numbers, names, strict=True)}
-        numbers, names, described = self._entries(content.of(4, texts=True))
+        numbers, names, metadata = self._entries(content.with_number(4, texts=True))
         self.event_names = np.array([0, *map(texts.id, names)], np.int64)
-        of_plane = content.of(6, texts=True)
-        self._of_plane = self._statistics(np.zeros(len(of_plane.value), np.int64), of_plane)
-        self._add_lines(content.of(3, texts=True), numbers)
-        self._shared = self._statistics(1 + described.message.astype(np.int64), described)
+        plane_statistics = content.with_number(6, texts=True)
+        self._plane_statistics = self._statistics(np.zeros(len(plane_statistics.value), np.int64), plane_statistics)
+        self._add_lines(content.with_number(3, texts=True), numbers)
+        self._metadata_statistics = self._statistics(1 + metadata.message.astype(np.int64), metadata)
 
     def _add_lines(self, lines: Fields, metadata: list[int]) -> None:
         """The lines, and the columns of their events. metadata: numbers of what events have in common, in order."""
-        inside, count = self._fields(lines.value, lines.end), len(lines.value)
-        shown, plain = (self._texts.of(inside.of(number, texts=True), count) for number in (11, 2))
-        self.lines = [a or b for a, b in zip(shown, plain, strict=True)]
-        self.line_ids, began = inside.last(1, count), inside.last(3, count)
-        events = inside.of(4, texts=True)
+        content, count = self._fields(lines.value, lines.end), len(lines.value)
+        display_names, names = (
+            self._texts.message_texts(content.with_number(number, texts=True), count) for number in (11, 2)
+        )
+        self.lines = [a or b for a, b in zip(display_names, names, strict=True)]
+        self.line_ids, line_start = content.last_values(1, count), content.last_values(3, count)
+        events = content.with_number(4, texts=True)
         n = len(events.value)
-        parts = self._fields(events.value, events.end)
+        event_fields = self._fields(events.value, events.end)
         self.line = events.message.astype(np.int64)
-        offset_ps, dur_ps = parts.last(2, n), parts.last(3, n, -1)
-        self.ts = began[self.line] + offset_ps // 1000
+        offset_ps, dur_ps = event_fields.last_values(2, n), event_fields.last_values(3, n, -1)
+        self.ts = line_start[self.line] + offset_ps // 1000
         self.dur = np.where(dur_ps < 0, -1, (offset_ps + dur_ps) // 1000 - offset_ps // 1000)
-        self.timed = (np.bincount(parts.message, minlength=n) > 0) & (parts.last(5, n) == 0)
+        self.timed = (np.bincount(event_fields.message, minlength=n) > 0) & (event_fields.last_values(5, n) == 0)
         order = np.argsort(metadata, kind="stable")
         numbers = np.array(metadata, np.int64)[order]
-        number = parts.last(1, n)
-        place = np.searchsorted(numbers, number)
-        known = np.append(numbers, -1)[place] == number
-        self._metadata = np.where(known, 1 + np.append(order, 0)[place], 0)
+        number = event_fields.last_values(1, n)
+        index = np.searchsorted(numbers, number)
+        is_known = np.append(numbers, -1)[index] == number
+        self._metadata = np.where(is_known, 1 + np.append(order, 0)[index], 0)
         self.name = self.event_names[self._metadata]
-        stats = parts.of(4, texts=True)
-        self._own = self._statistics(stats.message.astype(np.int64), stats)
+        stats = event_fields.with_number(4, texts=True)
+        self._event_statistics = self._statistics(stats.message.astype(np.int64), stats)
 
-    def fact(self, name: str) -> int:
+    def plane_number(self, name: str) -> int:
         """A whole number that the plane says of itself, -1 for none."""
-        return int(self._of_plane.numbers(name, 1, -1)[0])
+        return int(self._plane_statistics.numbers(name, 1, -1)[0])
 
-    def word(self, name: str) -> str:
+    def plane_text(self, name: str) -> str:
         """A text that the plane says of itself, "" for none."""
-        return self._texts.text(int(self._of_plane.texts(name, 1)[0]))
+        return self._texts.text(int(self._plane_statistics.texts(name, 1)[0]))
 
     def number(self, name: str, missing: int = -1) -> Ints:
         """(n,) a whole number of each event, or of what it has in common with others."""
-        own = self._own.numbers(name, len(self.line), missing)
-        return np.where(own == missing, self._shared.numbers(name, len(self.event_names), missing)[self._metadata], own)
+        values = self._event_statistics.numbers(name, len(self.line), missing)
+        return np.where(
+            values == missing,
+            self._metadata_statistics.numbers(name, len(self.event_names), missing)[self._metadata],
+            values,
+        )
 
     def text(self, name: str) -> Ints:
         """(n,) the string id of such a text, 0 for none."""
-        own = self._own.texts(name, len(self.line))
-        return np.where(own == 0, self._shared.texts(name, len(self.event_names))[self._metadata], own)
+        values = self._event_statistics.texts(name, len(self.line))
+        return np.where(
+            values == 0, self._metadata_statistics.texts(name, len(self.event_names))[self._metadata], values
+        )
 
     def _entries(self, entries: Fields) -> tuple[list[int], list[str], Fields]:
         """What a map explains: numbers, their names as they are to be shown, and the statistics of each entry."""
         inside, n = self._fields(entries.value, entries.end), len(entries.value)
-        values = inside.of(2, texts=True)
+        values = inside.with_number(2, texts=True)
         content = self._fields(values.value, values.end)
-        shown, plain = (self._texts.of(content.of(number, texts=True), len(values.value)) for number in (4, 2))
-        names = [a or b for a, b in zip(shown, plain, strict=True)]
-        return inside.last(1, n)[values.message].tolist(), names, content.of(5, texts=True)
+        display_names, plain_names = (
+            self._texts.message_texts(content.with_number(number, texts=True), len(values.value)) for number in (4, 2)
+        )
+        names = [a or b for a, b in zip(display_names, plain_names, strict=True)]
+        return inside.last_values(1, n)[values.message].tolist(), names, content.with_number(5, texts=True)
 
     def _statistics(self, owner: Ints, stats: Fields) -> Statistics:
         return Statistics(owner, self._fields(stats.value, stats.end), self._names, self._texts)

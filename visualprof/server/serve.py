@@ -268,7 +268,7 @@ class Server:
 
     def _cache(self) -> Cache:
         cache = Cache.default()
-        if cache.writable():
+        if cache.is_writable():
             return cache
         folder = self._resources.enter_context(
             tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)

@@ -170,7 +170,7 @@ def _kernels(trace: Trace, inside: Inside, graphs: Groups, source: Ints) -> Insi
     events = trace.events
     on_graphs = trace.track_mask(TrackKind.GRAPH)
     operator = nearest_ancestor(events.parent, is_operator(trace) & on_graphs, inside.owner)
-    around = on_graphs & events.of(Category.MODULE, Category.ANNOTATION)
+    around = on_graphs & events.category_mask(Category.MODULE, Category.ANNOTATION)
     within = nearest_ancestor(events.parent, around, inside.owner)
     labels = (np.where(rows >= 0, events.name[rows], 0) for rows in (operator, within))
     called, placed = labels

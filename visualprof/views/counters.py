@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.kernel_metrics import METRIC
+from visualprof.reader.kernel_metrics import METRIC_PREFIX
 from visualprof.reader.trace import Floats, Ids, Ints, Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
@@ -86,7 +86,7 @@ class CountersPart(msgspec.Struct, frozen=True):
 
 def needs(trace: Trace) -> bool:
     """At least one metric of a kernel."""
-    return any(name.startswith(METRIC) for name in trace.args)
+    return any(name.startswith(METRIC_PREFIX) for name in trace.args)
 
 
 def counters_part(trace: Trace) -> CountersPart:
@@ -162,7 +162,7 @@ def _measured(trace: Trace) -> Ids:
     """Rows of the kernels with metrics, ascending."""
     wanted = np.zeros(len(trace.events), bool)
     for name, column in trace.args.items():
-        if name.startswith(METRIC):
+        if name.startswith(METRIC_PREFIX):
             wanted[column.events] = True
     return np.flatnonzero(wanted).astype(np.int32)
 
@@ -194,9 +194,9 @@ def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, 
     """Kernel, section, name, unit, mean, least and most of each metric, kernel by kernel."""
     lines: list[tuple[int, tuple[str, str | None, str, str | None, float, float, float]]] = []
     for key, column in trace.args.items():
-        if not key.startswith(METRIC):
+        if not key.startswith(METRIC_PREFIX):
             continue
-        section, name, unit = key.removeprefix(METRIC).split("\t")
+        section, name, unit = key.removeprefix(METRIC_PREFIX).split("\t")
         ids = trace.events.name[column.events]
         values: Floats = column.values.astype(np.float64)
         groups = group(ids)

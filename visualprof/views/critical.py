@@ -170,7 +170,7 @@ def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
 
 
 def _is_range(trace: Trace) -> Mask:
-    return trace.events.of(*RANGES) & trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+    return trace.events.category_mask(*RANGES) & trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
 
 
 def _name_id(trace: Trace, name: str) -> int:

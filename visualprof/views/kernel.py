@@ -124,7 +124,7 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
 
 
 def _is_copy(trace: Trace) -> Mask:
-    copy = trace.events.of(Category.MEMCPY, Category.MEMSET) & (trace.events.dur >= 0)
+    copy = trace.events.category_mask(Category.MEMCPY, Category.MEMSET) & (trace.events.dur >= 0)
     return copy & trace.track_mask(TrackKind.STREAM)
 
 

@@ -186,7 +186,7 @@ class OverviewAnswer(Answer):
 
 def needs(trace: Trace) -> bool:
     """Anything that a step is filled with."""
-    return not trace.events.of(*BARE).all()
+    return not trace.events.category_mask(*BARE).all()
 
 
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
@@ -348,7 +348,9 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColu
     A range inside one of the same name is part of it and does not count again.
     """
     events = trace.events
-    rows = np.flatnonzero(events.of(*ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0))
+    rows = np.flatnonzero(
+        events.category_mask(*ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0)
+    )
     rows = rows[~_inside_its_name(trace, rows)]
     groups = group(events.name[rows])
     timed = durations(trace, rows, groups)

@@ -117,7 +117,7 @@ def _roots(trace: Trace, part: str) -> Mask:
     events = trace.events
     roots = np.array(is_operator(trace))
     if part:
-        roots |= events.of(Category.MODULE, *RANGES) & is_called(trace)
+        roots |= events.category_mask(Category.MODULE, *RANGES) & is_called(trace)
         at = np.flatnonzero(roots)
         roots[at] = names_with(trace, events.name[at], lambda name: part in name)
     at = np.flatnonzero(roots)

@@ -48,7 +48,7 @@ class WhatIfAnswer(Answer):
 
 def needs(trace: Trace) -> bool:
     """Work of the host or of a device."""
-    return bool(is_device_work(trace).any() or trace.events.of(*HOST_WORK).any())
+    return bool(is_device_work(trace).any() or trace.events.category_mask(*HOST_WORK).any())
 
 
 def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:

@@ -208,12 +208,12 @@ def _arguments(trace: Trace, rows: Ids, texts: dict[str, int]) -> Iterator[tuple
         if name in NOT_COPIED:
             continue
         if column.text:
-            ids: list[int] = column.at(rows, 0).tolist()
+            ids: list[int] = column.values_at(rows, 0).tolist()
             for i, text in enumerate(ids):
                 if text:
                     words[i][name] = texts.setdefault(trace.strings[text], len(texts))
         else:
-            for i, value in enumerate(column.at(rows, np.nan).tolist()):
+            for i, value in enumerate(column.values_at(rows, np.nan).tolist()):
                 if value == value:
                     numbers[i][name] = value
     for i, row in enumerate(rows.tolist()):

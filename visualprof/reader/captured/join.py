@@ -13,7 +13,7 @@ from visualprof.reader.captured.graphs import Capture, CapturedGraph
 from visualprof.reader.captured.launches import GraphLaunches
 from visualprof.reader.captured.matching import Match, Refusal, best_match
 from visualprof.reader.captured.templates import Inside, Template, from_capture, from_repeats
-from visualprof.reader.trace import FIELDS, ArgColumn, Ints, Trace
+from visualprof.reader.trace import TRACE_FIELDS, ArgColumn, Ints, Trace
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace
 
@@ -45,7 +45,7 @@ def joined(trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]) -
     templates, warnings = _templates(trace, launches, captures)
     texts = _Texts(trace.strings)
     graphs = _graphs(launches, templates, texts)
-    fields = {name: getattr(trace, name) for name in FIELDS}
+    fields = {name: getattr(trace, name) for name in TRACE_FIELDS}
     fields["strings"] = tuple(texts.all)
     fields["meta"] = replace(trace.meta, warnings=(*trace.meta.warnings, *warnings))
     return JoinedTrace(**fields, graphs=graphs)

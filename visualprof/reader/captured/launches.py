@@ -11,7 +11,7 @@ from visualprof.reader.captured.graphs import kernel_token
 from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.reader.trace.serving import serving_step
+from visualprof.reader.trace.serving import parse_serving_step
 
 WORK = (Category.KERNEL, Category.COMM, Category.MEMCPY, Category.MEMSET)
 GRAPH_LAUNCH = "GraphLaunch"
@@ -47,7 +47,7 @@ def graph_launches(trace: Trace) -> GraphLaunches | None:
         return None
     links = trace.links
     calls = (events.category == Category.RUNTIME) & named[events.name]
-    works = events.of(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0)
+    works = events.category_mask(*WORK) & trace.track_mask(TrackKind.STREAM) & (events.dur >= 0)
     mine = (links.kind == LinkKind.LAUNCH) & calls[links.src] & works[links.dst]
     if not mine.any():
         return None
@@ -99,10 +99,10 @@ def _batches(trace: Trace, calls: Ids) -> Ints:
     events = trace.events
     sizes = np.full((len(trace.strings), 2), -1, np.int64)
     for i, name in enumerate(trace.strings):
-        if found := serving_step(name):
+        if found := parse_serving_step(name):
             size = found.tokens if found.engine == "vllm" else found.batch
             sizes[i] = [-1 if number is None else min(number, 10**9) for number in (size, found.batch)]
-    says = (sizes[events.name] >= 0).any(axis=1) & events.of(Category.ANNOTATION, Category.STEP)
+    says = (sizes[events.name] >= 0).any(axis=1) & events.category_mask(Category.ANNOTATION, Category.STEP)
     step = nearest_ancestor(events.parent, says, calls)
     return np.where(step[:, None] >= 0, sizes[events.name[step]], -1)
 

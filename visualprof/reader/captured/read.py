@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
-from visualprof.reader import builder_of, read_trace
+from visualprof.reader import read_into_builder, read_trace
 from visualprof.reader.captured.files import captures_of
 from visualprof.reader.captured.graphs import BEGIN_CAPTURE, Capture, graphs_of
 from visualprof.reader.captured.join import joined
@@ -19,7 +19,7 @@ from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.codec import reader_version
-from visualprof.reader.trace.joined import pyramid_of
+from visualprof.reader.trace.joined import build_event_pyramid
 
 _DECODER = msgspec.msgpack.Decoder(Capture)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -41,7 +41,7 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
 
     Raises: like `visualprof.reader.read_trace`, of the file itself; a capture that cannot be read becomes a warning.
     """
-    builder = builder_of(path, progress)
+    builder = read_into_builder(path, progress)
     may_launch = builder.mentions(GRAPH_LAUNCH)
     trace = builder.build(levels=not may_launch)
     if not may_launch:
@@ -51,13 +51,13 @@ def read_joined(path: str | Path, progress: Progress | None, cache: Kept) -> Tra
             "reader.launches_graphs_no_kernel",
             f"{lost:,} launches of graphs have no kernel in the recording: what they ran is unknown",
         )
-        trace = trace.changed(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
+        trace = trace.with_columns(meta=replace(trace.meta, warnings=(*trace.meta.warnings, warning)))
     launches = graph_launches(trace)
     if launches is not None:
         own = graphs_of(trace, Path(path).name) if builder.mentions(BEGIN_CAPTURE) else Capture(())
         beside = [_capture(file, cache) for file in captures_of(path)]
         return joined(trace, launches, [own, *beside] if own.graphs else beside)
-    return trace.changed(pyramid=pyramid_of(trace))
+    return trace.with_columns(pyramid=build_event_pyramid(trace))
 
 
 def _capture(file: Path, cache: Kept) -> Capture:

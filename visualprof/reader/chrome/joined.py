@@ -14,7 +14,7 @@ from visualprof.reader.chrome.document import ArgRows, Document, Kind
 from visualprof.reader.chrome.numbering import ids_of, named, renumbered
 from visualprof.reader.chrome.values import label, shown
 from visualprof.reader.native.scanner import TEXT, Part, Shared, join
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 from visualprof.reader.trace.types import Ids, Ints, Values
 
 Names = list[tuple[str, ...]]
@@ -168,7 +168,7 @@ def _value_texts(shared: Shared, words: Ids) -> list[str]:
     values: list[Any]
     try:
         values = msgspec.json.decode(text)
-    except UNDECODABLE:  # a number that is too large for it
+    except DECODE_ERRORS:  # a number that is too large for it
         values = [None] * len(words)
     for i, value in enumerate(values):
         if type(value) is not str:

@@ -29,7 +29,7 @@ from visualprof.reader.chrome.salvage import (
 )
 from visualprof.reader.chrome.scan import Scanner, Window
 from visualprof.reader.native.scanner import ENDED, REFUSED, Part
-from visualprof.reader.source import UNDECODABLE, Filler, Skipped, Source
+from visualprof.reader.source import DECODE_ERRORS, Filler, SkippedParts, Source
 
 HEAD_LIMIT = 64 * 1024 * 1024
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -70,7 +70,7 @@ class Pieces:
         self._chunks = source.chunks()
         self._ended = False
         self._read = 0
-        self._skipped = Skipped()
+        self._skipped = SkippedParts()
         self._broken: FormatError | SourceError | None = None
         self._warnings: dict[str, None] = {}
 
@@ -85,11 +85,11 @@ class Pieces:
         Raises: FormatError, SourceError: nothing could be read; later damage only makes a warning.
         """
         if self._scan_with:
-            with self._source.filling() as fill:
+            with self._source.open_filler() as fill:
                 self._scan(fill, *self._scan_with)
         else:
             self._feed_all(self._open_list())
-        if self._skipped.parts:
+        if self._skipped.count:
             self._warn(self._skipped.sentence())
         if self._broken:
             self.truncated = False  # it will not grow
@@ -103,7 +103,7 @@ class Pieces:
             self._warn(
                 msg("reader.file_ends_middle_after", f"the file ends in the middle, after event {self.columns.rows:,}")
             )
-        if self.columns.rows == 0 and (self._broken or self._skipped.parts):
+        if self.columns.rows == 0 and (self._broken or self._skipped.count):
             raise self._broken or FormatError(
                 msg("reader.no_event_can_read", f"{self.name}: no event can be read: {self._skipped.sentence()}"),
                 msg("reader.file_cut_edited", "was the file cut or edited?"),
@@ -238,7 +238,7 @@ class Pieces:
         try:
             self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
             return stop
-        except UNDECODABLE as error:
+        except DECODE_ERRORS as error:
             fault = Fault.of(error)
         # What may be wrong in many events, such as NaN, is repaired in all of them at once.
         if stop < DAMAGE_LIMIT and REPAIRABLE.search(fault.text) and self._take_repaired(data, stop):
@@ -367,6 +367,6 @@ def _likely_end(data: bytes, window: int = 1 << 18) -> int:
 def _decode_object(text: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(text)
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

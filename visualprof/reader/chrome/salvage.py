@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from visualprof.reader.patterns import pattern
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 
 TOKEN = pattern(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
 BAD_ESCAPE = pattern(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
@@ -39,7 +39,7 @@ class Sink(Protocol):
     rows: int
 
     def add(self, text: bytes | memoryview) -> None:
-        """Take a list; raises one of UNDECODABLE, and takes nothing, when it is not whole."""
+        """Take a list; raises one of DECODE_ERRORS, and takes nothing, when it is not whole."""
 
 
 class Fault(NamedTuple):
@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
-        """Of one of UNDECODABLE."""
+        """Of one of DECODE_ERRORS."""
         return cls(str(error), isinstance(error, RecursionError))
 
 
@@ -67,7 +67,7 @@ class Entries:
         self._text[start], self._text[stop + 1] = b"[]"
         try:
             self._sink.add(memoryview(self._text)[start : stop + 2])
-        except UNDECODABLE as error:
+        except DECODE_ERRORS as error:
             return Fault.of(error)
         finally:
             self._text[stop + 1] = after

@@ -24,7 +24,7 @@ from visualprof.reader.native.scanner import (
     border,
     compiled,
 )
-from visualprof.reader.processors import processors
+from visualprof.reader.processors import thread_count
 from visualprof.reader.source import Filler
 
 PIECE_BYTES = 1 << 20
@@ -97,7 +97,7 @@ class Scanner:
             [f.encode_name for f in fields],
             {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
         )
-        self._threads = threads or min(MOST_THREADS, processors())
+        self._threads = threads or min(MOST_THREADS, thread_count())
         self._piece = piece
         self._readers: list[Reader] = []
         self._again: Reader | None = None

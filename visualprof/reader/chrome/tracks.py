@@ -11,7 +11,7 @@ from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ids, Ints, LinkKind, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.matching import processes
+from visualprof.reader.trace.matching import number_processes
 
 STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
@@ -110,7 +110,7 @@ def add_flows(
         return
     cat = doc.categories(rows)
     if within_process:
-        cat = cat * len(doc.places) + processes(pid for pid, _ in doc.places)[doc.place[rows]]
+        cat = cat * len(doc.places) + number_processes(pid for pid, _ in doc.places)[doc.place[rows]]
     phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1, rows)
     order = np.lexsort((rows, doc.ts[rows], phase, ids, cat))
     a, b = order[:-1], order[1:]

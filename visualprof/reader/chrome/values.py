@@ -10,7 +10,7 @@ import msgspec
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.salvage import repair
-from visualprof.reader.source import GROWING, UNDECODABLE, Source
+from visualprof.reader.source import DECODE_ERRORS, GROWING_HINT, Source
 
 Json = dict[str, Any]
 DAMAGED = msg(
@@ -31,14 +31,14 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
 
     Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
     """
-    data = source.whole(MAX_BYTES, what, msg("reader.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, what, msg("reader.one", "is it one?"))
     try:
         return json_object(msgspec.json.decode(data))
-    except UNDECODABLE as error:
+    except DECODE_ERRORS as error:
         try:
             return json_object(msgspec.json.decode(repair(data)))
-        except UNDECODABLE:
-            why = GROWING if "truncated" in str(error) else DAMAGED
+        except DECODE_ERRORS:
+            why = GROWING_HINT if "truncated" in str(error) else DAMAGED
             raise source.error(msg("reader.not", f"not {what} ({error})"), hint or why) from error
 
 
@@ -75,7 +75,7 @@ def shown(raw: bytes) -> str:
         import json
 
         return json.dumps(msgspec.json.decode(text), ensure_ascii=False)
-    except UNDECODABLE:  # the decoder passes over some escapes that it cannot decode
+    except DECODE_ERRORS:  # the decoder passes over some escapes that it cannot decode
         return text.strip('"')
 
 

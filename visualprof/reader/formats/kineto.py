@@ -30,8 +30,8 @@ from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.process_group import MAX_RUNS, ProcessGroup, listed, runs_of
-from visualprof.reader.trace.serving import looks_like_step, outermost, serving_step
+from visualprof.reader.trace.process_group import MAX_RANK_RUNS, ProcessGroup, encode_ranks, parse_rank_list
+from visualprof.reader.trace.serving import looks_like_step, outermost_mask, parse_serving_step
 
 
 class Args(KernelArgs, gc=False):
@@ -190,7 +190,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
     One inside another is that step again, in other words.
     """
     ranges = [kind.cat.lower() == "user_annotation" and kind.ph == "X" for kind in doc.kinds]
-    steps = [on and serving_step(kind.name) is not None for on, kind in zip(ranges, doc.kinds, strict=True)]
+    steps = [on and parse_serving_step(kind.name) is not None for on, kind in zip(ranges, doc.kinds, strict=True)]
     odd = [doc.kinds[i].name for i, step in enumerate(steps) if ranges[i] and not step]
     odd = [name for name in odd if looks_like_step(name)]
     if odd:
@@ -202,7 +202,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
             )
         )
     rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
-    category[rows[outermost(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP
+    category[rows[outermost_mask(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP
 
 
 def _track_kind(kind: Kind) -> TrackKind:
@@ -247,13 +247,13 @@ def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
         by_name = cast("dict[str, object]", listed_groups)
         listed_groups = [{"pg_name": name, **json_object(one)} for name, one in by_name.items()]
     groups: list[ProcessGroup] = []
-    room = MAX_RUNS
+    room = MAX_RANK_RUNS
     for one in json_objects(listed_groups):
         ranks = one.get("ranks")
         runs = (
-            listed(ranks)
+            parse_rank_list(ranks)
             if isinstance(ranks, str)
-            else runs_of(known if (known := whole(rank)) is not None else -1 for rank in json_list(ranks))
+            else encode_ranks(known if (known := whole(rank)) is not None else -1 for rank in json_list(ranks))
         )
         room -= 1 + len(runs)
         if room < 0:

@@ -12,7 +12,7 @@ from visualprof.reader.chrome.values import Json, captured, json_list, json_obje
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -76,7 +76,7 @@ def _load(source: Source) -> Json:
     document = load_object(source, what)
     for part in ("graph_exec", "profiler"):
         if not isinstance(document.get(part), dict):
-            raise source.error(msg("formats.not_no_object", f"not {what} ({part} is no object)"), GROWING)
+            raise source.error(msg("formats.not_no_object", f"not {what} ({part} is no object)"), GROWING_HINT)
     return document
 
 

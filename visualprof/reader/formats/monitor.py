@@ -19,7 +19,7 @@ from visualprof.messages import msg
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
-from visualprof.reader.source import UNDECODABLE, Skipped, Source
+from visualprof.reader.source import DECODE_ERRORS, SkippedParts, Source
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values
@@ -106,7 +106,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
                 f"what follows sample {samples.rows:,} is damaged and was left out: {error.error}",
             )
         )
-    if samples.rows == 0 and samples.skipped.parts:
+    if samples.rows == 0 and samples.skipped.count:
         lines = samples.skipped.sentence(msg("formats.damaged_line", "damaged line"))
         raise source.error(msg("formats.no_sample_can_read", f"no sample can be read: {lines}"), samples.first_bad)
     if samples.rows == 0:
@@ -115,7 +115,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
             msg("formats.opens_itself_once_first", "it opens by itself once the first one is written"),
         )
     _Lanes(samples, builder).add()
-    if samples.skipped.parts:
+    if samples.skipped.count:
         builder.warn(
             msg("formats.first", "; the first: ").join(
                 filter(None, (samples.skipped.sentence(msg("formats.damaged_line", "damaged line")), samples.first_bad))
@@ -125,7 +125,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         builder.warn(msg("formats.file_ends_middle_line", "the file ends in the middle of a line"))
 
 
-def _blocks(source: Source, skipped: Skipped) -> Iterator[tuple[int, bytes, bool]]:
+def _blocks(source: Source, skipped: SkippedParts) -> Iterator[tuple[int, bytes, bool]]:
     """Whole lines in pieces of about 1 MiB with their place in the file, and the last line where it has no end."""
     rest, at = b"", 0
     for piece in source.chunks():
@@ -147,7 +147,7 @@ class _Samples:
         self.header: dict[str, Any] = {}
         self.rows = 0
         self.gpus = 0
-        self.skipped = Skipped()
+        self.skipped = SkippedParts()
         self.first_bad = ""
         self.cut = False
         self._parts: defaultdict[str, list[tuple[int, Values]]] = defaultdict(list)
@@ -176,7 +176,7 @@ class _Samples:
                 at, block = at + len(first) + 1, rest
         try:
             samples = _DECODER.decode_lines(block)
-        except UNDECODABLE:
+        except DECODE_ERRORS:
             samples = [Sample()]
         if all(sample.t_ns is not None for sample in samples):
             return samples
@@ -188,7 +188,7 @@ class _Samples:
             try:
                 found = _DECODER.decode_lines(line)
                 wrong = msg("formats.no_time", "it has no time") if any(sample.t_ns is None for sample in found) else ""
-            except UNDECODABLE as error:
+            except DECODE_ERRORS as error:
                 found, wrong = [], str(error)[:MAX_TEXT]
             if not wrong:
                 samples.extend(found)
@@ -319,7 +319,7 @@ def _header(line: bytes) -> dict[str, Any]:
     """The first line, if it is a header and no sample."""
     try:
         return json_object(msgspec.json.decode(line)) if b'"schema"' in line else {}
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         return {}
 
 
@@ -327,7 +327,7 @@ def _reasons(raw: bytes) -> str:
     """Throttle reasons as one text, "" when there is nothing worth a word."""
     try:
         value: Any = msgspec.json.decode(raw) if raw else None
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         return ""
     if isinstance(value, int):
         return ", ".join(text for bit, text in REASON_BITS.items() if value & bit and value is not True)

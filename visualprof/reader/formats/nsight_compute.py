@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from visualprof.messages import msg
-from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
+from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, format_axes, is_plausible
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
 MAX_BYTES = 1 << 30
@@ -40,7 +40,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file: launches of kernels with what was counted in them."""
-    text = source.whole(
+    text = source.read_all(
         MAX_BYTES,
         msg("formats.table_nsight_compute", "a table of Nsight Compute"),
         msg("formats.export_fewer_sections", "export fewer sections"),
@@ -53,7 +53,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
                 "formats.table_nsight_compute_without_names",
                 "a table of Nsight Compute without the names of its kernels",
             ),
-            GROWING,
+            GROWING_HINT,
         )
     kernels = _by_metric(head, rows) if _METRIC in head else _by_column(head, rows)
     if not kernels:
@@ -81,7 +81,8 @@ def _table(source: Source, builder: TraceBuilder, text: str) -> Iterator[list[st
                 left += 1
     except csv.Error as error:
         raise source.error(
-            msg("formats.table_nsight_compute_damaged", f"a table of Nsight Compute that is damaged ({error})"), GROWING
+            msg("formats.table_nsight_compute_damaged", f"a table of Nsight Compute that is damaged ({error})"),
+            GROWING_HINT,
         ) from error
     if left:
         builder.warn(msg("formats.lines_no_rows_table", f"{left:,} lines that are no rows of the table were left out"))
@@ -119,7 +120,7 @@ def _by_column(head: Sequence[str], rows: Iterator[list[str]]) -> list[tuple[Mea
 
 
 def _launch(line: dict[str, str]) -> MeasuredKernel:
-    sizes = (axes(int(size) for size in _SIZES.findall(line.get(what, ""))) for what in _EXTENTS)
+    sizes = (format_axes(int(size) for size in _SIZES.findall(line.get(what, ""))) for what in _EXTENTS)
     grid, block = sizes
     device = line.get("Device", "")
     number = int(device) if re.fullmatch(r"\d{1,4}", device) else 0
@@ -136,7 +137,7 @@ def _number(text: str) -> float | None:
     if not _NUMBER.match(text):
         return None
     value = float(text)
-    return value if possible(value) else None
+    return value if is_plausible(value) else None
 
 
 FORMAT = Format("nsight-compute", "Nsight Compute", 33, sniff, read, start=start, suffixes=(".ncu.csv",))

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterator
 
 from visualprof.messages import msg
-from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, axes, possible
+from visualprof.reader.kernel_metrics import MeasuredKernel, Metric, add_kernels, format_axes, is_plausible
 from visualprof.reader.patterns import pattern
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Device
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -40,7 +40,7 @@ def start(first: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; of one that ends early the whole kernels."""
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("formats.report_nsight_compute", "a report of Nsight Compute"),
         msg("formats.profile_fewer_kernels_fewer", "profile fewer kernels, or fewer sections"),
@@ -56,7 +56,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     except (ProtobufError, struct.error) as error:
         if not kernels:
             raise source.error(
-                msg("formats.no_whole_report_nsight", f"no whole report of Nsight Compute ({error})"), GROWING
+                msg("formats.no_whole_report_nsight", f"no whole report of Nsight Compute ({error})"), GROWING_HINT
             ) from error
         builder.warn(
             msg("formats.report_damaged_what_follows", f"the report is damaged, and what follows was left out: {error}")
@@ -124,7 +124,9 @@ def _kernel(result: Message, values: dict[str, float | str], device: int) -> Mea
     for section in result.messages(_SECTIONS):
         for metric in section.message(4).messages(2):
             labels.setdefault(metric.text(1), (section.text(2), metric.text(2) or metric.text(1)))
-    known = {name: v for name, v in values.items() if not isinstance(v, str) and possible(v) and _DEVICE not in name}
+    known = {
+        name: v for name, v in values.items() if not isinstance(v, str) and is_plausible(v) and _DEVICE not in name
+    }
     ordered = [*(name for name in labels if name in known), *(name for name in known if name not in labels)]
     return MeasuredKernel(
         name=next(filter(None, (result.text(field) for field in _NAMES)), ""),
@@ -137,7 +139,7 @@ def _kernel(result: Message, values: dict[str, float | str], device: int) -> Mea
 
 
 def _size(extent: Message) -> str:
-    return axes(extent.number(axis) for axis in (1, 2, 3))
+    return format_axes(extent.number(axis) for axis in (1, 2, 3))
 
 
 def _unit(name: str) -> str:

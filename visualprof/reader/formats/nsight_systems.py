@@ -17,12 +17,12 @@ from urllib.parse import quote
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.patterns import STEP, pattern
+from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.serving import serving_step
+from visualprof.reader.trace.serving import parse_serving_step
 
 if TYPE_CHECKING:
     import sqlite3
@@ -97,7 +97,7 @@ def _database(source: Source) -> Generator[sqlite3.Connection]:
 
     with contextlib.ExitStack() as stack:
         path = source.path.absolute()
-        if source.packed:
+        if source.is_gzipped:
             file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".sqlite"))
             file.writelines(source.chunks())
             file.flush()
@@ -258,7 +258,7 @@ class _Report:
 
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
         """NVTX ranges of one kind. texts: (n,) string ids."""
-        numbered = any(STEP.match(self._texts[number]) for number in set(texts.tolist()))
+        numbered = any(STEP_NAME.match(self._texts[number]) for number in set(texts.tolist()))
         category = _each(texts, lambda number: _range_category(self._texts[number], not numbered))
         row = self._add_calls(columns, _each(texts, self._range_name), category, kind)
         shapes = _each(texts, self._shapes)
@@ -269,7 +269,7 @@ class _Report:
         order: list[int] = steps[np.argsort(columns["start"][steps], kind="stable")].tolist()
         for place, i in enumerate(order):
             began, ended = int(columns["start"][i]), int(columns["end"][i])
-            step = STEP.match(self._texts[int(texts[i])])
+            step = STEP_NAME.match(self._texts[int(texts[i])])
             track = self._thread(int(columns["globalTid"][i]), kind)
             self._builder.step(step[2] if step else str(place), began, ended - began, track)
 
@@ -346,7 +346,7 @@ class _Report:
 
 def _range_category(text: str, serving: bool) -> Category:
     """serving: do the texts of an inference server mark the steps?"""
-    if STEP.match(text) or (serving and serving_step(text)):
+    if STEP_NAME.match(text) or (serving and parse_serving_step(text)):
         return Category.STEP
     emitted = _EMITTED.match(text)
     if _COLLECTIVE.match(text):

@@ -14,15 +14,15 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader import perfetto
-from visualprof.reader.fields import Fields, fields, leading
-from visualprof.reader.patterns import STEP, pattern
+from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
+from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.perfetto import Interned, Packets
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.xplane import Texts
+from visualprof.reader.xplane import StringTable
 
 MAX_BYTES = 2 << 30
 MAX_TEXT = 200  # of what a track is called
@@ -53,11 +53,11 @@ def start(first: bytes) -> bool:
 
 def sniff(head: bytes) -> bool:
     """Does its messages look like packets: a time or a sequence as numbers, or what a trace begins with?"""
-    top, _ = leading(head)
-    packets = top.of(1, texts=True)
+    top, _ = parse_leading_fields(head)
+    packets = top.with_number(1, texts=True)
     if not len(packets.value) or len(packets.value) < len(top.value):
         return False
-    known, damaged = fields(head, packets.value[:_LOOKED_AT], packets.end[:_LOOKED_AT])
+    known, damaged = parse_fields(head, packets.value[:_LOOKED_AT], packets.end[:_LOOKED_AT])
     counted = set(known.number[known.size < 0].tolist())
     return (
         not damaged
@@ -68,7 +68,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; what is damaged in it is left out, with a warning."""
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("formats.perfetto_trace", "a Perfetto trace"),
         msg("formats.record_shorter_time", "record for a shorter time"),
@@ -78,10 +78,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
     if not reading.events:
         raise source.error(
             msg("formats.perfetto_trace_without_track", "a Perfetto trace without track events"),
-            GROWING if not packets.whole else _OTHERS,
+            GROWING_HINT if not packets.is_complete else _OTHERS,
         )
     reading.add()
-    if not packets.whole:
+    if not packets.is_complete:
         builder.warn(msg("formats.file_ends_middle_what", "the file ends in the middle: what follows is missing"))
         builder.describe(truncated=True)
 
@@ -116,15 +116,15 @@ class _Reading:
 
     def __init__(self, data: bytes, builder: TraceBuilder, packets: Packets) -> None:
         self._data, self._builder, self._packets = data, builder, packets
-        self._texts = Texts(data, builder.string)
-        self._fields, self._packet = packets.parts(perfetto.EVENT)
+        self._texts = StringTable(data, builder.string)
+        self._fields, self._packet = packets.submessages(perfetto.EVENT)
         self.events = len(self._packet)
         self._left = 0
         self._agents = False
 
     def add(self) -> None:
         """Everything."""
-        kind = self._fields.last(_TYPE, self.events)
+        kind = self._fields.last_values(_TYPE, self.events)
         ts, name = self._packets.ts[self._packet], self._names()
         meaning = self._meanings()
         uuid = self._uuids()
@@ -180,18 +180,20 @@ class _Reading:
 
     def _interned(self, number: int, of: Fields, packet: Ints) -> Interned:
         """Texts that sequences interned in a field: string ids of the trace."""
-        entries, holder = self._packets.inner(of, number)
-        texts = self._texts.of(entries.of(2, texts=True), len(holder))
+        entries, holder = self._packets.nested_messages(of, number)
+        texts = self._texts.message_texts(entries.with_number(2, texts=True), len(holder))
         values = np.array([self._texts.id(text) for text in texts], np.int64)
-        return Interned(self._packets.generation[packet[holder]], entries.last(1, len(holder)), values)
+        return Interned(self._packets.generation[packet[holder]], entries.last_values(1, len(holder)), values)
 
     def _names(self) -> Ints:
         """(events,) names, interned or beside the event."""
-        held, packet = self._packets.parts(perfetto.INTERNED)
+        held, packet = self._packets.submessages(perfetto.INTERNED)
         self._categories = self._interned(1, held, packet)
         self._annotations = self._interned(3, held, packet)
-        known = self._interned(2, held, packet).of(self._generation, self._fields.last(_NAME_IID, self.events))
-        own = self._texts.of(self._fields.of(_NAME, texts=True), self.events)
+        known = self._interned(2, held, packet).lookup(
+            self._generation, self._fields.last_values(_NAME_IID, self.events)
+        )
+        own = self._texts.message_texts(self._fields.with_number(_NAME, texts=True), self.events)
         ids = np.array([self._texts.id(text) for text in own], np.int64)
         return np.where(ids > 0, ids, known)
 
@@ -201,8 +203,8 @@ class _Reading:
 
     def _meanings(self) -> Ints:
         """(events,) what the category of each says."""
-        ids = self._categories.of(self._generation, self._fields.last(_CATEGORIES, self.events))
-        own = self._texts.of(self._fields.of(_CATEGORY_TEXT, texts=True), self.events)
+        ids = self._categories.lookup(self._generation, self._fields.last_values(_CATEGORIES, self.events))
+        own = self._texts.message_texts(self._fields.with_number(_CATEGORY_TEXT, texts=True), self.events)
         ids = np.where(ids > 0, ids, np.array([self._texts.id(text) for text in own], np.int64))
         distinct, which = np.unique(ids, return_inverse=True)
         return np.array([_meaning(self._texts.text(i)) for i in distinct.tolist()], np.int64)[which]
@@ -215,10 +217,10 @@ class _Reading:
 
     def _uuids(self) -> Ints:
         """(events,) tracks, by the numbers that the file has for them."""
-        usual, packet = self._packets.parts(perfetto.DEFAULTS)
-        of_events, holder = self._packets.inner(usual, _TRACK)
-        default = self._packets.default(of_events.last(_TRACK, len(holder)), packet[holder], 0)[self._packet]
-        own = self._fields.of(_TRACK)
+        usual, packet = self._packets.submessages(perfetto.DEFAULTS)
+        of_events, holder = self._packets.nested_messages(usual, _TRACK)
+        default = self._packets.default(of_events.last_values(_TRACK, len(holder)), packet[holder], 0)[self._packet]
+        own = self._fields.with_number(_TRACK)
         default[own.message] = own.value
         return default
 
@@ -243,7 +245,7 @@ class _Reading:
 
     def _descriptions(self) -> dict[int, _Description]:
         """Of tracks, by their numbers; of several the last."""
-        at = self._packets.known.of(perfetto.DESCRIPTOR, texts=True)
+        at = self._packets.fields.with_number(perfetto.DESCRIPTOR, texts=True)
         view, found = memoryview(self._data), dict[int, _Description]()
         for begin, end in zip(at.value.tolist(), at.end.tolist(), strict=True):
             track = Message(view[begin:end])
@@ -266,14 +268,14 @@ class _Reading:
         return np.concatenate((begin, more)), np.concatenate((end, ends))
 
     def _add_steps(self, ts: Ints, dur: Ints, name: Ints, track: Ints) -> None:
-        steps = {number: STEP.match(self._texts.text(number)) for number in np.unique(name).tolist()}
+        steps = {number: STEP_NAME.match(self._texts.text(number)) for number in np.unique(name).tolist()}
         for row in np.flatnonzero(np.isin(name, [n for n, step in steps.items() if step]) & (dur > 0)).tolist():
             step = steps[int(name[row])]
             self._builder.step(step[2] if step else "", int(ts[row]), int(dur[row]), int(track[row]))
 
     def _add_counters(self, counted: Mask, ts: Ints, track: Ints) -> None:
-        real = self._fields.of(_REAL)
-        value = self._fields.last(_INTEGER, self.events).astype(np.float64)
+        real = self._fields.with_number(_REAL)
+        value = self._fields.last_values(_INTEGER, self.events).astype(np.float64)
         value[real.message] = np.nan_to_num(real.value.view(np.float64))
         rows = np.flatnonzero(counted)
         self._builder.counter(track[rows], ts[rows], value[rows])
@@ -282,7 +284,7 @@ class _Reading:
         """Flows: from a call to all the device work that has its number, else from each event to the next."""
         kept = np.zeros(self.events, bool)
         kept[rows] = True
-        parts = [self._fields.of(number) for number in _FLOWS]
+        parts = [self._fields.with_number(number) for number in _FLOWS]
         row, flow = (np.concatenate([getattr(part, what) for part in parts]) for what in ("message", "value"))
         row, flow = row[kept[row]].astype(np.int64), flow[kept[row]]
         if not len(row):
@@ -298,10 +300,10 @@ class _Reading:
 
     def _add_sizes(self, rows: Ints) -> None:
         """Bytes of rocprofv3's copies, which stand in a note of the event."""
-        notes, holder = self._packets.inner(self._fields, 4)
-        number = notes.last(1, len(holder))
-        name = self._annotations.of(self._generation[holder], number)
-        value = np.maximum(notes.last(3, len(holder), -1), notes.last(4, len(holder), -1))
+        notes, holder = self._packets.nested_messages(self._fields, 4)
+        number = notes.last_values(1, len(holder))
+        name = self._annotations.lookup(self._generation[holder], number)
+        value = np.maximum(notes.last_values(3, len(holder), -1), notes.last_values(4, len(holder), -1))
         sized = (name == self._builder.string("copy_bytes")) & np.isin(holder, rows) & (value >= 0)
         self._builder.arg("bytes", holder[sized], value[sized])
 
@@ -326,7 +328,7 @@ def _meaning(category: str) -> Category:
 
 
 def _named(meaning: Category, name: str) -> Category:
-    if STEP.match(name):
+    if STEP_NAME.match(name):
         return Category.STEP
     if meaning != Category.KERNEL:
         return meaning

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.patterns import STEP, pattern
+from visualprof.reader.patterns import STEP_NAME, pattern
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -155,12 +155,12 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file whole: the names of its records stand behind and before them."""
-    text = source.whole(
+    text = source.read_all(
         MAX_BYTES,
         msg("formats.profile_rocprofv3_2", "a profile of rocprofv3"),
         msg("formats.record_shorter_time_fewer", "record for a shorter time, or fewer kinds of calls"),
     )
-    with source.decoding(msg("formats.profile_rocprofv3", "profile of rocprofv3"), GROWING):
+    with source.decoding(msg("formats.profile_rocprofv3", "profile of rocprofv3"), GROWING_HINT):
         document = _DOCUMENT.decode(text)
     del text
     rows = 0
@@ -245,7 +245,7 @@ class _Reading:
     def _add_ranges(self, records: Sequence[_Record]) -> None:
         """roctx: ranges of a thread, by the text that the program gave; marks are instants."""
         names = [(self._messages.get(r.correlation_id.internal) or self._operation(r))[:MAX_TEXT] for r in records]
-        steps = [STEP.match(name) for name in names]
+        steps = [STEP_NAME.match(name) for name in names]
         categories = [Category.STEP if step else Category.ANNOTATION for step in steps]
         tracks = [self._thread(record) for record in records]
         marks = np.array([self._operation(record).startswith(_MARK) for record in records], bool)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_objects, number, whole
 from visualprof.reader.registry import Format, opens_with
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -43,12 +43,14 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads either file."""
-    data = source.whole(MAX_BYTES, msg("formats.file_trtexec", "a file of trtexec"), msg("formats.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("formats.file_trtexec", "a file of trtexec"), msg("formats.one", "is it one?")
+    )
     try:
         rows = json_objects(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError) as error:
         raise source.error(
-            msg("formats.not_whole_file_trtexec", f"not a whole file of trtexec ({error})"), GROWING
+            msg("formats.not_whole_file_trtexec", f"not a whole file of trtexec ({error})"), GROWING_HINT
         ) from error
     if rows and "count" in rows[0]:
         _layers(rows, builder)

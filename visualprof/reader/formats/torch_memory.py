@@ -15,7 +15,7 @@ import numpy as np
 from visualprof.messages import msg
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
-from visualprof.reader.source import UNDECODABLE, Skipped, Source
+from visualprof.reader.source import DECODE_ERRORS, SkippedParts, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -42,7 +42,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     A new version of a tensor is a release from its old category and an allocation in the new one. The file has no
     addresses, so that no release can be told to be that of an allocation, and does not name its device.
     """
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("formats.memory_timeline", "a memory timeline"),
         msg("formats.made_torch_profiler", "was it made by torch.profiler?"),
@@ -94,13 +94,13 @@ def _of_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     """(n, 4) int64, and whether the file was cut."""
     try:
         return _table(msgspec.json.decode(data, type=list[tuple[int, int, int, int]])), False
-    except (*UNDECODABLE, OverflowError):
+    except (*DECODE_ERRORS, OverflowError):
         return _whole_entries(data, builder)
 
 
 def _whole_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     """As `_of_entries`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
-    skipped, rows, done = Skipped(), list[list[int]](), data.find(b"[") + 1
+    skipped, rows, done = SkippedParts(), list[list[int]](), data.find(b"[") + 1
     for entry in _ENTRY.finditer(data):
         numbers = [int(number) for number in entry.groups()]
         if max(map(abs, numbers)) >= 2**63:
@@ -112,7 +112,7 @@ def _whole_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     rest = data[done:].strip(b" \t\r\n,")
     if rest.endswith(b"]") and rest != b"]":
         skipped.add(done, len(data) - done)
-    if skipped.parts:
+    if skipped.count:
         builder.warn(skipped.sentence())
     return _table(rows), not rest.endswith(b"]")
 
@@ -122,7 +122,7 @@ def _of_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     try:
         times, held = msgspec.json.decode(data, type=tuple[list[int], list[list[int]]])
         complete = len(times) == len(held) and all(len(sizes) == 1 + len(CATEGORIES) for sizes in held)
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         times, held, complete = list[int](), list[list[int]](), False
     if not complete:
         times, held = _whole_totals(data)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.fields import Fields, fields, leading
+from visualprof.reader.fields import Fields, parse_fields, parse_leading_fields
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.xplane import Plane, Texts
+from visualprof.reader.xplane import Plane, StringTable
 
 MAX_BYTES = 2 << 30  # of a message of protobuf
 EPOCH_NS = 10**17  # times beyond are Unix times, below they count from the start of the recording
@@ -58,16 +58,16 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; what is damaged in it is left out, with a warning."""
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("formats.profile_xla", "a profile of XLA"),
         msg("formats.record_shorter_time", "record for a shorter time"),
     )
-    top, whole = leading(data)
-    planes = top.of(1, texts=True)
+    top, whole = parse_leading_fields(data)
+    planes = top.with_number(1, texts=True)
     if not len(planes.value):
         raise source.error(
-            msg("formats.profile_xla_ends_within", "a profile of XLA that ends within its first device"), GROWING
+            msg("formats.profile_xla_ends_within", "a profile of XLA that ends within its first device"), GROWING_HINT
         )
     space = _Space(data, builder, top)
     for begin, end in zip(planes.value.tolist(), planes.end.tolist(), strict=True):
@@ -85,8 +85,8 @@ class _Space:
 
     def __init__(self, data: bytes, builder: TraceBuilder, top: Fields) -> None:
         self._data, self._builder = data, builder
-        self._texts = Texts(data, builder.string)
-        self._host = self._texts.of(top.of(4, texts=True), 1)[0]
+        self._texts = StringTable(data, builder.string)
+        self._host = self._texts.message_texts(top.with_number(4, texts=True), 1)[0]
         self._rows = self._damaged = 0
         self._ends: dict[str, list[Ints]] = {"p": [], "c": [], "p rows": [], "c rows": []}
         self._steps: list[tuple[int, Ints, Ints, list[str], Ints]] = []
@@ -97,7 +97,7 @@ class _Space:
         """The plane that lies there."""
         plane = Plane(self._texts, self._fields, start, end)
         if plane.title == "Task Environment" and self._origin_ns < 0:
-            self._origin_ns = plane.fact("profile_start_time")
+            self._origin_ns = plane.plane_number("profile_start_time")
         device = _DEVICE.match(plane.title)
         if device:
             self._describe(plane, int(device["id"]), device["kind"])
@@ -135,19 +135,19 @@ class _Space:
         )  # fmt: skip
 
     def _fields(self, start: Ints, end: Ints) -> Fields:
-        known, damaged = fields(self._data, start, end)
+        known, damaged = parse_fields(self._data, start, end)
         self._damaged += damaged
         return known
 
     def _describe(self, plane: Plane, number: int, kind: str) -> None:
-        self._type = kind.lower() if kind != "GPU" else "hip" if plane.word("device_vendor") == "AMD" else "cuda"
-        major, minor = plane.fact("compute_cap_major"), plane.fact("compute_cap_minor")
+        self._type = kind.lower() if kind != "GPU" else "hip" if plane.plane_text("device_vendor") == "AMD" else "cuda"
+        major, minor = plane.plane_number("compute_cap_major"), plane.plane_number("compute_cap_minor")
         device = Device(
             id=number,
-            name=plane.word("gpu_device_name") or plane.word("device_type_string"),
-            memory_bytes=max(plane.fact("memory_size"), 0),
+            name=plane.plane_text("gpu_device_name") or plane.plane_text("device_type_string"),
+            memory_bytes=max(plane.plane_number("memory_size"), 0),
             compute_capability=f"{major}.{max(minor, 0)}" if major >= 0 and self._type == "cuda" else "",
-            multiprocessors=max(plane.fact("core_count"), 0),
+            multiprocessors=max(plane.plane_number("core_count"), 0),
         )
         self._devices.append(device)
 
@@ -275,7 +275,7 @@ def _device_category(name: str) -> Category:
     return Category.COMM if _COLLECTIVE.search(name) else Category.KERNEL
 
 
-def _each(ids: Ints, texts: Texts, value: Callable[[str], int]) -> Ints:
+def _each(ids: Ints, texts: StringTable, value: Callable[[str], int]) -> Ints:
     """(n,) what a text is worth, worked out once for each of them."""
     distinct, place = np.unique(ids, return_inverse=True)
     return np.array([value(texts.text(i)) for i in distinct.tolist()], np.int64)[place]

@@ -17,10 +17,10 @@ from typing import Generic
 from visualprof.engines import ClusterExecutor, WorkerLost
 from visualprof.errors import VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.child import Failure, Result, Task, outcome_of
+from visualprof.reader.child import Failure, Result, Task, read_or_fail
 from visualprof.reader.logdir.pool import Job, Jobs, Listener
 from visualprof.reader.logdir.remote_folder import size_of
-from visualprof.reader.processors import share, usable
+from visualprof.reader.processors import share_processors, usable_processors
 
 _BATCH, _BATCH_BYTES = 16, 256 * 1024**2
 _AHEAD = 2  # batches of a worker: it has the next one when it ends the first
@@ -174,7 +174,7 @@ def read_files(task: Task[Result], paths: Sequence[str], sizes: Sequence[int]) -
 
     sizes: of the files as who asks sees them, bytes; a worker that sees others has another file system.
     """
-    share(usable())
+    share_processors(usable_processors())
     return [_read(task, path, size) for path, size in zip(paths, sizes, strict=True)]
 
 
@@ -186,7 +186,7 @@ def _read(task: Task[Result], path: str, size: int) -> Result | Failure:
             "all machines of the cluster must see the log directory under the same path; or it changed just now",
         )
         return Failure(msg("logdir.not_here", f"{name} is not on {socket.gethostname()} as it is here"), hint, 500)
-    return outcome_of(path, name, task, _silent)
+    return read_or_fail(path, name, task, _silent)
 
 
 def _silent(fraction: float) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from visualprof.reader.cache import KNOWN_SUFFIX
+from visualprof.reader.cache import INDEX_SUFFIX
 from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.scan import LogFile, Verdict, Version
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
@@ -53,7 +53,7 @@ class Known:
 
     def __init__(self, folder: Path, roots: Sequence[str]) -> None:
         key = blake2b("\n".join((reader_version(_SAYS), *roots)).encode("utf-8", "replace"), digest_size=16)
-        self._path = folder / f"{key.hexdigest()}{KNOWN_SUFFIX}"
+        self._path = folder / f"{key.hexdigest()}{INDEX_SUFFIX}"
         self._earlier = self._load()
         self._used: list[_Found] | None = []
         self._failed = False
@@ -93,7 +93,7 @@ class Known:
                 if self._write(other, os.O_TRUNC, self._used):
                     with contextlib.suppress(OSError):  # the folder is gone: nothing is kept in it
                         other.replace(self._path)
-            for path in self._path.parent.glob(f"*{KNOWN_SUFFIX}"):  # of log directories that nobody opens any more
+            for path in self._path.parent.glob(f"*{INDEX_SUFFIX}"):  # of log directories that nobody opens any more
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > _UNUSED_S:
                         path.unlink()

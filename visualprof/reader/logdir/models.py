@@ -14,11 +14,11 @@ from msgspec import structs
 from visualprof.errors import FormatError, NotReady
 from visualprof.messages import msg
 from visualprof.reader.cache import Cache
-from visualprof.reader.child import MODEL, Failed, Failure
-from visualprof.reader.graph import Excess, ModelGraph
+from visualprof.reader.child import MODEL_LIMITS, Failure, ReadFailed
+from visualprof.reader.graph import ModelGraph, ModelTooLarge
 from visualprof.reader.logdir.pool import Parser, Pool
 from visualprof.reader.models import read_model
-from visualprof.reader.source import GROWING, Progress, Source
+from visualprof.reader.source import GROWING_HINT, Progress, Source
 
 _AT_ONCE = 2  # processes
 _KEPT_NODES = 200_000  # in memory; one model is kept whatever its size
@@ -105,7 +105,7 @@ class ModelReader:
             if outcome is None:
                 raise BeingRead(name, reading.progress)
         if isinstance(outcome, Failure):
-            raise Failed(outcome)
+            raise ReadFailed(outcome)
         return outcome
 
     def _cached(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
@@ -179,7 +179,7 @@ class ModelReader:
 
 def open_models(cache: Cache) -> ModelReader:
     """A reader with a pool of its own, which begins with the first model: a slow one does not hold up profiles."""
-    return ModelReader(Pool(partial(keep_graph, cache=cache), _AT_ONCE, MODEL), cache)
+    return ModelReader(Pool(partial(keep_graph, cache=cache), _AT_ONCE, MODEL_LIMITS), cache)
 
 
 def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
@@ -191,9 +191,9 @@ def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
     fingerprint = source.fingerprint()
     graph = read_model(path, progress)
     if Source(path).fingerprint() != fingerprint:
-        raise FormatError(msg("logdir.changed_while_read", f"{source.name} changed while it was read"), GROWING)
+        raise FormatError(msg("logdir.changed_while_read", f"{source.name} changed while it was read"), GROWING_HINT)
     try:
         cache.store_graph(graph, fingerprint)
-    except Excess as error:
+    except ModelTooLarge as error:
         raise source.error(str(error), msg("logdir.export_part", "export a part of it")) from error
     return fingerprint

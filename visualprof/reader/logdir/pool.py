@@ -19,8 +19,8 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.child import Child, Failure, Limits, Result, Task
-from visualprof.reader.processors import usable
+from visualprof.reader.child import Failure, Limits, ReaderProcess, Result, Task
+from visualprof.reader.processors import usable_processors
 
 # Two such files at once could take more memory than the machine has.
 _HUGE_BYTES = 1024**3
@@ -137,7 +137,7 @@ class Pool(Generic[Result]):
     ) -> None:
         self._task = task
         self._limits = limits
-        self._count = workers or max(2, min(usable(), 4))
+        self._count = workers or max(2, min(usable_processors(), 4))
         self._idle_s = idle_s
         self._turn = threading.Condition()
         self._waiting = Jobs()
@@ -200,7 +200,7 @@ class Pool(Generic[Result]):
         return None
 
     def _serve(self) -> None:
-        child: Child[Result] | None = None
+        child: ReaderProcess[Result] | None = None
         while True:
             job = self._take(self._idle_s if child else None)
             if job is None:  # an idle child holds its libraries and what its allocator kept
@@ -212,7 +212,7 @@ class Pool(Generic[Result]):
                 continue
             self._tell(job, 0.0)
             try:
-                child = child if child and child.alive() else Child(self._task, self._limits)
+                child = child if child and child.is_alive() else ReaderProcess(self._task, self._limits)
                 outcome = self._run(child, job)
             except OSError as error:  # no process or no pipe left
                 outcome = Failure(
@@ -228,7 +228,7 @@ class Pool(Generic[Result]):
                 child = None
             self._over(job, outcome)
 
-    def _run(self, child: Child[Result], job: Job) -> Result | Failure | None:
+    def _run(self, child: ReaderProcess[Result], job: Job) -> Result | Failure | None:
         with self._turn:
             among = min(self._count, len(self._running) + len(self._waiting))
         return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled, among)

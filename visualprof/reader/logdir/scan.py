@@ -16,8 +16,8 @@ from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader.captured.files import belongs_to_others, stamp
 from visualprof.reader.models import recognise_model
-from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
-from visualprof.reader.source import GROWING, HEAD_BYTES, Source
+from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, recognize
+from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
 
@@ -213,14 +213,16 @@ def examine(file: LogFile) -> Verdict:
     named = _named_like_profile(file)
     if file.version.size == 0:
         return (
-            Verdict("growing", "", msg("logdir.empty", f"{file.name} is empty"), GROWING) if named else Verdict("other")
+            Verdict("growing", "", msg("logdir.empty", f"{file.name} is empty"), GROWING_HINT)
+            if named
+            else Verdict("other")
         )
     if _is_extract(file) or belongs_to_others(file.path, str(file.root.path)):
         return Verdict("other")
     try:
         if not (named or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
-        return Verdict("profile", recognise(source).name)
+        return Verdict("profile", recognize(source).name)
     except EmptyFile as error:
         return Verdict("other") if file.name in _RESULT_NAMES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
@@ -229,7 +231,7 @@ def examine(file: LogFile) -> Verdict:
                 "growing",
                 "",
                 msg("logdir.ends_middle_before_says", f"{file.name} ends in the middle, before it says what it is"),
-                GROWING,
+                GROWING_HINT,
             )
         return _stranger(file, error.error, error.hint)
     except SourceError as error:
@@ -267,4 +269,4 @@ def _named_like_profile(file: LogFile) -> bool:
 def _cut_short(source: Source) -> bool:
     """Does it begin like JSON, without the end?"""
     head = source.head()
-    return len(head) < HEAD_BYTES and is_json(head) and head.rstrip(BLANK)[-1:] not in (b"}", b"]")
+    return len(head) < HEAD_BYTES and is_json(head) and head.rstrip(LEADING_BLANKS)[-1:] not in (b"}", b"]")

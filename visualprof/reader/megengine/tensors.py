@@ -12,7 +12,7 @@ from visualprof.reader.chrome.document import NO_INT, Document
 from visualprof.reader.chrome.events import used_texts
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.nesting import innermost_of_tracks, nest
+from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 
 # Bits of an element; the names are those of MegEngine's DTypeEnum.
 BITS = {
@@ -121,5 +121,5 @@ def around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     first, last = begin[order], end[order]
     edges = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1))
     parent, _ = nest(first, last, edges)
-    events = innermost_of_tracks(first, last, parent, edges, doc.place[rows], rows)
+    events = innermost_on_tracks(first, last, parent, edges, doc.place[rows], rows)
     return np.append(first, -1)[events]

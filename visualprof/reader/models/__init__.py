@@ -10,7 +10,7 @@ from pathlib import Path
 
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.messages import msg
-from visualprof.reader.graph import Excess, ModelGraph
+from visualprof.reader.graph import ModelGraph, ModelTooLarge
 from visualprof.reader.registry import Plugin, labels, plugins
 from visualprof.reader.source import Progress, Source
 
@@ -45,7 +45,7 @@ class ModelFormat(Plugin):
         hint = msg("models.export_without_functions_part", "export it without functions, or a part of it")
         try:
             return self.read(source)
-        except Excess as error:
+        except ModelTooLarge as error:
             raise source.error(str(error), hint) from error
         except RecursionError as error:
             raise source.error(

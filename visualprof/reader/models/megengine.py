@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split_scopes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -88,7 +88,9 @@ class _Table:
 
 def read(source: Source) -> ModelGraph:
     """Reads operators, edges, shapes and types; constants are counted, their bytes are not looked at."""
-    data = source.whole(MAX_BYTES, msg("models.megengine_model", "a MegEngine model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("models.megengine_model", "a MegEngine model"), msg("models.one", "is it one?")
+    )
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:
         raise source.error(
@@ -116,7 +118,7 @@ def _build(source: Source, model: _Table) -> ModelGraph:
     aliases = {a.number(0): a.text(1) for a in model.tables(5)}
     for output in model.tables(4):
         row = output.number(0)
-        builder.node(Node(aliases.get(row) or builder.known(row).name, "Output", kind="output", inputs=(row,)))
+        builder.node(Node(aliases.get(row) or builder.value_at(row).name, "Output", kind="output", inputs=(row,)))
     return builder.build()
 
 
@@ -124,16 +126,18 @@ def _operator(builder: ModelBuilder, operator: _Table) -> None:
     kind, name = operator.text(0), operator.text(2)
     inputs, outputs = tuple(operator.numbers(7)), tuple(operator.numbers(8))
     for row in (*inputs, *outputs):
-        builder.known(row)  # raises IndexError where the file is damaged
+        builder.value_at(row)  # raises IndexError where the file is damaged
     held = operator.tables(11)
     for row, tensor in zip(outputs, held, strict=False):
         known = _value(tensor)
-        builder.describe(row, Value(builder.known(row).name or known.name, known.dtype, known.shape, tensor.size(6)))
+        builder.replace_value(
+            row, Value(builder.value_at(row).name or known.name, known.dtype, known.shape, tensor.size(6))
+        )
     placed = "(" not in name  # else MegEngine made it and calls it after its inputs
-    scope = scopes_of(name, ".")[0] if placed else ()
+    scope = split_scopes(name, ".")[0] if placed else ()
     attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
     if kind in INPUTS:
-        builder.node(Node(builder.known(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
+        builder.node(Node(builder.value_at(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
     else:
         role = "constant" if kind in CONSTANTS else "operator"
         attributes = {k: v for k, v in attributes.items() if v}

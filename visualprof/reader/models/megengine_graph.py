@@ -6,7 +6,7 @@ from typing import cast
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split_scopes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -59,7 +59,7 @@ def _operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], param
     attributes = {k: str(v) for k, v in parameters.items()}
     attributes["id"] = str(operator.get("id", ""))
     placed = "(" not in name  # else MegEngine made it and calls it after its inputs
-    scope = scopes_of(name, ".")[0] if placed else ()
+    scope = split_scopes(name, ".")[0] if placed else ()
     first = not inputs
     if kind in CALLBACKS:
         taken, made = CALLBACKS[kind]

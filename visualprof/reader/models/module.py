@@ -7,7 +7,16 @@ from typing import Any, cast, get_args
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.graph import MAX_DEPTH, ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
+from visualprof.reader.graph import (
+    MAX_SCOPE_DEPTH,
+    ModelBuilder,
+    ModelGraph,
+    Node,
+    NodeKind,
+    Scope,
+    Value,
+    tensor_bytes,
+)
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -53,7 +62,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read a file of version 1."""
-    data = source.whole(MAX_BYTES, msg("models.module_graph_2", "a module graph"), msg("models.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, msg("models.module_graph_2", "a module graph"), msg("models.one", "is it one?"))
     with source.decoding(
         msg("models.module_graph", "module graph"), msg("models.write_again_add_graph", "write it again with add_graph")
     ):
@@ -84,7 +93,7 @@ def _node(node: _Node) -> Node:
     return Node(
         node.name,
         node.type,
-        tuple(Scope(s) for s in node.scope[:MAX_DEPTH]),
+        tuple(Scope(s) for s in node.scope[:MAX_SCOPE_DEPTH]),
         cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
         tuple(node.inputs),
         tuple(node.outputs),

@@ -9,16 +9,16 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.reader.graph import (
     MAX_NODES,
-    Excess,
     GroupKind,
     ModelBuilder,
     ModelGraph,
-    Names,
+    ModelTooLarge,
     Node,
     Scope,
     Value,
-    scopes_of,
+    ValueScope,
     shared_scopes,
+    split_scopes,
     tensor_bytes,
 )
 from visualprof.reader.models import ModelFormat
@@ -46,7 +46,7 @@ def read(source: Source) -> ModelGraph:
     import onnx
     from google.protobuf.message import DecodeError
 
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("models.onnx_model", "an ONNX model"),
         msg("models.save_external_data_graph", "save it with external data: its graph is then a small file"),
@@ -95,7 +95,7 @@ def _decode_names(message: Any) -> int:
 def _refuse_bomb(model: Any) -> None:
     """Count the nodes with every call of a function written out, as the inference of shapes and the reader do it.
 
-    Raises: Excess: there are too many, or a function calls itself.
+    Raises: ModelTooLarge: there are too many, or a function calls itself.
     """
     functions = {(f.domain, f.name): f for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -112,9 +112,9 @@ def _refuse_bomb(model: Any) -> None:
 
     def of_function(called: tuple[str, str]) -> int:
         if called in calls:
-            raise Excess(msg("models.function_calls_itself", f"its function {called[1]!r} calls itself"))
+            raise ModelTooLarge(msg("models.function_calls_itself", f"its function {called[1]!r} calls itself"))
         if len(calls) == MAX_CALLS:
-            raise Excess(
+            raise ModelTooLarge(
                 msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALLS} deep")
             )
         if called not in sizes:
@@ -125,7 +125,7 @@ def _refuse_bomb(model: Any) -> None:
 
     total = size(model.graph)
     if total > MAX_NODES:
-        raise Excess(
+        raise ModelTooLarge(
             msg(
                 "models.functions_written_out_model",
                 f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown",
@@ -186,7 +186,7 @@ class _Reader:
 
     def graph(self) -> None:
         """The main graph with its inputs and outputs."""
-        graph, names = self.model.graph, Names()
+        graph, names = self.model.graph, ValueScope()
         weights = {t.name for t in graph.initializer}
         for info in graph.input:
             if info.name not in weights:
@@ -198,7 +198,7 @@ class _Reader:
             row = self._typed(info, names) if row is None else row
             self.builder.node(Node(info.name, "Output", kind="output", inputs=(row,)))
 
-    def _body(self, graph: Any, names: Names, scope: tuple[Scope, ...]) -> None:
+    def _body(self, graph: Any, names: ValueScope, scope: tuple[Scope, ...]) -> None:
         """Constants and nodes of a graph or of the body of a node."""
         for tensor in graph.initializer:
             row = self.builder.value(self._weight(tensor.name, tensor))
@@ -213,7 +213,7 @@ class _Reader:
         for index, node in enumerate(graph.node):
             self._node(node, index, names, scope)
 
-    def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
+    def _node(self, node: Any, index: int, names: ValueScope, scope: tuple[Scope, ...]) -> None:
         own, label, placed = self._place(node, index)
         inputs = [self._row_of(n, names) if n else None for n in node.input]
         outputs = [self._row_of(n, names, own=True) if n else None for n in node.output]
@@ -235,17 +235,17 @@ class _Reader:
         )  # fmt: skip
         self.builder.node(whole)
         for name, body in bodies:
-            inside = (*whole.place, Scope(name, "subgraph")) if len(bodies) > 1 else whole.place
+            inside = (*whole.full_scope, Scope(name, "subgraph")) if len(bodies) > 1 else whole.full_scope
             self._subgraph(body, names, inside, *_formal(node.op_type, body, inputs, outputs))
         if function is not None:
-            self._function(function, inputs, outputs, whole.place)
+            self._function(function, inputs, outputs, whole.full_scope)
 
-    def _subgraph(self, body: Any, names: Names, scope: tuple[Scope, ...], taken: Rows, given: Rows) -> None:
+    def _subgraph(self, body: Any, names: ValueScope, scope: tuple[Scope, ...], taken: Rows, given: Rows) -> None:
         """A body: its inputs are values of its own, everything else it sees through to the graph around it.
 
         taken, given: rows of the values outside that its inputs take and its outputs give; None the node's own.
         """
-        inner = Names(names)
+        inner = ValueScope(names)
         for info, row in zip(body.input, taken, strict=True):
             own = self._typed(info, inner)
             self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (own,)))
@@ -256,7 +256,7 @@ class _Reader:
 
     def _function(self, function: Any, inputs: Rows, outputs: Rows, scope: tuple[Scope, ...]) -> None:
         """The body of a model-local function, once for each call: its arguments and results are the call's values."""
-        names = Names()
+        names = ValueScope()
         for name, row in (*zip(function.output, outputs, strict=False), *zip(function.input, inputs, strict=False)):
             if row is not None:  # an input that is an output too is the input
                 names.set(name, row)
@@ -274,17 +274,17 @@ class _Reader:
             parts = [p.split(":")[0].strip() for p in namespace.split("/")]
             return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1], True
         parts = [FUSED.sub("", name) for name in node.name.split(";")]
-        scopes = shared_scopes([scopes_of(name, "/")[0] for name in parts])
+        scopes = shared_scopes([split_scopes(name, "/")[0] for name in parts])
         return scopes, node.name or f"{node.op_type}_{index}", any("/" in name for name in parts)
 
-    def _row_of(self, name: str, names: Names, own: bool = False) -> int:
-        row = names.own(name) if own else names.get(name)
+    def _row_of(self, name: str, names: ValueScope, own: bool = False) -> int:
+        row = names.get_local(name) if own else names.get(name)
         if row is None:
             row = self.builder.value(Value(name))
             names.set(name, row)
         return row
 
-    def _typed(self, info: Any, names: Names) -> int:
+    def _typed(self, info: Any, names: ValueScope) -> int:
         kind = info.type.tensor_type
         dtype = self._dtype(kind.elem_type)
         shape = (
@@ -293,18 +293,18 @@ class _Reader:
             else None
         )
         value = Value(info.name, dtype, shape, tensor_bytes(dtype, shape))
-        row = names.own(info.name)
+        row = names.get_local(info.name)
         if row is None:
             row = self.builder.value(value)
             names.set(info.name, row)
         else:
-            self.builder.describe(row, value)
+            self.builder.replace_value(row, value)
         return row
 
     def _constant(self, node: Any, outputs: tuple[int, ...]) -> None:
         tensor = next((a.t for a in node.attribute if a.name == "value" and a.type == 4), None)
         if tensor is not None and outputs:
-            self.builder.describe(outputs[0], self._weight(node.output[0], tensor))
+            self.builder.replace_value(outputs[0], self._weight(node.output[0], tensor))
 
     def _weight(self, name: str, tensor: Any) -> Value:
         shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)

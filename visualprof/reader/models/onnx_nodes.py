@@ -45,7 +45,7 @@ def read_nodes(source: Source) -> dict[Name, OnnxNode]:
     import onnx
     from google.protobuf.message import DecodeError
 
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES,
         msg("models.onnx_model", "an ONNX model"),
         msg("models.save_external_data_graph", "save it with external data: its graph is then a small file"),

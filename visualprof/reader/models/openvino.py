@@ -12,7 +12,7 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, split_scopes, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.registry import opens_with
 from visualprof.reader.source import Source
@@ -62,7 +62,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads layers and edges; a constant says its shape, its bytes stand in the other file."""
-    data = source.whole(MAX_BYTES, msg("models.openvino_model", "an OpenVINO model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("models.openvino_model", "an OpenVINO model"), msg("models.one", "is it one?")
+    )
     if b"<!DOCTYPE" in data:  # where entities are declared that grow without bound; OpenVINO writes none
         raise source.error(
             msg(
@@ -191,7 +193,7 @@ class _Walk:
         elif kind in CONSTANTS:
             node = Node(name, "Constant", around, "constant", (), outputs)
         else:
-            scope = (*around, *scopes_of(name, "/")[0])
+            scope = (*around, *split_scopes(name, "/")[0])
             last = name.rstrip("/").rpartition("/")[2]
             body = self._builder.body(scope, last, "control") if layer.bodies else None
             attributes = layer.attributes
@@ -199,7 +201,7 @@ class _Walk:
         self._builder.node(node)
         for tag, net in layer.bodies.items():
             part = tag.replace("_body", "_branch")
-            place = (*node.place,) if len(layer.bodies) == 1 else (*node.place, Scope(part, "subgraph"))
+            place = (*node.full_scope,) if len(layer.bodies) == 1 else (*node.full_scope, Scope(part, "subgraph"))
             self._body(layer, net, layer.links.get(tag.replace("body", "port_map"), []), inputs, outputs, place)
 
     def _body(

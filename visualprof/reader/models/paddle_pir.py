@@ -13,7 +13,7 @@ import msgspec
 
 from visualprof.messages import msg
 from visualprof.reader import paddle
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, split_scopes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -87,7 +87,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the program; a weight stands in it with its shape."""
-    data = source.whole(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     with source.decoding(
         msg("models.paddle_model", "Paddle model"),
         msg("models.cut_while_being_copied", "was it cut while being copied?"),
@@ -139,7 +139,7 @@ class _Walk:
     ) -> None:  # fmt: skip
         label = f"{kind}_{self._names[kind]}"
         self._names[kind] += 1
-        scope = (*around, *scopes_of(f"{attributes.get('struct_name', '')}/x", "/")[0])
+        scope = (*around, *split_scopes(f"{attributes.get('struct_name', '')}/x", "/")[0])
         name = "/".join((*(s.name for s in scope), label))
         made = self._output_rows(outputs, name)
         shown = {n: text for n, text in attributes.items() if n not in HIDDEN}
@@ -150,7 +150,7 @@ class _Walk:
         for number, region in enumerate(operator.regions):
             part = Scope(names[number] if number < len(names) else f"region {number}", "subgraph")
             for block in region.blocks:
-                self._body(block, inputs, made, (*node.place, *((part,) if len(operator.regions) > 1 else ())))
+                self._body(block, inputs, made, (*node.full_scope, *((part,) if len(operator.regions) > 1 else ())))
 
     def _body(self, block: _Block, inputs: tuple[int, ...], made: tuple[int, ...], place: tuple[Scope, ...]) -> None:
         """A block's arguments are the last inputs of its operator; it yields its outputs after any condition."""
@@ -189,7 +189,7 @@ def _value(name: str, type: _Type) -> Value:
     """A value of a type such as `{"#": "0.t_dtensor", "D": [{"#": "0.t_f32"}, [8, 3], ...]}`."""
     match type.data:
         case [{"#": str(kind)}, [*sizes], *_] if all(isinstance(size, int) for size in sizes):
-            return paddle.tensor(name, DTYPES.get(kind.rpartition(".")[2], ""), sizes)
+            return paddle.tensor_value(name, DTYPES.get(kind.rpartition(".")[2], ""), sizes)
         case _:
             return Value(name)
 
@@ -197,7 +197,7 @@ def _value(name: str, type: _Type) -> Value:
 def _attribute(held: Any) -> tuple[str, str]:
     match held:
         case {"N": str(name), "AT": value}:
-            return name, str(_plain(value))[: paddle.SHOWN]
+            return name, str(_plain(value))[: paddle.MAX_ATTRIBUTE_CHARS]
         case _:
             return "", ""
 

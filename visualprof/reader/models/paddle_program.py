@@ -30,13 +30,13 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads variables, operators and bodies; a description of a weight says its shape."""
-    data = source.whole(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "paddle")
     try:
         program = Message(data)
         version = program.message(4).number(1)
         builder.producer = f"Paddle {_version(version)}".strip()
-        paddle.build(builder, [_block(m) for m in program.messages(1)])
+        paddle.add_program(builder, [_block(m) for m in program.messages(1)])
     except ProtobufError as error:
         raise source.error(
             msg("models.damaged_paddle_model", f"damaged Paddle model ({error})"),
@@ -61,14 +61,14 @@ def _variable(message: Message) -> tuple[str, Variable]:
     described = held if 2 in kind and 3 not in kind else held.message(1)
     if not (1 in described or 2 in described):
         return name, Variable(Value(name))
-    value = paddle.tensor(name, DTYPES.get(described.number(1), ""), list(described.numbers(2)))
+    value = paddle.tensor_value(name, DTYPES.get(described.number(1), ""), list(described.numbers(2)))
     return name, Variable(value, bool(message.number(3)))
 
 
 def _operator(message: Message) -> Operator:
     attributes = {a.text(1): a for a in message.messages(4)}
-    shown = {n: _attribute(a) for n, a in attributes.items() if not paddle.HIDDEN.fullmatch(n)}
-    where = paddle.source_of(list(attributes.get("op_callstack", Message()).texts(8)))
+    shown = {n: _attribute(a) for n, a in attributes.items() if not paddle.INTERNAL_ATTRIBUTES.fullmatch(n)}
+    where = paddle.user_source_line(list(attributes.get("op_callstack", Message()).texts(8)))
     return Operator(
         message.text(3),
         attributes.get("op_namescope", Message()).text(5),
@@ -98,16 +98,20 @@ def _attribute(attribute: Message) -> str:
     if kind in (1, 15):
         return f"{attribute.real(4 if kind == 1 else 19):g}"
     if kind in (2, 13):
-        return attribute.text(5 if kind == 2 else 17)[: paddle.SHOWN]
+        return attribute.text(5 if kind == 2 else 17)[: paddle.MAX_ATTRIBUTE_CHARS]
     if kind == 6:
         return str(bool(attribute.number(10)))
     if kind in numbers:
-        return str([bool(n) if kind == 7 else n for n in attribute.numbers(numbers[kind])])[: paddle.SHOWN]
+        return str([bool(n) if kind == 7 else n for n in attribute.numbers(numbers[kind])])[
+            : paddle.MAX_ATTRIBUTE_CHARS
+        ]
     if kind in (4, 12):
         return str([round(f, 6) for f in attribute.reals(7 if kind == 4 else 16, 4 if kind == 4 else 8)])[
-            : paddle.SHOWN
+            : paddle.MAX_ATTRIBUTE_CHARS
         ]
-    return str(list(attribute.texts(8 if kind == 5 else 18)))[: paddle.SHOWN] if kind in (5, 14) else "..."
+    return (
+        str(list(attribute.texts(8 if kind == 5 else 18)))[: paddle.MAX_ATTRIBUTE_CHARS] if kind in (5, 14) else "..."
+    )
 
 
 MODEL = ModelFormat("paddle", "Paddle 2 .pdmodel", 15, sniff, read, suffixes=(".pdmodel",))

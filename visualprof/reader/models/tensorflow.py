@@ -13,14 +13,14 @@ from itertools import chain, islice
 from visualprof.messages import msg
 from visualprof.reader.graph import (
     MAX_NODES,
-    Excess,
     GroupKind,
     ModelBuilder,
     ModelGraph,
+    ModelTooLarge,
     Node,
     Scope,
     Value,
-    scopes_of,
+    split_scopes,
     tensor_bytes,
 )
 from visualprof.reader.models import ModelFormat
@@ -62,7 +62,7 @@ def _after(head: bytes, place: int) -> int:
 
 def read(source: Source) -> ModelGraph:
     """Reads nodes, and functions where they are called; weights are counted by their description."""
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES, msg("models.tensorflow_graph", "a TensorFlow graph"), msg("models.one", "is it one?")
     )
     builder = ModelBuilder(source.name, "tensorflow")
@@ -164,7 +164,7 @@ class _Walk:
             outputs = {name: name for name in order if name not in read and part.nodes[name].text(2) not in SOURCES}
         part.results = list(outputs.values())
         if (total := self._size(part, order)) > MAX_NODES:
-            raise Excess(
+            raise ModelTooLarge(
                 msg(
                     "models.functions_written_out_model",
                     f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown",
@@ -199,9 +199,9 @@ class _Walk:
         made: dict[int | None, int] = {}
         for place in rows.used(name):
             made[_flat(place, len(made))] = row = rows.row(f"{name}:{place}")
-            self._builder.describe(row, _value(called_so, place, kind, attributes))
+            self._builder.replace_value(row, _value(called_so, place, kind, attributes))
         shown = _attribute_texts(message, attributes, references)
-        scope = (*around, *scopes_of(name, "/")[0])
+        scope = (*around, *split_scopes(name, "/")[0])
         role = "input" if kind in INPUTS else "constant" if kind in WEIGHTS else "operator"
         held: GroupKind = "function" if "f" in called else "control"
         body = self._builder.body(scope, name.rpartition("/")[2], held) if called else None
@@ -218,7 +218,7 @@ class _Walk:
     def _size(self, part: _Part, order: Iterable[str]) -> int:
         """Nodes of a part with every call written out.
 
-        Raises: Excess: a function calls itself.
+        Raises: ModelTooLarge: a function calls itself.
         """
         total = 0
         for name in order:
@@ -228,9 +228,9 @@ class _Walk:
 
     def _function_size(self, name: str) -> int:
         if name in self._open:
-            raise Excess(msg("models.function_calls_itself", f"its function {name[:SHOWN]!r} calls itself"))
+            raise ModelTooLarge(msg("models.function_calls_itself", f"its function {name[:SHOWN]!r} calls itself"))
         if len(self._open) == MAX_CALLS:
-            raise Excess(
+            raise ModelTooLarge(
                 msg("models.functions_call_each_other", f"its functions call each other over {MAX_CALLS} deep")
             )
         if name not in self._sizes:
@@ -242,7 +242,7 @@ class _Walk:
     def _bodies(self, node: Node, called: Mapping[str, str], made: Mapping[int | None, int]) -> None:
         """The functions of a node. A call binds its arguments; those of While, If and Case have ends of their own."""
         for attribute, function in called.items():
-            place = node.place if len(called) == 1 else (*node.place, Scope(attribute, "subgraph"))
+            place = node.full_scope if len(called) == 1 else (*node.full_scope, Scope(attribute, "subgraph"))
             given = node.inputs
             if attribute != "f":
                 taken = node.inputs[1:] if "branch" in attribute else node.inputs
@@ -254,7 +254,7 @@ class _Walk:
                     self._builder.node(Node(f"result {flat}", "Output", place, "output", (row,), target))
 
     def _input(self, name: str, outer: int, place: tuple[Scope, ...]) -> int:
-        row = self._builder.value(replace(self._builder.known(outer), name=name, bytes=-1))
+        row = self._builder.value(replace(self._builder.value_at(outer), name=name, bytes=-1))
         self._builder.node(Node(name, "Input", place, "input", (outer,), (row,)))
         return row
 

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from visualprof.messages import msg
-from visualprof.reader.flatbuffer import FlatbufferError, Table, root
-from visualprof.reader.graph import Excess, ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.flatbuffer import FlatbufferError, Table, root_table
+from visualprof.reader.graph import (
+    ModelBuilder,
+    ModelGraph,
+    ModelTooLarge,
+    Node,
+    Scope,
+    Value,
+    split_scopes,
+    tensor_bytes,
+)
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -87,10 +96,10 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the first subgraph, and those that are bodies in it; weights are counted by their description."""
-    data = source.whole(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
     builder = ModelBuilder(source.name, "tflite")
     try:
-        _Walk(builder, root(data)).model()
+        _Walk(builder, root_table(data)).model()
     except FlatbufferError as error:
         raise source.error(
             msg("models.damaged_litert_model", f"damaged LiteRT model ({error})"),
@@ -166,22 +175,22 @@ class _Walk:
         if not 0 <= number < len(self._subgraphs):
             raise FlatbufferError(msg("models.there_no_subgraph", f"there is no subgraph {number}"))
         if number in self._open or len(self._open) == MAX_BODIES:
-            raise Excess(msg("models.subgraphs_hold_each_other", "its subgraphs hold each other"))
+            raise ModelTooLarge(msg("models.subgraphs_hold_each_other", "its subgraphs hold each other"))
         self._open.append(number)
         subgraph = self._subgraphs[number]
         rows = _Rows(self._builder, subgraph, self._weights)
         for place, tensor in enumerate(subgraph.inputs):
             row = rows.row(tensor, around)
-            value = self._builder.known(row)
+            value = self._builder.value_at(row)
             name = names[0].get(tensor) or value.name
-            self._builder.describe(row, replace(value, name=name))
+            self._builder.replace_value(row, replace(value, name=name))
             taken = tuple(given[place : place + 1]) if given else ()
             self._builder.node(Node(name, "Input", around, "input", taken, (row,)))
         for operator in subgraph.operators:
             self._operator(operator, rows, around)
         for place, tensor in enumerate(subgraph.outputs):
             row = rows.row(tensor, around)
-            name = names[1].get(tensor) or self._builder.known(row).name
+            name = names[1].get(tensor) or self._builder.value_at(row).name
             self._builder.node(Node(name, "Output", around, "output", (row,), tuple(made[place : place + 1])))
         self._open.pop()
 
@@ -192,8 +201,8 @@ class _Walk:
             raise FlatbufferError(msg("models.there_no_operator", f"there is no operator {code}"))
         number, kind = self._operators[code]
         outputs = tuple(rows.row(tensor, around) for tensor in operator.numbers(2))
-        name = self._builder.known(outputs[0]).name if outputs else kind
-        scope = (*around, *scopes_of(name, "/")[0])
+        name = self._builder.value_at(outputs[0]).name if outputs else kind
+        scope = (*around, *split_scopes(name, "/")[0])
         inputs = tuple(rows.row(tensor, scope) for tensor in operator.numbers(1))
         bodies = _bodies(number, operator.table(4))
         body = self._builder.body(scope, name.rpartition("/")[2], "control") if bodies else None
@@ -201,7 +210,7 @@ class _Walk:
         self._builder.node(node)
         for part, subgraph in bodies.items():
             taken = inputs[1:] if number == IF else inputs
-            place = (*node.place, Scope(part, "subgraph"))
+            place = (*node.full_scope, Scope(part, "subgraph"))
             self._subgraph(subgraph, place, taken, () if part == "cond" else outputs)
 
 

@@ -71,7 +71,7 @@ def opened(source: Source) -> Generator[Archive]:
 
     Raises: FormatError: it cannot be read.
     """
-    if source.packed:
+    if source.is_gzipped:
         raise source.error(
             msg("models.archive_inside_gzip", "an archive inside gzip"),
             msg("models.unpack_first_gunzip", "unpack it first: gunzip"),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, tensor_bytes
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, ValueScope, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import names_in, opened
 from visualprof.reader.source import Source
@@ -73,7 +73,7 @@ def _program(builder: ModelBuilder, program: dict[str, Any]) -> None:
     builder.producer = f"torch {program['torch_version']}" if program.get("torch_version") else "torch.export"
     schema: dict[str, int] = program["schema_version"]
     builder.properties = {"schema_version": f"{schema['major']}.{schema['minor']}"}
-    values = Names()
+    values = ValueScope()
     for spec in signature["input_specs"]:
         _input(builder, values, graph, spec)
     _graph(builder, values, graph, (), 0)
@@ -84,7 +84,7 @@ def _program(builder: ModelBuilder, program: dict[str, Any]) -> None:
                 builder.node(Node(name, "Output", kind="output", inputs=(row,)))
 
 
-def _input(builder: ModelBuilder, values: Names, graph: dict[str, Any], spec: dict[str, Any]) -> None:
+def _input(builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], spec: dict[str, Any]) -> None:
     """Parameters become constants, buffers values that no node makes, as in module graphs."""
     ((kind, body),) = spec.items()
     label = body.get(f"{kind}_name") or body.get("tensor_constant_name")
@@ -99,7 +99,9 @@ def _input(builder: ModelBuilder, values: Names, graph: dict[str, Any], spec: di
             builder.node(Node(name, "Input", kind="input", outputs=(row,)))
 
 
-def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: tuple[Scope, ...], depth: int) -> None:
+def _graph(
+    builder: ModelBuilder, values: ValueScope, graph: dict[str, Any], around: tuple[Scope, ...], depth: int
+) -> None:
     """The nodes of a graph, and of the graphs that its nodes hold."""
     if depth > MAX_DEPTH:
         raise ValueError(msg("models.graphs_nest_too_deep", "graphs nest too deep"))
@@ -123,7 +125,7 @@ def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: 
         whole = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), body=body)
         builder.node(whole)
         for held in bodies:
-            inside = (*whole.place, Scope(str(held["name"]), "subgraph")) if len(bodies) > 1 else whole.place
+            inside = (*whole.full_scope, Scope(str(held["name"]), "subgraph")) if len(bodies) > 1 else whole.full_scope
             asks = kind == "while_loop" and held is bodies[0]
             _subgraph(builder, values, held["graph"], whole, inside, () if asks else tuple(rows), depth)
         for output, row in zip(made, rows, strict=True):
@@ -132,7 +134,7 @@ def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: 
 
 def _subgraph(
     builder: ModelBuilder,
-    outer: Names,
+    outer: ValueScope,
     graph: dict[str, Any],
     whole: Node,
     place: tuple[Scope, ...],
@@ -143,7 +145,7 @@ def _subgraph(
 
     results: rows of what it gives, none of a body that only decides.
     """
-    inner = Names(outer)
+    inner = ValueScope(outer)
     names = list(_references(graph["inputs"]))
     operands = [None] * len(names) + list(whole.inputs)
     changed = len(whole.outputs) if whole.type == "while_loop" else len(names) if whole.type in LOOPS else 0
@@ -157,7 +159,7 @@ def _subgraph(
     for i, row in enumerate(given):
         if row is not None:
             result = results[i : i + 1] if len(given) == len(results) else ()
-            builder.node(Node(builder.known(row).name, "Output", place, "output", (row,), result))
+            builder.node(Node(builder.value_at(row).name, "Output", place, "output", (row,), result))
 
 
 def _references(argument: Any) -> Iterator[str]:

@@ -168,7 +168,7 @@ class _Walk:
         result = self._inside(_Module("", kind), "forward", inputs)
         self._unused()
         for row in _rows([result]):
-            self._builder.node(Node(self._builder.known(row).name, "Output", kind="output", inputs=(row,)))
+            self._builder.node(Node(self._builder.value_at(row).name, "Output", kind="output", inputs=(row,)))
 
     def _inside(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
         code = module.kind.methods[method]

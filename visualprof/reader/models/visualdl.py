@@ -54,7 +54,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads operators and variables; bodies of control flow are not in the file."""
-    data = source.whole(
+    data = source.read_all(
         MAX_BYTES, msg("models.graph_visualdl_2", "a graph of VisualDL"), msg("models.one", "is it one?")
     )
     with source.decoding(
@@ -65,7 +65,7 @@ def read(source: Source) -> ModelGraph:
     builder = ModelBuilder(source.name, "visualdl")
     builder.producer = f"VisualDL, graph {document.version}"
     operators = [_operator(node) for node in document.nodes if node.is_leaf_node]
-    paddle.build(builder, [Block(dict(map(_variable, document.vars)), operators)])
+    paddle.add_program(builder, [Block(dict(map(_variable, document.vars)), operators)])
     return builder.build()
 
 
@@ -74,13 +74,17 @@ def _variable(variable: _Variable) -> tuple[str, Variable]:
     known = isinstance(variable.shape, list)
     shape = variable.shape if isinstance(variable.shape, list) else None
     dtype = variable.dtype.rpartition(".")[2].lower()
-    return variable.name, Variable(paddle.tensor(variable.name, dtype, shape), known and variable.persistable)
+    return variable.name, Variable(paddle.tensor_value(variable.name, dtype, shape), known and variable.persistable)
 
 
 def _operator(node: _Operator) -> Operator:
     inputs, outputs = ([n for names in held.values() for n in names] for held in (node.input_vars, node.output_vars))
-    attributes = {n: str(v)[: paddle.SHOWN] for n, v in node.attrs.items() if not paddle.HIDDEN.fullmatch(n)}
-    where = paddle.source_of([str(line) for line in json_list(node.attrs.get("op_callstack"))])
+    attributes = {
+        n: str(v)[: paddle.MAX_ATTRIBUTE_CHARS]
+        for n, v in node.attrs.items()
+        if not paddle.INTERNAL_ATTRIBUTES.fullmatch(n)
+    }
+    where = paddle.user_source_line([str(line) for line in json_list(node.attrs.get("op_callstack"))])
     return Operator(
         node.type, node.name.rpartition("/")[0], inputs, outputs, attributes | ({"source": where} if where else {})
     )

@@ -11,7 +11,7 @@ import msgspec
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import items, json_object, json_objects, number, whole
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
@@ -182,7 +182,7 @@ def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
         try:
             if line.strip():
                 out.append(json_object(msgspec.json.decode(line)))
-        except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
+        except DECODE_ERRORS:  # noqa: PERF203 - a few lines, each alone
             bad += i < len(lines) - 1
     warnings = (
         [msg("reader.damaged_lines_left_out", f"{file.name}: {bad:,} damaged lines were left out")] if bad else []

@@ -19,7 +19,7 @@ from visualprof.reader.chrome.values import json_object, json_objects, number, t
 from visualprof.reader.results.advice import Advice, advice_of
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.results.search import Search, search_of
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import LogFile
@@ -209,5 +209,5 @@ def read_json(file: LogFile | None) -> Json:
         return {}
     try:
         return json_object(msgspec.json.decode(Path(file.path).read_bytes()))
-    except (OSError, *UNDECODABLE):
+    except (OSError, *DECODE_ERRORS):
         return {}

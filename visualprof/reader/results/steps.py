@@ -17,7 +17,7 @@ import numpy as np
 from visualprof.errors import SourceError
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, json_object, whole
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 from visualprof.reader.trace import Ints
 
 KEY = "visualprof_steps"
@@ -83,7 +83,7 @@ def read_steps(path: str) -> StepTimes:
 def _head(line: bytes) -> Json:
     try:
         return json_object(msgspec.json.decode(line))
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         return {}
 
 

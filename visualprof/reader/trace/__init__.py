@@ -101,12 +101,12 @@ class Events(msgspec.Struct, frozen=True, dict=True):
         end.flags.writeable = False
         return end
 
-    def of(self, *categories: Category) -> Mask:
+    def category_mask(self, *categories: Category) -> Mask:
         """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
-        found = np.zeros(len(self), bool)
+        mask = np.zeros(len(self), bool)
         for category in categories:
-            found |= self.category == category
-        return found
+            mask |= self.category == category
+        return mask
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class ArgColumn(msgspec.Struct, frozen=True):
     values: Values
     text: bool = False
 
-    def at(self, rows: Rows, missing: float = -1) -> Values:
+    def values_at(self, rows: Rows, missing: float = -1) -> Values:
         """Values of the given event rows, `missing` where an event has none (NaN makes them floats)."""
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
@@ -144,8 +144,8 @@ class ArgColumn(msgspec.Struct, frozen=True):
             table = np.full(size + 1, missing, dtype)
             table[self.events[::-1]] = self.values[::-1]  # the first one of an event stays
             return table[np.minimum(rows, size)]
-        place = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
-        return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
+        index = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
+        return np.where(self.events[index] == rows, self.values[index].astype(dtype), np.asarray(missing, dtype))
 
 
 class Links(msgspec.Struct, frozen=True):
@@ -258,9 +258,9 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
     pyramid: Pyramid
     meta: Meta
 
-    def changed(self, **fields: Any) -> Trace:
+    def with_columns(self, **fields: Any) -> Trace:
         """The trace with other columns in place of some of its own."""
-        return Trace(**{name: fields[name] if name in fields else getattr(self, name) for name in FIELDS})
+        return Trace(**{name: fields[name] if name in fields else getattr(self, name) for name in TRACE_FIELDS})
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -275,19 +275,19 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
 
     def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
-        return self._kinds == kind
+        return self._track_kinds == kind
 
-    def projected(self) -> Mask:
+    def projected_mask(self) -> Mask:
         """Of each event: does it show over a device's work what is elsewhere or takes no time? Never busy time."""
-        return (self._kinds == TrackKind.GPU_ANNOTATION) | (self._kinds == TrackKind.GRAPH)
+        return (self._track_kinds == TrackKind.GPU_ANNOTATION) | (self._track_kinds == TrackKind.GRAPH)
 
     @cached_property
-    def _kinds(self) -> Values:
+    def _track_kinds(self) -> Values:
         """Kind of each event's track."""
         return np.repeat(np.array([t.kind for t in self.tracks], np.int8), [t.count for t in self.tracks])
 
     @cached_property
-    def shared(self) -> dict[object, Any]:
+    def derived(self) -> dict[object, Any]:
         """What was worked out of the trace alone, by what works it out, so that views share it."""
         return {}
 
@@ -296,7 +296,7 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         column = self.args.get(name)
         if column is None:
             return np.full(len(rows), missing)
-        return column.at(rows, missing)
+        return column.values_at(rows, missing)
 
 
-FIELDS = Trace.__struct_fields__
+TRACE_FIELDS = Trace.__struct_fields__

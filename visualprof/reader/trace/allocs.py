@@ -12,45 +12,47 @@ from visualprof.reader.trace import NO_ADDRESS
 from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
 
 
-def next_of_address(addr: Rows, device: Rows) -> Ids:
+def next_event_at_address(addr: Rows, device: Rows) -> Ids:
     """Of each memory event the next one of its address on its device, -1 for none."""
-    after = np.full(len(addr), -1, np.int32)
+    following = np.full(len(addr), -1, np.int32)
     native = function("vp_next_of_address", None, INT64, INT32, c_int64, INT32, c_int32, INT32)
     if native:
         bits = len(addr).bit_length() + 1
         addr = np.ascontiguousarray(addr, np.uint64).view(np.int64)
-        native(addr, np.ascontiguousarray(device, np.int32), len(addr), np.full(1 << bits, -1, np.int32), bits, after)
-        return after
+        native(
+            addr, np.ascontiguousarray(device, np.int32), len(addr), np.full(1 << bits, -1, np.int32), bits, following
+        )
+        return following
     order = np.argsort(addr, kind="stable")
     if len(device) and device.min() < device.max():
         order = order[np.argsort(device[order], kind="stable")]
     addr, device = addr[order], device[order]
     same = (addr[1:] == addr[:-1]) & (device[1:] == device[:-1]) & (addr[1:] != NO_ADDRESS)
-    after[order[:-1][same]] = order[1:][same]
-    return after
+    following[order[:-1][same]] = order[1:][same]
+    return following
 
 
-def add_up(allocs: dict[str, Values], complete: Mask) -> None:
+def compute_totals(allocs: dict[str, Values], complete: Mask) -> None:
     """Fill the totals of memory events that are complete. A change of use is one event: its release is no dip."""
     size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
-    whole = np.flatnonzero(complete)
-    for _, places in _by_device(allocs["device"][whole]):
-        at = whole[places]
-        change = size[at]
-        moved = np.zeros(len(at), np.int64)
-        use = (change[:-1] == -change[1:]) & (change[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
-        use &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
-        moved[:-1][use] = change[1:][use]
-        allocs["allocated"][at] = np.cumsum(change) + moved
+    complete_rows = np.flatnonzero(complete)
+    for _, positions in _by_device(allocs["device"][complete_rows]):
+        rows = complete_rows[positions]
+        change = size[rows]
+        moved = np.zeros(len(rows), np.int64)
+        reused = (change[:-1] == -change[1:]) & (change[:-1] < 0) & (ts[rows][:-1] == ts[rows][1:])
+        reused &= (addr[rows][:-1] == NO_ADDRESS) & (addr[rows][1:] == NO_ADDRESS)
+        moved[:-1][reused] = change[1:][reused]
+        allocs["allocated"][rows] = np.cumsum(change) + moved
 
 
-def falls_below_zero(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
+def negative_totals(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
     """The devices without recorded totals of which more is released than was allocated, and how far the total falls."""
-    for device, at in _by_device(allocs["device"]):
-        least = int(np.cumsum(allocs["bytes"][at]).min())
-        totals = allocs["allocated"][at]
-        if least < 0 and ((totals == -1).all() or int(totals.min()) == least):
-            yield device, least
+    for device, rows in _by_device(allocs["device"]):
+        minimum = int(np.cumsum(allocs["bytes"][rows]).min())
+        totals = allocs["allocated"][rows]
+        if minimum < 0 and ((totals == -1).all() or int(totals.min()) == minimum):
+            yield device, minimum
 
 
 def _by_device(device: Ids) -> Iterator[tuple[int, Ints | slice]]:
@@ -60,5 +62,5 @@ def _by_device(device: Ids) -> Iterator[tuple[int, Ints | slice]]:
         return
     order = np.argsort(device, kind="stable")
     heads = np.flatnonzero(np.diff(device[order], prepend=device[order[:1]] - 1))
-    for at in np.split(order, heads[1:]) if len(order) else ():
-        yield int(device[at[0]]), at
+    for rows in np.split(order, heads[1:]) if len(order) else ():
+        yield int(device[rows[0]]), rows

@@ -33,27 +33,27 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
-from visualprof.reader.trace.allocs import add_up, falls_below_zero, next_of_address
-from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
-from visualprof.reader.trace.matching import entries_of, processes
-from visualprof.reader.trace.nesting import innermost_of_tracks, nest
-from visualprof.reader.trace.order import ascending, order_of_events
+from visualprof.reader.trace.allocs import compute_totals, negative_totals, next_event_at_address
+from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
+from visualprof.reader.trace.matching import match_ids, number_processes
+from visualprof.reader.trace.nesting import innermost_on_tracks, nest
+from visualprof.reader.trace.order import sort_events, sort_unique
 from visualprof.reader.trace.pyramid import build_pyramid
-from visualprof.reader.trace.step_attribution import steps_of
+from visualprof.reader.trace.step_attribution import attribute_steps
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
-ABSURD_BYTES = 1 << 50
-SPARSE = 4  # ids of a larger range than so many times the events are searched, not counted
+MAX_PLAUSIBLE_BYTES = 1 << 50
+MAX_ID_RANGE_RATIO = 4  # ids of a larger range than so many times the events are searched, not counted
 _Dtypes = Mapping[str, type[np.generic]]
-_EVENTS: _Dtypes = {
+_EVENT_DTYPES: _Dtypes = {
     "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
     "row": np.int64,
 }  # fmt: skip
-_ALLOCS: _Dtypes = {
+_ALLOC_DTYPES: _Dtypes = {
     "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64, "allocated": np.int64,
     "reserved": np.int64, "category": np.int32, "complete": np.bool_,
 }  # fmt: skip
-_COUNTERS: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
+_COUNTER_DTYPES: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
 
 
 class TraceBuilder:
@@ -116,7 +116,7 @@ class TraceBuilder:
             )
             dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
-        self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENTS, len(ts)))
+        self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENT_DTYPES, len(ts)))
 
     def arg(self, name: str, rows: Rows, values: Values, text: bool = False) -> None:
         """Add an argument of the events at the given rows of the file; values are string ids when text."""
@@ -136,7 +136,7 @@ class TraceBuilder:
 
     def counter(self, track: Rows | int, ts: Ints, value: Floats) -> None:
         """Adds samples of counter tracks: all (n,), or one track for all."""
-        self._counters.append(_columns({"track": track, "ts": ts, "value": value}, _COUNTERS, len(ts)))
+        self._counters.append(_columns({"track": track, "ts": ts, "value": value}, _COUNTER_DTYPES, len(ts)))
 
     def allocs(
         self,
@@ -160,10 +160,10 @@ class TraceBuilder:
         """
         values = {"ts": ts, "addr": addr, "bytes": bytes, "device": device, "event": event, "allocated": allocated,
                   "reserved": reserved, "category": category, "complete": complete}  # fmt: skip
-        columns = _columns(values, _ALLOCS, len(ts))
-        for what in ("allocated", "reserved"):
-            columns[what] = self._plausible(columns[what], what)
-        absurd = (bytes > ABSURD_BYTES) | (bytes < -ABSURD_BYTES)
+        columns = _columns(values, _ALLOC_DTYPES, len(ts))
+        for total_name in ("allocated", "reserved"):
+            columns[total_name] = self._check_totals(columns[total_name], total_name)
+        absurd = (bytes > MAX_PLAUSIBLE_BYTES) | (bytes < -MAX_PLAUSIBLE_BYTES)
         if absurd.any():
             largest = int(bytes[absurd][np.argmax(np.abs(bytes[absurd].astype(np.float64)))])
             self.warn(
@@ -176,22 +176,23 @@ class TraceBuilder:
             columns = {name: column[~absurd] for name, column in columns.items()}
         self._allocs.append(columns)
 
-    def _plausible(self, totals: Ints, what: str) -> Ints:
+    def _check_totals(self, totals: Ints, total_name: str) -> Ints:
         """Totals of memory with what cannot be made unknown; those below zero stay and are noted."""
         wrapped = int((totals < -1).sum())
         if wrapped:
             self.warn(
                 msg(
                     "reader.totals_memory_wrapped_below",
-                    f"{wrapped:,} totals of {what} memory had wrapped below zero and are shown as negative",
+                    f"{wrapped:,} totals of {total_name} memory had wrapped below zero and are shown as negative",
                 )
             )
-        absurd = (totals > ABSURD_BYTES) | (totals < -ABSURD_BYTES)
+        absurd = (totals > MAX_PLAUSIBLE_BYTES) | (totals < -MAX_PLAUSIBLE_BYTES)
         if absurd.any():
             self.warn(
                 msg(
                     "reader.totals_memory_over_1",
-                    f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored",
+                    f"{int(absurd.sum()):,} totals of {total_name} memory are over 1 PiB, which cannot be, "
+                    "and were ignored",
                 )
             )
             return np.where(absurd, -1, totals)
@@ -203,24 +204,24 @@ class TraceBuilder:
 
     def describe(self, **fields: Any) -> None:
         """Sets fields of Meta; numbers that are not finite or do not fit 63 bits stay unknown."""
-        known = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
-        self._meta = replace(self._meta, **known)
+        valid = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
+        self._meta = replace(self._meta, **valid)
 
     def warn(self, warning: str) -> None:
         """Note a tolerated oddity, once."""
         self._warnings[warning] = None
 
-    def mentions(self, part: str) -> bool:
+    def mentions(self, fragment: str) -> bool:
         """Is there a text with this in it?"""
-        return any(part in text for text in self._ids)
+        return any(fragment in text for text in self._ids)
 
     def build(self, levels: bool = True) -> Trace:
         """The trace. The builder lets go of what it was given, so that it is not held twice.
 
         levels: with the pyramid, which is empty otherwise: of a trace to which events are added it would be another.
         """
-        columns = self._possible(_joined(self._events, _EVENTS), "events")
-        order, first = order_of_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
+        columns = self._drop_impossible_times(_concatenate(self._events, _EVENT_DTYPES), "events")
+        order, first = sort_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
         for name in columns:
             columns[name] = columns[name][order]
         del order
@@ -228,106 +229,118 @@ class TraceBuilder:
         tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
         end = ts + np.maximum(dur, 0)
         parent, depth = nest(ts, end, first)
-        some = slice(None if levels else 0)
-        pyramid = build_pyramid(ts[some], end[some], dur[some], depth[some], first if levels else np.zeros_like(first))
+        level_rows = slice(None if levels else 0)
+        pyramid = build_pyramid(
+            ts[level_rows],
+            end[level_rows],
+            dur[level_rows],
+            depth[level_rows],
+            first if levels else np.zeros_like(first),
+        )
         for track in tracks:
             if track.kind is TrackKind.STREAM:
                 parent[track.first : track.first + track.count] = -1
-        event_of = _event_of(columns["row"])
+        event_of_row = _index_rows(columns["row"])
         steps = self._sorted_steps()
-        launches = _launches(columns["corr"], columns["track"], category, tracks)
-        links = self._joined_links(launches, ts, end, parent, first, event_of)
+        launches = _match_launches(columns["corr"], columns["track"], category, tracks)
+        links = self._build_links(launches, ts, end, parent, first, event_of_row)
         del end
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
-        events = replace(events, step=steps_of(events, tracks, steps, links))
-        args = _arg_columns(self._args, event_of)
-        allocs, counters = self._joined_allocs(event_of, parent, category), self._joined_counters()
+        events = replace(events, step=attribute_steps(events, tracks, steps, links))
+        args = _build_arg_columns(self._args, event_of_row)
+        allocs, counters = self._build_allocs(event_of_row, parent, category), self._build_counters()
         if len(events) == 0:
             self.warn(msg("reader.file_no_events", "the file has no events"))
         meta = replace(self._meta, warnings=tuple(self._warnings))
         return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
 
-    def _possible(self, columns: dict[str, Values], what: str) -> dict[str, Values]:
+    def _drop_impossible_times(self, columns: dict[str, Values], label: str) -> dict[str, Values]:
         """The columns without the rows whose times cannot be, with a warning. The events come first."""
         ts, dur = columns["ts"], columns.get("dur", np.zeros(1, np.int64))
-        if what == "events":
-            self._times = likely_times(ts)
-        first, last = self._times
-        if not len(ts) or (ts.min() >= first and ts.max() <= last and dur.max() <= LONGEST_NS):
+        if label == "events":
+            self._times = plausible_time_range(ts)
+        earliest, latest = self._times
+        if not len(ts) or (ts.min() >= earliest and ts.max() <= latest and dur.max() <= MAX_DURATION_NS):
             return columns
-        absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
+        absurd = (ts < earliest) | (ts > latest) | (dur > MAX_DURATION_NS)
         self.warn(
             msg(
                 "reader.months_long_away_all",
-                f"{int(absurd.sum()):,} {what} are months long or away from all others: they were left out",
+                f"{int(absurd.sum()):,} {label} are months long or away from all others: they were left out",
             )
         )
         return {name: column[~absurd] for name, column in columns.items()}
 
     def _sorted_steps(self) -> Steps:
         rows: Ints = np.array(sorted(self._steps), np.int64).reshape(-1, 4)
-        steps = self._possible({name: rows[:, i] for i, name in enumerate(("ts", "dur", "name", "track"))}, "steps")
+        steps = self._drop_impossible_times(
+            {name: rows[:, i] for i, name in enumerate(("ts", "dur", "name", "track"))}, "steps"
+        )
         ts, dur, name, track = steps.values()
         return Steps(name.astype(np.int32), ts, dur, track.astype(np.int32))
 
-    def _joined_links(
+    def _build_links(
         self,
         launches: tuple[Rows, Rows],
         ts: Ints,
         end: Ints,
         parent: Ids,
         first: Ints,
-        event_of: Ids,
+        event_of_row: Ids,
     ) -> Links:
         """Launches by correlation id, then those that the file draws itself."""
         parts: list[tuple[Rows, Rows, LinkKind]] = [(*launches, LinkKind.LAUNCH)]
-        parts += [(_lookup(event_of, a), _lookup(event_of, b), kind) for a, b, kind in self._links]
+        parts += [(_lookup(event_of_row, a), _lookup(event_of_row, b), kind) for a, b, kind in self._links]
         for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
-            a = innermost_of_tracks(ts, end, parent, first, track_a, ts_a)
+            a = innermost_on_tracks(ts, end, parent, first, track_a, ts_a)
             b = np.where(
-                rows_b >= 0, _lookup(event_of, rows_b), innermost_of_tracks(ts, end, parent, first, track_b, ts_b)
+                rows_b >= 0, _lookup(event_of_row, rows_b), innermost_on_tracks(ts, end, parent, first, track_b, ts_b)
             )
             parts.append((a, b, kind))
         src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32, copy=False) for i in (0, 1))
         kinds = np.concatenate([np.full(len(a), kind, np.uint8) for a, _, kind in parts])
         if len(launches[0]) == len(src):  # launches alone are in order
             return Links(src, dst, kinds)
-        good = np.flatnonzero((src >= 0) & (dst >= 0))
-        order = good[np.argsort(dst[good], kind="stable")]
+        valid = np.flatnonzero((src >= 0) & (dst >= 0))
+        order = valid[np.argsort(dst[valid], kind="stable")]
         return Links(src[order], dst[order], kinds[order])
 
-    def _joined_counters(self) -> Counters:
-        columns = self._possible(_joined(self._counters, _COUNTERS), "samples")
-        ts, none = columns["ts"], np.zeros(len(columns["ts"]), np.int64)
-        order, _ = order_of_events(ts, none, columns["track"], len(self._tracks))
+    def _build_counters(self) -> Counters:
+        columns = self._drop_impossible_times(_concatenate(self._counters, _COUNTER_DTYPES), "samples")
+        ts, durations = columns["ts"], np.zeros(len(columns["ts"]), np.int64)
+        order, _ = sort_events(ts, durations, columns["track"], len(self._tracks))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
-    def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:
+    def _build_allocs(self, event_of_row: Ids, parent: Ids, kind: Bytes) -> Allocs:
         """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
-        joined = self._possible(_joined(self._allocs, _ALLOCS), msg("reader.memory_events", "memory events"))
-        own = _lookup(event_of, joined["event"])
-        instant = own >= 0
-        instant[instant] = kind[own[instant]] == Category.MEMORY
-        above = np.where(instant, parent[own] if len(parent) else -1, -1)
-        above[above >= 0] = np.where(kind[above[above >= 0]] == Category.MEMORY, -1, above[above >= 0])
-        joined["event"] = np.where(above >= 0, above, own).astype(np.int32)
-        order = np.argsort(joined["ts"], kind="stable")
-        for name in joined:
-            joined[name] = joined[name][order]
-        complete = joined.pop("complete")
+        columns = self._drop_impossible_times(
+            _concatenate(self._allocs, _ALLOC_DTYPES), msg("reader.memory_events", "memory events")
+        )
+        event_rows = _lookup(event_of_row, columns["event"])
+        instant = event_rows >= 0
+        instant[instant] = kind[event_rows[instant]] == Category.MEMORY
+        enclosing = np.where(instant, parent[event_rows] if len(parent) else -1, -1)
+        enclosing[enclosing >= 0] = np.where(
+            kind[enclosing[enclosing >= 0]] == Category.MEMORY, -1, enclosing[enclosing >= 0]
+        )
+        columns["event"] = np.where(enclosing >= 0, enclosing, event_rows).astype(np.int32)
+        order = np.argsort(columns["ts"], kind="stable")
+        for name in columns:
+            columns[name] = columns[name][order]
+        complete = columns.pop("complete")
         if complete.any():
-            add_up(joined, complete)
-        joined["next"] = next_of_address(joined["addr"], joined["device"])
-        for device, least in falls_below_zero(joined):
-            what = msg("reader.host", "the host") if device < 0 else f"device {device}"
+            compute_totals(columns, complete)
+        columns["next"] = next_event_at_address(columns["addr"], columns["device"])
+        for device, minimum in negative_totals(columns):
+            memory = msg("reader.host", "the host") if device < 0 else f"device {device}"
             self.warn(
                 msg(
                     "reader.more_memory_released_than",
-                    f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
+                    f"more memory of {memory} is released than was allocated: its total falls to {minimum:,} bytes, "
                     "because the file does not have what was allocated before",
                 )
             )
-        return Allocs(**joined)
+        return Allocs(**columns)
 
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
@@ -336,7 +349,7 @@ def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int)
     return {name: a if a.shape == (n,) else np.broadcast_to(a, n) for name, a in arrays.items()}
 
 
-def _joined(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
+def _concatenate(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
     """The parts one after the other; each column leaves them when it is joined."""
     if len(parts) == 1:
         return parts[0]
@@ -348,57 +361,57 @@ def _slices(first: Ints) -> Iterator[tuple[int, int]]:
     return pairwise(bounds)
 
 
-def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Rows, Rows]:
+def _match_launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Rows, Rows]:
     """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
     kinds = np.array([t.kind for t in tracks], np.int8)
-    process = processes(t.pid for t in tracks)
+    process = number_processes(t.pid for t in tracks)
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
     calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
-    of, ids = process[track[calls]], corr[calls]
+    call_process, ids = process[track[calls]], corr[calls]
     streams = kinds == TrackKind.STREAM
     low, size = (int(ids.min()), int(np.ptp(ids)) + 1) if len(ids) else (1, 0)
     native = function("vp_launched", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
-    if native and len(calls) and of.min() == of.max() and size <= SPARSE * len(corr):
+    if native and len(calls) and call_process.min() == call_process.max() and size <= MAX_ID_RANGE_RATIO * len(corr):
         table = np.full(size, -1, np.int32)
         table[ids[::-1] - low] = calls[::-1]  # of several assignments the last one stays: that of the first call
         src, dst = np.empty((2, len(corr)), np.int32)
         count = native(corr, track, len(corr), streams.view(np.uint8), table, low, size, src, dst)
         return src[:count], dst[:count]
     device = np.flatnonzero((corr > 0) & streams[track])
-    place = entries_of(ids, of, corr[device], process[track[device]])
-    return calls[place[place >= 0]], device[place >= 0]
+    index = match_ids(ids, call_process, corr[device], process[track[device]])
+    return calls[index[index >= 0]], device[index >= 0]
 
 
-def _event_of(row: Ints) -> Ids:
+def _index_rows(row: Ints) -> Ids:
     """Events of the rows of a file, from row -1 to one behind the last, -1 where a row became none."""
-    out = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
-    out[1:][row] = np.arange(len(row), dtype=np.int32)
-    return out
+    event_of_row = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
+    event_of_row[1:][row] = np.arange(len(row), dtype=np.int32)
+    return event_of_row
 
 
-def _lookup(event_of: Ids, rows: Rows) -> Ids:
+def _lookup(event_of_row: Ids, rows: Rows) -> Ids:
     """Events of file rows, -1 where a row became none."""
-    return event_of.take(rows + 1, mode="clip")
+    return event_of_row.take(rows + 1, mode="clip")
 
 
-def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
+def _build_arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of_row: Ids) -> dict[str, ArgColumn]:
     """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
     columns: dict[str, ArgColumn] = {}
-    known: dict[int, tuple[Rows, Ids, Ints | None]] = {}  # by the number of rows
+    orders: dict[int, tuple[Rows, Ids, Ints | None]] = {}  # by the number of rows
     for name in list(args):
         parts = args.pop(name)
         rows, values, text = parts[0]
         if len(parts) > 1:
             rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if len(rows) not in known or not np.array_equal(rows, known[len(rows)][0]):
-            known[len(rows)] = rows, *_in_order(_lookup(event_of, rows), len(event_of))
-        _, events, order = known[len(rows)]
+        if len(rows) not in orders or not np.array_equal(rows, orders[len(rows)][0]):
+            orders[len(rows)] = rows, *_sort_events(_lookup(event_of_row, rows), len(event_of_row))
+        _, events, order = orders[len(rows)]
         columns[name] = ArgColumn(events, values if order is None else values[order], text)
     return columns
 
 
-def _in_order(events: Ids, most: int) -> tuple[Ids, Ints | None]:
-    """Events as `ascending` has them, and their places, None where all stay: as those of most files do."""
+def _sort_events(events: Ids, limit: int) -> tuple[Ids, Ints | None]:
+    """Events as `sort_unique` has them, and their places, None where all stay: as those of most files do."""
     if not len(events) or (events[0] >= 0 and (events[1:] > events[:-1]).all()):
         return events, None
-    return ascending(events, most)
+    return sort_unique(events, limit)

@@ -28,18 +28,18 @@ from visualprof.reader.trace.joined import JoinedTrace
 
 _MAGIC = b"VPTRACE\x03"
 _START = struct.Struct("<8sQQQ")
-_CHECKED_BYTES = 1 << 20
-_FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
-_ALIGN = 64
+_CHECK_BUFFER_BYTES = 1 << 20
+_CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
+_ALIGN_BYTES = 64
 # Folders below reader/; others do not touch a trace.
-_LAYS_OUT = (".", "trace", "chrome", "megengine", "formats", "native", "captured")
+_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "captured")
 
-_GRAPHS = [name for name in Graphs.__struct_fields__ if name != "args"]
+_GRAPH_COLUMNS = [name for name in Graphs.__struct_fields__ if name != "args"]
 
 _Array = NDArray[Any]
 
 
-class Damaged(Exception):
+class DamagedFile(Exception):
     """Not a whole and undamaged file of this schema, reader and content."""
 
 
@@ -109,29 +109,29 @@ class _Header(msgspec.Struct):
 
 # Made once, while the module is imported: msgspec prepares a type on its first use, and two threads that do so at the
 # same moment end the process (msgspec 0.22 publishes what it prepares before it is whole).
-_HEADER = msgspec.json.Decoder(_Header)
+_HEADER_DECODER = msgspec.json.Decoder(_Header)
 
 
 @cache
-def reader_version(folders: tuple[str, ...] = _LAYS_OUT) -> str:
+def reader_version(folders: tuple[str, ...] = _TRACE_FOLDERS) -> str:
     """Changes with every change of what reads a profile or lays out a trace; 45 files, about a millisecond.
 
     folders: below that of the reader; `/**` at the end is with all folders in it.
     """
     digest = zlib.crc32(__version__.encode())
     for folder in folders:
-        place = f"{Path(__file__).parents[1]}/{folder.removesuffix('/**')}"
-        places = sorted(below for below, _, _ in os.walk(place)) if folder.endswith("/**") else [place]
-        for place in places:
-            for name in sorted(os.listdir(place)):  # a list, because `glob` takes as long as all else
+        path = f"{Path(__file__).parents[1]}/{folder.removesuffix('/**')}"
+        paths = sorted(subfolder for subfolder, _, _ in os.walk(path)) if folder.endswith("/**") else [path]
+        for path in paths:
+            for name in sorted(os.listdir(path)):  # a list, because `glob` takes as long as all else
                 if name.endswith((".py", ".c", ".h")):  # the C of a checkout, too
-                    with open(f"{place}/{name}", "rb") as file:
+                    with open(f"{path}/{name}", "rb") as file:
                         digest = zlib.crc32(file.read(), digest)
     return f"{__version__}-{digest:08x}"
 
 
 @cache
-def _groups() -> dict[str, type[Any]]:
+def _column_groups() -> dict[str, type[Any]]:
     """The parts of a trace that are arrays and nothing else, by name: events, links, counters, ..."""
     hints = get_type_hints(Trace)
     kinds = ((name, hints[name]) for name in Trace.__struct_fields__ if name != "meta")
@@ -141,22 +141,24 @@ def _groups() -> dict[str, type[Any]]:
 def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
     """Write a trace into a new file, open for reading too, and returns its size."""
     graphs = trace.graphs if isinstance(trace, JoinedTrace) else None
-    trace = trace.own if isinstance(trace, JoinedTrace) else trace
+    trace = trace.file_trace if isinstance(trace, JoinedTrace) else trace
     arrays: list[_Array] = []
-    known: dict[int, _Column] = {}  # arguments of the same events share their rows
+    column_of_array: dict[int, _Column] = {}  # arguments of the same events share their rows
     end = 0
 
     def column(array: _Array) -> _Column:
-        if id(array) not in known:
-            known[id(array)] = added(array)
-        return known[id(array)]
+        if id(array) not in column_of_array:
+            column_of_array[id(array)] = append(array)
+        return column_of_array[id(array)]
 
-    def added(array: _Array) -> _Column:
+    def append(array: _Array) -> _Column:
         nonlocal end
-        whole = np.ascontiguousarray(array)
-        place, end = end, _aligned(end + whole.nbytes)
-        arrays.append(whole)
-        return _Column(f"{whole.dtype.byteorder}{whole.dtype.kind}{whole.dtype.itemsize}", whole.shape, place)
+        contiguous = np.ascontiguousarray(array)
+        offset, end = end, _align(end + contiguous.nbytes)
+        arrays.append(contiguous)
+        return _Column(
+            f"{contiguous.dtype.byteorder}{contiguous.dtype.kind}{contiguous.dtype.itemsize}", contiguous.shape, offset
+        )
 
     def columns(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, _Column]:
         return {name: column(getattr(struct, name)) for name in names}
@@ -164,32 +166,32 @@ def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
     def arguments(args: Mapping[str, ArgColumn]) -> dict[str, _Argument]:
         return {k: _Argument(column(a.events), column(a.values), a.text) for k, a in args.items()}
 
-    blob, offsets = _pack(trace.strings)
+    blob, offsets = _pack_strings(trace.strings)
     header = _Header(
         schema=SCHEMA_VERSION,
         reader=reader_version(),
         fingerprint=fingerprint,
         blob=column(blob),
         offsets=column(offsets),
-        groups={name: columns(getattr(trace, name), kind.__struct_fields__) for name, kind in _groups().items()},
+        groups={name: columns(getattr(trace, name), kind.__struct_fields__) for name, kind in _column_groups().items()},
         args=arguments(trace.args),
         tracks=list(trace.tracks),
         meta=trace.meta,
-        graphs=columns(graphs, _GRAPHS) if graphs else {},
+        graphs=columns(graphs, _GRAPH_COLUMNS) if graphs else {},
         graph_args=arguments(graphs.args) if graphs else {},
     )
     encoded = _header_json(header)
-    first = _aligned(_START.size + len(encoded))
-    parts: list[Any] = [encoded.ljust(first - _START.size, b"\0")]
+    body_start = _align(_START.size + len(encoded))
+    parts: list[Any] = [encoded.ljust(body_start - _START.size, b"\0")]
     for array in arrays:
-        parts += [_bytes(array), bytes(_aligned(array.nbytes) - array.nbytes)]
+        parts += [_as_bytes(array), bytes(_align(array.nbytes) - array.nbytes)]
     for part in (bytes(_START.size), *parts):
         _write(file, part)
     file.seek(_START.size)
-    check = _check(file)
+    checksum = _checksum(file)
     file.seek(0)
-    _write(file, _START.pack(_MAGIC, len(encoded), first + end, check))
-    return first + end
+    _write(file, _START.pack(_MAGIC, len(encoded), body_start + end, checksum))
+    return body_start + end
 
 
 def _header_json(header: _Header) -> bytes:
@@ -201,7 +203,7 @@ def _header_json(header: _Header) -> bytes:
         return json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _bytes(array: Any) -> memoryview | bytes:
+def _as_bytes(array: Any) -> memoryview | bytes:
     return memoryview(array).cast("B") if array.nbytes else b""
 
 
@@ -219,23 +221,23 @@ def decode(file: FileIO, fingerprint: str) -> Trace:
     """
     try:
         expected = _START.unpack(file.read(_START.size))[-1]
-        if _check(file) != expected:
+        if _checksum(file) != expected:
             raise ValueError("damaged")
         return _decode(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), fingerprint)
     except (ValueError, TypeError, KeyError, struct.error, msgspec.MsgspecError) as error:
-        raise Damaged(str(error)) from error
+        raise DamagedFile(str(error)) from error
 
 
-def _check(file: FileIO) -> int:
+def _checksum(file: FileIO) -> int:
     """A number that changes with every bit of the rest of a file: of sums of 8 byte words, a third of crc32's time.
 
     Read, not mapped: what a view does not need would count as memory of the process.
     """
-    buffer = bytearray(_CHECKED_BYTES)
+    buffer = bytearray(_CHECK_BUFFER_BYTES)
     words = np.frombuffer(buffer, np.uint64)
     check = 0
     while size := file.readinto(buffer):
-        check = (check * _FACTOR + int(words[: size // 8].sum())) % 2**64
+        check = (check * _CHECK_FACTOR + int(words[: size // 8].sum())) % 2**64
     return check
 
 
@@ -243,10 +245,10 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
     magic, length, total, _ = _START.unpack_from(mapped)
     if magic != _MAGIC or total != len(mapped):
         raise ValueError("not a whole cache file")
-    header = _HEADER.decode(mapped[_START.size : _START.size + length])
+    header = _HEADER_DECODER.decode(mapped[_START.size : _START.size + length])
     if (header.schema, header.reader, header.fingerprint) != (SCHEMA_VERSION, reader_version(), fingerprint):
         raise ValueError("of another reader")
-    body = mapped[_aligned(_START.size + length) :]
+    body = mapped[_align(_START.size + length) :]
 
     def array(column: _Column) -> Any:
         dtype = np.dtype(column.dtype)
@@ -262,7 +264,7 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
     def arguments(args: Mapping[str, _Argument]) -> dict[str, ArgColumn]:
         return {k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in args.items()}
 
-    fields: dict[str, Any] = {name: kind(**arrays(header.groups[name])) for name, kind in _groups().items()}
+    fields: dict[str, Any] = {name: kind(**arrays(header.groups[name])) for name, kind in _column_groups().items()}
     fields["strings"] = Strings(memoryview(array(header.blob)), array(header.offsets))
     fields |= {"tracks": tuple(header.tracks), "args": arguments(header.args), "meta": header.meta}
     if not header.graphs:
@@ -270,7 +272,7 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
     return JoinedTrace(**fields, graphs=Graphs(**arrays(header.graphs), args=arguments(header.graph_args)))
 
 
-def _pack(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:
+def _pack_strings(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:
     """All strings as UTF-8 in one piece, and where each starts and the last ends."""
     text = "".join(strings)
     if text.isascii():
@@ -285,5 +287,5 @@ def _pack(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:
     return np.frombuffer(data, np.uint8), offsets
 
 
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
+def _align(size: int) -> int:
+    return -(-size // _ALIGN_BYTES) * _ALIGN_BYTES

@@ -13,7 +13,7 @@ from visualprof.reader.native import INT32, INT64, UINT8, function
 from visualprof.reader.trace import ArgColumn, Events, Ids, Ints, LinkKind, Links, Trace, Track, TrackKind, Values
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.nesting import nest
-from visualprof.reader.trace.order import order_of_events
+from visualprof.reader.trace.order import sort_events
 
 _WRITTEN = ("ts", "dur", "name", "category", "track", "parent", "step")
 
@@ -28,78 +28,78 @@ class Expansion(msgspec.Struct, frozen=True):
     events: Events
     tracks: tuple[Track, ...]
     begin: Ints
-    place: Ids | None
+    new_rows: Ids | None
     owner: Ids
 
 
-def expansion(own: Trace, graphs: Graphs) -> Expansion:
+def expand_graphs(trace: Trace, graphs: Graphs) -> Expansion:
     """Add what is inside each launch: events on a track of kind `graph`, over the time of its kernels.
 
     The outermost has the call that launched the graph as `parent`.
     """
-    before = own.events
-    lead = graphs.work[graphs.first[:-1]]
+    file_events = trace.events
+    first_work = graphs.work[graphs.first[:-1]]
     size = np.diff(graphs.nodes)[graphs.template]
-    streams, number = np.unique(before.track[lead], return_inverse=True)
+    streams, number = np.unique(file_events.track[first_work], return_inverse=True)
     track = number.reshape(-1).astype(np.int32)
-    order = np.lexsort((before.ts[lead], track))
+    order = np.lexsort((file_events.ts[first_work], track))
     begin = np.empty(len(size), np.int64)
-    begin[order] = len(before) + np.cumsum(size[order]) - size[order]
-    columns = _room(before, int(size.sum()))
-    columns["corr"][len(before) :], columns["row"][len(before) :] = 0, -1
+    begin[order] = len(file_events) + np.cumsum(size[order]) - size[order]
+    columns = _extend_columns(file_events, int(size.sum()))
+    columns["corr"][len(file_events) :], columns["row"][len(file_events) :] = 0, -1
     owner = np.empty(len(graphs.work), np.int32)
-    _fill(graphs, begin, track + np.int32(len(own.tracks)), before.step[lead], columns, owner)
+    _fill(graphs, begin, track + np.int32(len(trace.tracks)), file_events.step[first_work], columns, owner)
     bounds = np.append(0, np.cumsum(np.bincount(track, size, len(streams)))).astype(np.int64)
-    place = _sort(columns, len(before), bounds)
-    ts, dur = columns["ts"][len(before) :], columns["dur"][len(before) :]
-    columns["depth"][len(before) :] = nest(ts, ts + dur, bounds)[1]
-    slices: list[int] = (bounds + len(before)).tolist()
-    named: list[int] = streams.tolist()
-    tracks = [_track(own.tracks[t], *slices[i : i + 2]) for i, t in enumerate(named)]
-    owner = owner if place is None else place[owner - np.int32(len(before))]
-    return Expansion(Events(**columns), (*own.tracks, *tracks), begin, place, owner)
+    new_rows = _sort(columns, len(file_events), bounds)
+    ts, dur = columns["ts"][len(file_events) :], columns["dur"][len(file_events) :]
+    columns["depth"][len(file_events) :] = nest(ts, ts + dur, bounds)[1]
+    slices: list[int] = (bounds + len(file_events)).tolist()
+    stream_tracks: list[int] = streams.tolist()
+    tracks = [_graph_track(trace.tracks[t], *slices[i : i + 2]) for i, t in enumerate(stream_tracks)]
+    owner = owner if new_rows is None else new_rows[owner - np.int32(len(file_events))]
+    return Expansion(Events(**columns), (*trace.tracks, *tracks), begin, new_rows, owner)
 
 
-def _room(before: Events, count: int) -> dict[str, Values]:
+def _extend_columns(events: Events, count: int) -> dict[str, Values]:
     """The columns of events with room for more behind them."""
-    whole: dict[str, Values] = {}
+    columns: dict[str, Values] = {}
     for name in Events.__struct_fields__:
-        kept = getattr(before, name)
-        whole[name] = np.empty(len(before) + count, kept.dtype)
-        whole[name][: len(before)] = kept
-    return whole
+        column = getattr(events, name)
+        columns[name] = np.empty(len(events) + count, column.dtype)
+        columns[name][: len(events)] = column
+    return columns
 
 
-def _track(stream: Track, first: int, end: int) -> Track:
+def _graph_track(stream: Track, first: int, end: int) -> Track:
     return replace(stream, kind=TrackKind.GRAPH, tid=f"{stream.tid} graphs", first=first, count=end - first)
 
 
 def _fill(graphs: Graphs, begin: Ints, track: Ids, step: Ids, columns: dict[str, Values], owner: Ids) -> None:
     """Write what is inside each launch from the row `begin` of each on. track, step: (l,) of each launch."""
     launches = (graphs.call, graphs.template, begin, track, step, graphs.work, graphs.first)
-    inside = (graphs.nodes, graphs.kernels, graphs.name, graphs.category, graphs.parent, graphs.owner)
+    template_columns = (graphs.nodes, graphs.kernels, graphs.name, graphs.category, graphs.parent, graphs.owner)
     types = (INT32, INT32, INT64, INT32, INT32, INT32, INT64, INT64, INT64, INT32, UINT8, INT32, INT32)
     written = (INT64, INT64, INT32, UINT8, INT32, INT32, INT32, INT32)
     native = function("vp_inside", None, c_int64, *types, *written)
     if native:
-        native(len(begin), *launches, *inside, *(columns[name] for name in _WRITTEN), owner)
+        native(len(begin), *launches, *template_columns, *(columns[name] for name in _WRITTEN), owner)
         return
     for template in range(len(graphs.nodes) - 1):
         rows = np.flatnonzero(graphs.template == template)
         nodes, kernels = (slice(*edge[template : template + 2]) for edge in (graphs.nodes, graphs.kernels))
         owners, parent = graphs.owner[kernels], graphs.parent[nodes]
         work = graphs.first[rows][:, None] + np.arange(len(owners))
-        at = begin[rows][:, None] + np.arange(len(parent))
-        start, end = _spans(owners, parent, columns, graphs.work[work])
-        around = np.where(parent < 0, graphs.call[rows][:, None], begin[rows][:, None] + parent)
+        targets = begin[rows][:, None] + np.arange(len(parent))
+        start, end = _node_spans(owners, parent, columns, graphs.work[work])
+        parents = np.where(parent < 0, graphs.call[rows][:, None], begin[rows][:, None] + parent)
         values = (start, end - start, graphs.name[nodes], graphs.category[nodes])
-        values = (*values, track[rows][:, None], around, step[rows][:, None])
+        values = (*values, track[rows][:, None], parents, step[rows][:, None])
         for name, value in zip(_WRITTEN, values, strict=True):
-            columns[name][at] = value
+            columns[name][targets] = value
         owner[work] = begin[rows][:, None] + owners
 
 
-def _spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) -> tuple[Ints, Ints]:
+def _node_spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) -> tuple[Ints, Ints]:
     """Start and end of all that is inside each launch, (l, n) ns: of its first and its last kernel.
 
     Args: work: (l, k) rows of the kernels.
@@ -111,32 +111,32 @@ def _spans(owner: Ids, parent: Ids, columns: dict[str, Values], work: Ids) -> tu
         start[:, node] = np.minimum(start[:, node], ts)
         end[:, node] = np.maximum(end[:, node], ts + dur)
     for node in range(len(parent) - 1, 0, -1):  # those inside stand behind those around
-        around = parent[node]
-        start[:, around] = np.minimum(start[:, around], start[:, node])
-        end[:, around] = np.maximum(end[:, around], end[:, node])
+        parent_node = parent[node]
+        start[:, parent_node] = np.minimum(start[:, parent_node], start[:, node])
+        end[:, parent_node] = np.maximum(end[:, parent_node], end[:, node])
     return start, end
 
 
-def _sort(columns: dict[str, Values], before: int, bounds: Ints) -> Ids | None:
+def _sort(columns: dict[str, Values], file_count: int, bounds: Ints) -> Ids | None:
     """Sort what was added by (track, ts, -dur): the new row of each, None where all stay."""
-    added = {name: column[before:] for name, column in columns.items()}
+    added = {name: column[file_count:] for name, column in columns.items()}
     ts, dur = added["ts"], added["dur"]
     late = (ts[1:] < ts[:-1]) | ((ts[1:] == ts[:-1]) & (dur[1:] > dur[:-1]))
     late[bounds[1:-1] - 1] = False
     if not late.any():
         return None
-    order, _ = order_of_events(ts, dur, added["track"] - added["track"].min(), len(bounds) - 1)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(before, before + len(order), dtype=np.int32)
+    order, _ = sort_events(ts, dur, added["track"] - added["track"].min(), len(bounds) - 1)
+    new_rows = np.empty(len(order), np.int32)
+    new_rows[order] = np.arange(file_count, file_count + len(order), dtype=np.int32)
     parent = added["parent"]
-    inside = np.flatnonzero(parent >= before)
-    parent[inside] = place[parent[inside] - before]
+    nested = np.flatnonzero(parent >= file_count)
+    parent[nested] = new_rows[parent[nested] - file_count]
     for column in added.values():
         column[:] = column[order]
-    return place
+    return new_rows
 
 
-def with_owners(links: Links, owner: Ids, work: Ids) -> Links:
+def add_owner_links(links: Links, owner: Ids, work: Ids) -> Links:
     """Links by what they lead to, those of owners first: they tell more than what launched."""
     dst = np.concatenate((work, links.dst))
     order = np.argsort(dst, kind="stable")
@@ -144,56 +144,62 @@ def with_owners(links: Links, owner: Ids, work: Ids) -> Links:
     return Links(np.concatenate((owner, links.src))[order], dst[order], kind[order])
 
 
-class Arguments(Mapping[str, ArgColumn]):
+class JoinedArguments(Mapping[str, ArgColumn]):
     """Arguments of a trace by name with those of what is inside launches; each is made when it is asked for."""
 
-    def __init__(self, own: Mapping[str, ArgColumn], graphs: Graphs, inside: Expansion) -> None:
-        self._own, self._graphs, self._inside = own, graphs, inside
-        self._known: dict[str, ArgColumn] = {}
-        self._rows: dict[bytes, tuple[Ids, Ints]] = {}  # of those that the same nodes have
+    def __init__(self, file_args: Mapping[str, ArgColumn], graphs: Graphs, expansion: Expansion) -> None:
+        self._file_args, self._graphs, self._expansion = file_args, graphs, expansion
+        self._columns: dict[str, ArgColumn] = {}
+        self._rows_of_nodes: dict[bytes, tuple[Ids, Ints]] = {}  # of those that the same nodes have
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._own, **self._graphs.args})
+        return iter({**self._file_args, **self._graphs.args})
 
     def __len__(self) -> int:
-        return len(self._own.keys() | self._graphs.args.keys())
+        return len(self._file_args.keys() | self._graphs.args.keys())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._graphs.args
+        return name in self._file_args or name in self._graphs.args
 
     def __getitem__(self, name: str) -> ArgColumn:
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self._column(name)
-        return known
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = self._column(name)
+        return column
 
     def _column(self, name: str) -> ArgColumn:
         """One that is a text on one side and a number on the other is left as it was."""
-        own, added = self._own.get(name), self._graphs.args.get(name)
-        if added is None or (own is not None and own.text != added.text):
-            return self._own[name]
-        rows, place = self._places(added.events)
-        values = added.values[place]
-        if own is None:
-            return ArgColumn(rows, values, added.text)
-        values = np.rint(values) if own.values.dtype.kind in "iu" else values
-        return ArgColumn(np.append(own.events, rows), np.append(own.values, values.astype(own.values.dtype)), own.text)
+        file_column, graph_column = self._file_args.get(name), self._graphs.args.get(name)
+        if graph_column is None or (file_column is not None and file_column.text != graph_column.text):
+            return self._file_args[name]
+        rows, node_index = self._expand_nodes(graph_column.events)
+        values = graph_column.values[node_index]
+        if file_column is None:
+            return ArgColumn(rows, values, graph_column.text)
+        values = np.rint(values) if file_column.values.dtype.kind in "iu" else values
+        return ArgColumn(
+            np.append(file_column.events, rows),
+            np.append(file_column.values, values.astype(file_column.values.dtype)),
+            file_column.text,
+        )
 
-    def _places(self, nodes: Ids) -> tuple[Ids, Ints]:
+    def _expand_nodes(self, nodes: Ids) -> tuple[Ids, Ints]:
         """Rows of the events of some nodes in all launches, ascending, and of which node each is."""
         key = nodes.tobytes()
-        if key not in self._rows:
-            begin, template, slices = self._inside.begin, self._graphs.template, self._graphs.nodes
+        if key not in self._rows_of_nodes:
+            begin, template, slices = self._expansion.begin, self._graphs.template, self._graphs.nodes
             order = np.argsort(begin)
             template = template[order]
             edges = np.searchsorted(nodes, slices)
             count = np.diff(edges)[template]
-            place = np.repeat(edges[template] - np.cumsum(count) + count, count)
-            place += np.arange(len(place))
-            rows = (np.repeat(begin[order] - slices[template], count) + nodes[place]).astype(np.int32)
-            if self._inside.place is not None:
-                rows = self._inside.place[rows - np.int32(len(self._inside.events) - len(self._inside.place))]
+            node_index = np.repeat(edges[template] - np.cumsum(count) + count, count)
+            node_index += np.arange(len(node_index))
+            rows = (np.repeat(begin[order] - slices[template], count) + nodes[node_index]).astype(np.int32)
+            if self._expansion.new_rows is not None:
+                rows = self._expansion.new_rows[
+                    rows - np.int32(len(self._expansion.events) - len(self._expansion.new_rows))
+                ]
                 order = np.argsort(rows, kind="stable")
-                rows, place = rows[order], place[order]
-            self._rows[key] = rows, place
-        return self._rows[key]
+                rows, node_index = rows[order], node_index[order]
+            self._rows_of_nodes[key] = rows, node_index
+        return self._rows_of_nodes[key]

@@ -9,13 +9,13 @@ import numpy as np
 from visualprof.reader.trace.types import Ids, Ints, Rows
 
 
-def processes(pids: Iterable[str]) -> Ids:
+def number_processes(pids: Iterable[str]) -> Ids:
     """A number for each pid, equal ones the same."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(pid, len(numbers)) for pid in pids], np.int32)
 
 
-def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
+def match_ids(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
     """The entry that each wanted id means, -1 for none: the first one of that id in the same process.
 
     Where nothing of a process is found in itself (kernels stand under their device's number), it finds what only one
@@ -28,14 +28,14 @@ def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
     if not len(ids):
         return np.full(len(wanted), -1)
     order = np.lexsort((process, ids))
-    ids, own = ids[order], process[order]
+    ids, entry_process = ids[order], process[order]
     first = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    found = ids[first] == wanted
-    if own.min() < own.max():
+    is_match = ids[first] == wanted
+    if entry_process.min() < entry_process.max():
         last = np.searchsorted(ids, wanted, side="right") - 1
-        place = np.concatenate(([0], np.cumsum(ids[1:] != ids[:-1]))) * (int(own.max()) + 1) + own
-        exact = np.minimum(np.searchsorted(place, place[first] - own[first] + seeker), len(ids) - 1)
-        same = (ids[exact] == wanted) & (own[exact] == seeker)
-        found &= same | ((own[first] == own[last]) & ~np.isin(seeker, seeker[same]))
+        keys = np.concatenate(([0], np.cumsum(ids[1:] != ids[:-1]))) * (int(entry_process.max()) + 1) + entry_process
+        exact = np.minimum(np.searchsorted(keys, keys[first] - entry_process[first] + seeker), len(ids) - 1)
+        same = (ids[exact] == wanted) & (entry_process[exact] == seeker)
+        is_match &= same | ((entry_process[first] == entry_process[last]) & ~np.isin(seeker, seeker[same]))
         first = np.where(same, exact, first)
-    return np.where(found, order[first], -1)
+    return np.where(is_match, order[first], -1)

@@ -10,7 +10,7 @@ from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace.types import Ids, Ints, Mask
 
 
-def grouped(group: Ids, groups: int) -> tuple[Ints, Ints]:
+def group_rows(group: Ids, groups: int) -> tuple[Ints, Ints]:
     """Rows by their group, those of a group as they stand, and the slice of each group: (n,) and (groups + 1,).
 
     Args: group: (n,) 0 to groups - 1.
@@ -25,7 +25,7 @@ def grouped(group: Ids, groups: int) -> tuple[Ints, Ints]:
     return np.argsort(narrow, kind="stable"), first
 
 
-def order_of_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints, Ints]:
+def sort_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints, Ints]:
     """Rows by (track, ts, -dur), equal ones as they stand, and the slice of each track: (n,) and (tracks + 1,).
 
     Args: ts, dur: (n,) ns. track: (n,) 0 to tracks - 1.
@@ -33,38 +33,38 @@ def order_of_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints,
     native = function("vp_sort", None, INT64, INT64, INT64, c_int64, INT64, INT64)
     if native:
         ts, dur = np.ascontiguousarray(ts), np.ascontiguousarray(dur)
-        order, first = grouped(track, tracks)
+        order, first = group_rows(track, tracks)
         spare = np.empty(len(ts) // 2 + 1, np.int64)
         native(ts, dur, first, tracks, order, spare)
         return order, first
     order = np.argsort(ts, kind="stable")  # files are nearly sorted, which a stable sort uses
-    by_track, first = grouped(track[order], tracks)
+    by_track, first = group_rows(track[order], tracks)
     order = order[by_track]
-    t, k = ts[order], track[order]
-    same: Mask = (t[1:] == t[:-1]) & (k[1:] == k[:-1])
+    sorted_ts, sorted_track = ts[order], track[order]
+    same: Mask = (sorted_ts[1:] == sorted_ts[:-1]) & (sorted_track[1:] == sorted_track[:-1])
     if same.any():
-        places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-        rows = order[places]
-        order[places] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
+        ties = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        rows = order[ties]
+        order[ties] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
     return order, first
 
 
-def ascending(numbers: Ids, most: int) -> tuple[Ids, Ints]:
+def sort_unique(numbers: Ids, limit: int) -> tuple[Ids, Ints]:
     """Numbers in ascending order, without -1, and their places, those of equal ones as they stand.
 
     Args: numbers: (n,) below `most`, nearly always each there once.
     """
     native = function("vp_ascending", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
     if native:
-        place = np.empty(most, np.int32)
-        out, order = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int64)
-        count = native(numbers, len(numbers), most, place, out, order)
+        position = np.empty(limit, np.int32)
+        sorted_numbers, order = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int64)
+        count = native(numbers, len(numbers), limit, position, sorted_numbers, order)
         if count >= 0:
-            return out[:count], order[:count]
-    place = np.full(most + 1, -1, np.int32)
-    place[numbers] = np.arange(len(numbers), dtype=np.int32)
-    there = np.flatnonzero(place[:-1] >= 0)
-    if len(there) == np.count_nonzero(numbers >= 0):
-        return there.astype(np.int32), place[there].astype(np.int64)
+            return sorted_numbers[:count], order[:count]
+    position = np.full(limit + 1, -1, np.int32)
+    position[numbers] = np.arange(len(numbers), dtype=np.int32)
+    present = np.flatnonzero(position[:-1] >= 0)
+    if len(present) == np.count_nonzero(numbers >= 0):
+        return present.astype(np.int32), position[present].astype(np.int64)
     order = np.argsort(numbers, kind="stable")[np.count_nonzero(numbers < 0) :]
     return numbers[order], order

@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.reader.trace.types import Ints
 
 MAX_RANKS = 1 << 16  # of a group
-MAX_RUNS = 1 << 16  # of all groups of a file
+MAX_RANK_RUNS = 1 << 16  # of all groups of a file
 _LIST = re.compile(r"[\[(]?\s*\d{1,9}(\s*,\s*\d{1,9})*\s*,?\s*[\])]?")
 
 Runs = tuple[tuple[int, int, int], ...]
@@ -29,11 +29,11 @@ class ProcessGroup(msgspec.Struct, frozen=True):
     runs: Runs = ()
 
 
-def runs_of(ranks: Iterable[int]) -> Runs:
+def encode_ranks(ranks: Iterable[int]) -> Runs:
     """Ranks as runs of equal strides: 0, 8, 16 are (0, 8, 3). () where one is negative, or there are too many."""
     runs: list[tuple[int, int, int]] = []
-    for place, rank in enumerate(ranks):
-        if rank < 0 or rank >= 1 << 31 or place >= MAX_RANKS:
+    for count_so_far, rank in enumerate(ranks):
+        if rank < 0 or rank >= 1 << 31 or count_so_far >= MAX_RANKS:
             return ()
         first, stride, count = runs[-1] if runs else (0, 0, 0)
         if count and (count == 1 or rank == first + stride * count):
@@ -43,18 +43,22 @@ def runs_of(ranks: Iterable[int]) -> Runs:
     return tuple(runs)
 
 
-def strided(first: int, stride: int, count: int) -> Runs:
+def strided_run(first: int, stride: int, count: int) -> Runs:
     """The one run of a group of which a file tells the first rank, the stride and the size; () of impossible ones."""
     possible = 0 <= first < 1 << 31 and 0 < count <= MAX_RANKS and (0 < stride < 1 << 31 or count == 1)
     return ((first, stride if count > 1 else 1, count),) if possible else ()
 
 
-def listed(text: str) -> Runs:
+def parse_rank_list(text: str) -> Runs:
     """Ranks of a text like `[0, 8, 16]`; () of one that was cut, as torch does after 30, or is no list."""
-    return runs_of(map(int, re.findall(r"\d+", text))) if len(text) < 1 << 20 and _LIST.fullmatch(text.strip()) else ()
+    return (
+        encode_ranks(map(int, re.findall(r"\d+", text)))
+        if len(text) < 1 << 20 and _LIST.fullmatch(text.strip())
+        else ()
+    )
 
 
-def ranks_of(runs: Runs) -> Ints:
+def decode_ranks(runs: Runs) -> Ints:
     """The global ranks (n,) of some runs, in the order of their ranks in the group."""
     return np.concatenate(
         [np.zeros(0, np.int64), *(first + stride * np.arange(count) for first, stride, count in runs)]

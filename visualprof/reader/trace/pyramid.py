@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.native import INT32, INT64, UINT8, function
-from visualprof.reader.trace.order import grouped
+from visualprof.reader.trace.order import group_rows
 from visualprof.reader.trace.types import Bytes, Ids, Ints
 
 LEVEL_STEP = 2
-WORTH = 0.7  # a level is stored when it has at most this share of the entries of the one before
+MAX_SIZE_RATIO = 0.7  # a level is stored when it has at most this share of the entries of the one before
 
 
 class Pyramid(msgspec.Struct, frozen=True):
@@ -74,11 +74,11 @@ def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tra
         deepest[filled] = np.maximum.reduceat(depth, tracks[filled]).astype(np.int64) + 1
     lane_of_track = np.concatenate(([0], np.cumsum(deepest)))
     lanes = int(lane_of_track[-1])
-    order, first = grouped(np.repeat(lane_of_track[:-1].astype(np.int32), np.diff(tracks)) + depth, lanes)
+    order, first = group_rows(np.repeat(lane_of_track[:-1].astype(np.int32), np.diff(tracks)) + depth, lanes)
     origin, until = (int(ts.min()), int(end.max())) if len(ts) else (0, 0)
     rows = _Rows(ts, end, dur, order.astype(np.int32), first, origin)
-    apart, counts = _bucket_exponents(rows)
-    exponents, sizes = _worthwhile(counts, max(0, until - origin).bit_length(), lanes)
+    split_exponents, counts = _bucket_exponents(rows)
+    exponents, sizes = _choose_levels(counts, max(0, until - origin).bit_length(), lanes)
     lane_track = np.repeat(np.arange(len(deepest)), deepest)
     return Pyramid(
         lane_track.astype(np.int32),
@@ -87,7 +87,7 @@ def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tra
         rows.order,
         first,
         np.array(exponents, np.int64),
-        *_levels(rows, apart, exponents, sizes),
+        *_build_levels(rows, split_exponents, exponents, sizes),
     )
 
 
@@ -97,68 +97,68 @@ def _bucket_exponents(rows: _Rows) -> tuple[Bytes, Ints]:
     Of the first row of a lane it is 65, which is none.
     """
     native = function("vp_apart", None, INT64, c_int64, INT32, INT64, c_int64, UINT8, INT64)
-    apart, counts = np.empty(len(rows.order), np.uint8), np.empty(66, np.int64)
+    exponents, counts = np.empty(len(rows.order), np.uint8), np.empty(66, np.int64)
     if native:
-        native(rows.ts, rows.origin, rows.order, rows.first, len(rows.first) - 1, apart, counts)
-        return apart, counts
+        native(rows.ts, rows.origin, rows.order, rows.first, len(rows.first) - 1, exponents, counts)
+        return exponents, counts
     start = rows.ts[rows.order] - rows.origin
     start[1:] ^= start[:-1].copy()
     start &= ~(start >> 1)  # keeps the highest bit and lets no rounding carry into it
-    apart[:] = np.frexp(start.astype(np.float64))[1]
-    apart[rows.first[:-1][np.diff(rows.first) > 0]] = 65
-    return apart, np.bincount(apart, minlength=66)
+    exponents[:] = np.frexp(start.astype(np.float64))[1]
+    exponents[rows.first[:-1][np.diff(rows.first) > 0]] = 65
+    return exponents, np.bincount(exponents, minlength=66)
 
 
-def _worthwhile(counts: Ints, top: int, lanes: int) -> tuple[list[int], list[int]]:
+def _choose_levels(counts: Ints, top: int, lanes: int) -> tuple[list[int], list[int]]:
     """Exponents of the levels that are stored, and their numbers of entries."""
-    kept = int(counts.sum())
+    previous_size = int(counts.sum())
     exponents, sizes = list[int](), list[int]()
     for exponent in range(LEVEL_STEP, top + LEVEL_STEP, LEVEL_STEP):
         size = int(counts[exponent + 1 :].sum())
-        if size <= WORTH * kept or (exponent >= top and kept > lanes):
+        if size <= MAX_SIZE_RATIO * previous_size or (exponent >= top and previous_size > lanes):
             exponents.append(exponent)
             sizes.append(size)
-            kept = size
+            previous_size = size
     return exponents, sizes
 
 
-def _levels(rows: _Rows, apart: Bytes, exponents: list[int], sizes: list[int]) -> _Entries:
+def _build_levels(rows: _Rows, split_exponents: Bytes, exponents: list[int], sizes: list[int]) -> _Entries:
     """The entries of all levels one after the other, and the lanes' slices of them."""
     levels, lanes = len(sizes), len(rows.first) - 1
     start, end = np.zeros((2, sum(sizes)), np.int64)
     number, longest = np.zeros((2, sum(sizes)), np.int32)
-    to = _Entries(start, end, number, longest, np.zeros((levels, lanes + 1), np.int64))
+    target = _Entries(start, end, number, longest, np.zeros((levels, lanes + 1), np.int64))
     exponent, offset = np.array(exponents, np.int64), np.cumsum([0, *sizes])[:-1]
     columns = INT64, INT64, INT64, UINT8, INT32, INT64
     native = function("vp_levels", None, *columns, *[c_int64] * 2, INT64, c_int64, *[INT64] * 3, INT32, INT32, INT64)
     if native:
-        native(*rows[:3], apart, *rows[3:5], lanes, rows.origin, exponent, levels, offset, *to)
-        return to
+        native(*rows[:3], split_exponents, *rows[3:5], lanes, rows.origin, exponent, levels, offset, *target)
+        return target
     start = rows.ts[rows.order] - rows.origin
-    part = _Entries(start, rows.end[rows.order] - rows.origin, np.ones_like(rows.order), rows.order, rows.first)
+    entries = _Entries(start, rows.end[rows.order] - rows.origin, np.ones_like(rows.order), rows.order, rows.first)
     for level, (low, size) in enumerate(zip(offset.tolist(), sizes, strict=True)):
-        heads = np.flatnonzero(apart > exponents[level])
-        apart, part = apart[heads], _merged(part, heads, rows.dur)
-        for column, values in zip(to[:4], part[:4], strict=True):
+        heads = np.flatnonzero(split_exponents > exponents[level])
+        split_exponents, entries = split_exponents[heads], _merge_entries(entries, heads, rows.dur)
+        for column, values in zip(target[:4], entries[:4], strict=True):
             column[low : low + size] = values
-        to.first[level] = part.first + low
-    return to
+        target.first[level] = entries.first + low
+    return target
 
 
-def _merged(part: _Entries, first: Ints, dur: Ints) -> _Entries:
+def _merge_entries(entries: _Entries, first: Ints, dur: Ints) -> _Entries:
     """The entries of the next level, each from those of `first` to the next of them."""
     return _Entries(
-        part.start[first],
-        np.maximum.reduceat(part.end, first),
-        np.add.reduceat(part.number, first),
-        part.longest[place_of_longest(dur[part.longest], first)],
-        np.searchsorted(first, part.first),
+        entries.start[first],
+        np.maximum.reduceat(entries.end, first),
+        np.add.reduceat(entries.number, first),
+        entries.longest[index_of_longest(dur[entries.longest], first)],
+        np.searchsorted(first, entries.first),
     )
 
 
-def place_of_longest(duration: Ints, first: Ints) -> Ints:
+def index_of_longest(duration: Ints, first: Ints) -> Ints:
     """Place of the longest in each group of consecutive entries; `first` are the groups' heads."""
     size = np.diff(np.append(first, len(duration)))
-    most = np.repeat(np.maximum.reduceat(duration, first), size)
-    places = np.where(duration == most, np.arange(len(duration)), len(duration))
-    return np.minimum.reduceat(places, first)
+    maximum = np.repeat(np.maximum.reduceat(duration, first), size)
+    indices = np.where(duration == maximum, np.arange(len(duration)), len(duration))
+    return np.minimum.reduceat(indices, first)

@@ -20,7 +20,7 @@ from visualprof.reader.trace.types import Ints, Mask, Rows
 
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "atom", "diffusion"]
 Phase = Literal["prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown"]
-LONGEST = 400  # characters of a text
+MAX_TEXT_CHARS = 400  # characters of a text
 
 
 class Load(NamedTuple):
@@ -37,8 +37,8 @@ class Load(NamedTuple):
     pairs: int | None = None
 
 
-NOTHING = Load(0, 0, 0, 0, 0)
-UNKNOWN = Load()
+NO_LOAD = Load(0, 0, 0, 0, 0)
+UNKNOWN_LOAD = Load()
 
 
 class ServingStep(NamedTuple):
@@ -49,8 +49,8 @@ class ServingStep(NamedTuple):
 
     engine: Engine | None
     phase: Phase
-    prefill: Load = NOTHING
-    decode: Load = NOTHING
+    prefill: Load = NO_LOAD
+    decode: Load = NO_LOAD
     tokens: int | None = None
     batch: int | None = None
 
@@ -67,47 +67,47 @@ _ATOM = pattern(r"^(prefill|decode)\[bs=(\d+)(?:/\d+)?((?: \w+=(?:\d+|\[[\d, .]*
 _DIFFUSION = pattern(r"^execute_diffusion_(\d+)_\d+x\d+$|^[Dd]enois(?:e|ing)[_ ][Ss]tep[_ #:/-]{0,2}\d+$")
 _LOOP = pattern(r"^([Pp]refill|[Dd]ecod(?:e|ing))[_ /](?:[Ss]tep|[Ii]ter(?:ation)?)[_ #:/-]{0,2}\d+$")
 _PAIR = pattern(r"(\w+)=(\d+)")
-_ABSURD = pattern(r"\d{16}")  # more than any number of tokens, or product of two
-_STARTS = ("execute_", "step[", "[Executor]", "prefill", "decod", "denois", "Prefill", "Decod", "Denois")
-_LIKE = pattern(
+_TOO_MANY_DIGITS = pattern(r"\d{16}")  # more than any number of tokens, or product of two
+_PREFIXES = ("execute_", "step[", "[Executor]", "prefill", "decod", "denois", "Prefill", "Decod", "Denois")
+_STEP_LIKE = pattern(
     r"^(?:execute_(?:\d+_)?(?:context|diffusion|new)_|step\[\w+ bs=|\[Executor\] _forward|(?:prefill|decode)\[bs=)"
 )
 
 
 def looks_like_step(text: str) -> bool:
     """Does it begin as such texts do, whether or not it is one?"""
-    return text.startswith(_STARTS) and bool(_LIKE.match(text))
+    return text.startswith(_PREFIXES) and bool(_STEP_LIKE.match(text))
 
 
 @lru_cache(maxsize=4096)
-def serving_step(text: str) -> ServingStep | None:
+def parse_serving_step(text: str) -> ServingStep | None:
     """The step that a text names; None of other texts, and of what no server writes."""
-    if not text.startswith(_STARTS) or len(text) > LONGEST or _ABSURD.search(text):
+    if not text.startswith(_PREFIXES) or len(text) > MAX_TEXT_CHARS or _TOO_MANY_DIGITS.search(text):
         return None
-    for form, read in _FORMS:
+    for form, parse in _PARSERS:
         match = form.match(text)
-        step = read(match) if match else None
-        if step and _possible(step):
+        step = parse(match) if match else None
+        if step and _is_possible(step):
             return step
     return None
 
 
-def outermost(ts: Ints, dur: Ints, track: Rows) -> Mask:
+def outermost_mask(ts: Ints, dur: Ints, track: Rows) -> Mask:
     """Of each of some steps (n,): does it lie in no other one of its track? Of two that are the same the first counts.
 
     Cost: 1 us a step, of which a recording has some thousand.
     """
     order = np.lexsort((-dur, ts, track))
-    out, end_of = np.zeros(len(ts), bool), dict[int, int]()
-    for row, begin, end, on in zip(
+    mask, end_of = np.zeros(len(ts), bool), dict[int, int]()
+    for row, begin, end, track_number in zip(
         order.tolist(), ts[order].tolist(), (ts + dur)[order].tolist(), track[order].tolist(), strict=True
     ):
-        out[row] = end > end_of.get(on, begin)
-        end_of[on] = max(end, end_of.get(on, end))
-    return out
+        mask[row] = end > end_of.get(track_number, begin)
+        end_of[track_number] = max(end, end_of.get(track_number, end))
+    return mask
 
 
-def _possible(step: ServingStep) -> bool:
+def _is_possible(step: ServingStep) -> bool:
     """Could it be: no request without a token, none with more queries than what these attend to?
 
     And no sum of products over the requests is larger than the product of the sums.
@@ -133,60 +133,64 @@ def _phase(prefill: int, decode: int) -> Phase:
     return "decode" if decode else "idle"
 
 
-def _of_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | None = None) -> ServingStep:
+def _step_from_loads(engine: Engine, prefill: Load, decode: Load, tokens: int | None = None) -> ServingStep:
     requests = [load.requests or 0 for load in (prefill, decode)]
     if prefill.tokens is not None and decode.tokens is not None:
         tokens = prefill.tokens + decode.tokens
     return ServingStep(engine, _phase(*requests), prefill, decode, tokens, sum(requests))
 
 
-def _load(texts: tuple[str | None, ...]) -> Load:
+def _parse_load(texts: tuple[str | None, ...]) -> Load:
     """Request, tokens and the rest as they stand; of no request all are 0."""
-    return _or_nothing(Load(*(None if text is None else int(text) for text in texts)))
+    return _normalize_load(Load(*(None if text is None else int(text) for text in texts)))
 
 
-def _or_nothing(load: Load) -> Load:
-    return NOTHING if load.requests == 0 and not load.tokens else load
+def _normalize_load(load: Load) -> Load:
+    return NO_LOAD if load.requests == 0 and not load.tokens else load
 
 
-def _vllm(match: re.Match[str]) -> ServingStep:
+def _parse_vllm(match: re.Match[str]) -> ServingStep:
     """`execute_<tokens>_context_<n>(sq..)_generation_<m>(sq..)`; tokens and what is in brackets may be missing."""
     groups = match.groups()
-    prefill, decode = _load(groups[1:6]), _load(groups[6:11])
-    whole = None if groups[0] is None else int(groups[0])
-    if whole is not None and prefill.tokens is None and decode is NOTHING:
-        prefill = prefill._replace(tokens=whole)
-    elif whole is not None and decode.tokens is None and prefill is NOTHING:
-        decode = decode._replace(tokens=whole)
-    return _of_loads("vllm", prefill, decode, whole)
+    prefill, decode = _parse_load(groups[1:6]), _parse_load(groups[6:11])
+    total_tokens = None if groups[0] is None else int(groups[0])
+    if total_tokens is not None and prefill.tokens is None and decode is NO_LOAD:
+        prefill = prefill._replace(tokens=total_tokens)
+    elif total_tokens is not None and decode.tokens is None and prefill is NO_LOAD:
+        decode = decode._replace(tokens=total_tokens)
+    return _step_from_loads("vllm", prefill, decode, total_tokens)
 
 
-def _vllm_old(match: re.Match[str]) -> ServingStep:
+def _parse_old_vllm(match: re.Match[str]) -> ServingStep:
     """Requests that are new and those that have begun; the rest of a prompt in chunks counts as begun."""
-    return _of_loads("vllm", _load((match[1],)), _load((match[2],)))
+    return _step_from_loads("vllm", _parse_load((match[1],)), _parse_load((match[2],)))
 
 
-def _sglang(match: re.Match[str]) -> ServingStep:
+def _parse_sglang(match: re.Match[str]) -> ServingStep:
     """`step[EXTEND bs=2 toks=12 c_sq=.. c_sk=..]`. The context's queries are its tokens where `c_sq` is missing."""
     mode, batch = match[1], int(match[2])
     numbers = {key: int(n) for key, n in _PAIR.findall(match[3])}
     prefill, decode = (_aggregates(numbers, kind) for kind in "cg")
     if mode == "EXTEND" or mode == "SPLIT_PREFILL":
         tokens = numbers.get("toks", prefill.tokens)
-        prefill = _or_nothing(prefill._replace(requests=batch, tokens=tokens))
-        return _of_loads("sglang", prefill, NOTHING, tokens)
+        prefill = _normalize_load(prefill._replace(requests=batch, tokens=tokens))
+        return _step_from_loads("sglang", prefill, NO_LOAD, tokens)
     if mode == "DECODE":
-        decode = _or_nothing(decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
-        return _of_loads("sglang", NOTHING, decode)
+        decode = _normalize_load(decode._replace(requests=batch, tokens=numbers.get("g_sq", batch)))
+        return _step_from_loads("sglang", NO_LOAD, decode)
     if mode in ("TARGET_VERIFY", "VERIFY"):  # of drafted tokens, several a request, which its context is without
         decode = decode._replace(requests=batch)
         counted = decode.context is None or decode.context >= (decode.tokens or 0)
-        return _of_loads("sglang", NOTHING, decode if counted else Load(batch, decode.tokens, squares=decode.squares))
+        return _step_from_loads(
+            "sglang", NO_LOAD, decode if counted else Load(batch, decode.tokens, squares=decode.squares)
+        )
     if mode == "MIXED" and "c" in numbers and "g" in numbers:
-        return _of_loads("sglang", prefill._replace(requests=numbers["c"]), decode._replace(requests=numbers["g"]))
+        return _step_from_loads(
+            "sglang", prefill._replace(requests=numbers["c"]), decode._replace(requests=numbers["g"])
+        )
     phase: Phase = "mixed" if mode == "MIXED" else "draft" if mode.startswith("DRAFT") else "unknown"
     idle = mode == "IDLE" or (phase == "unknown" and batch == 0)
-    load = NOTHING if idle else UNKNOWN
+    load = NO_LOAD if idle else UNKNOWN_LOAD
     return ServingStep("sglang", "idle" if idle else phase, load, load, None, batch)
 
 
@@ -194,33 +198,33 @@ def _aggregates(numbers: dict[str, int], kind: str) -> Load:
     return Load(None, *(numbers.get(f"{kind}_{name}") for name in ("sq", "sk", "sqsq", "sqsk")))
 
 
-def _tensorrt(match: re.Match[str]) -> ServingStep:
+def _parse_tensorrt(match: re.Match[str]) -> ServingStep:
     """`[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs`; tokens are there in later versions."""
-    context, generation = _load((match[1], match[2])), _load((match[3], match[4]))
-    return _of_loads("tensorrt-llm", context, generation)
+    context, generation = _parse_load((match[1], match[2])), _parse_load((match[3], match[4]))
+    return _step_from_loads("tensorrt-llm", context, generation)
 
 
-def _atom(match: re.Match[str]) -> ServingStep:
+def _parse_atom(match: re.Match[str]) -> ServingStep:
     numbers = {key: int(n) for key, n in _PAIR.findall(match[3])}
     load = Load(int(match[2]), *(numbers.get(name) for name in ("tok", "sk", "sqsq", "sqsk")))
     if match[1] == "prefill":
-        return _of_loads("atom", load, NOTHING)
+        return _step_from_loads("atom", load, NO_LOAD)
     if numbers.get("p"):  # prompts that decode along with the rest
-        return ServingStep("atom", "mixed", UNKNOWN, UNKNOWN, load.tokens, load.requests)
-    return _of_loads("atom", NOTHING, load)
+        return ServingStep("atom", "mixed", UNKNOWN_LOAD, UNKNOWN_LOAD, load.tokens, load.requests)
+    return _step_from_loads("atom", NO_LOAD, load)
 
 
-def _diffusion(match: re.Match[str]) -> ServingStep:
+def _parse_diffusion(match: re.Match[str]) -> ServingStep:
     """`denoising_step_3`; or `execute_diffusion_2_1024x1024`, of two images, around a whole call of a pipeline."""
-    return ServingStep("diffusion", "denoise", UNKNOWN, UNKNOWN, batch=int(match[1]) if match[1] else None)
+    return ServingStep("diffusion", "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD, batch=int(match[1]) if match[1] else None)
 
 
-def _loop(match: re.Match[str]) -> ServingStep:
+def _parse_loop(match: re.Match[str]) -> ServingStep:
     """`decode_step_3`, as people mark the loops that they write themselves."""
-    return ServingStep(None, "prefill" if match[1][0] in "pP" else "decode", UNKNOWN, UNKNOWN)
+    return ServingStep(None, "prefill" if match[1][0] in "pP" else "decode", UNKNOWN_LOAD, UNKNOWN_LOAD)
 
 
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
-    (_VLLM, _vllm), (_VLLM_OLD, _vllm_old), (_SGLANG, _sglang), (_TENSORRT, _tensorrt), (_ATOM, _atom),
-    (_DIFFUSION, _diffusion), (_LOOP, _loop),
+_PARSERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
+    (_VLLM, _parse_vllm), (_VLLM_OLD, _parse_old_vllm), (_SGLANG, _parse_sglang), (_TENSORRT, _parse_tensorrt),
+    (_ATOM, _parse_atom), (_DIFFUSION, _parse_diffusion), (_LOOP, _parse_loop),
 )  # fmt: skip

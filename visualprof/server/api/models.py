@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from visualprof.errors import BadParameter, Forbidden, NotFound, NotReady, SourceError, UnknownFormat, VisualprofError
 from visualprof.messages import msg
-from visualprof.reader.child import MODEL
+from visualprof.reader.child import MODEL_LIMITS
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
@@ -38,7 +38,7 @@ MAX_UPLOAD = 2 << 30
 CHUNK = 1 << 20
 WAIT_S = 1.0  # for a model that is being read: most are read by then
 UPLOADS = 4  # at once: each takes a thread of the server until its model is read
-UPLOAD_WAIT_S = MODEL.seconds + 10
+UPLOAD_WAIT_S = MODEL_LIMITS.timeout_s + 10
 
 
 class ModelEntry(msgspec.Struct):

@@ -136,7 +136,7 @@ class _Spent(NamedTuple):
 
 def needs(trace: Trace) -> bool:
     """Anything that a step is filled with."""
-    return not trace.events.of(*BARE).all()
+    return not trace.events.category_mask(*BARE).all()
 
 
 def compute(trace: Trace, params: SideParams) -> Side:
@@ -342,7 +342,7 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
     mine = np.zeros(len(events), bool)
     for category, device in MADE_OF[part]:
         mine |= (events.category == category) & (on_stream == device)
-    mine &= (events.dur >= 0) & ~trace.projected()
+    mine &= (events.dur >= 0) & ~trace.projected_mask()
     rows = np.flatnonzero(mine).astype(np.int32)
     first = np.searchsorted(windows.end, events.ts[rows], side="right")
     count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)

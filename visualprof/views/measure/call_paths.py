@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
-from visualprof.reader.trace.nesting import innermost_of_tracks, nearest_ancestor
+from visualprof.reader.trace.nesting import innermost_on_tracks, nearest_ancestor
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, call_depth, host_ns, is_called, is_operator, launches, with_inner
 from visualprof.views.measure.steps import step_index
@@ -55,7 +55,7 @@ class Paths(msgspec.Struct, frozen=True):
         if len(lost):
             first = np.array([*(track.first for track in trace.tracks), len(events)])
             ts = events.ts[rows[lost]]
-            above = innermost_of_tracks(events.ts, events.end, events.parent, first, python[lost], ts)
+            above = innermost_on_tracks(events.ts, events.end, events.parent, first, python[lost], ts)
             found[lost] = self.of[nearest_ancestor(events.parent, self.wanted, above)]
         return found
 
@@ -119,7 +119,7 @@ def places(trace: Trace) -> Paths:
 
 def is_place(trace: Trace) -> Mask:
     """Of each event: is it one of those?"""
-    return trace.events.of(*PLACES) & is_called(trace) & (trace.events.dur >= 0)
+    return trace.events.category_mask(*PLACES) & is_called(trace) & (trace.events.dur >= 0)
 
 
 @cached_on_trace
@@ -131,7 +131,7 @@ def frames(trace: Trace) -> Paths:
     for i, text in enumerate(trace.strings):
         if " at 0x" in text:
             own[i] = ids.setdefault(_ADDED.sub("", text), i)
-    return paths(trace, trace.events.of(*FRAMES) & on_threads, np.array(own, np.int32)[trace.events.name])
+    return paths(trace, trace.events.category_mask(*FRAMES) & on_threads, np.array(own, np.int32)[trace.events.name])
 
 
 @cached_on_trace

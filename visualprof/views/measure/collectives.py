@@ -11,7 +11,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.reader.trace.process_group import ProcessGroup, listed, ranks_of, strided
+from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks, parse_rank_list, strided_run
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
@@ -159,7 +159,9 @@ def _groups(trace: Trace, told: Ints, rows: Rows, of: Ints) -> tuple[ProcessGrou
     groups: list[ProcessGroup] = []
     for i, description, ranks, start, stride, size in each:
         name, text = trace.strings[i], trace.strings[description - 1] if description > 0 else ""
-        runs = strided(start - 1, stride - 1, size - 1) or (listed(trace.strings[ranks - 1]) if ranks > 0 else ())
+        runs = strided_run(start - 1, stride - 1, size - 1) or (
+            parse_rank_list(trace.strings[ranks - 1]) if ranks > 0 else ()
+        )
         own = ProcessGroup(name, text if text != "undefined" else "", runs)  # torch's word where a program has none
         given = listing.get(name, own)
         groups.append(ProcessGroup(name, given.description or own.description, given.runs or runs))
@@ -183,7 +185,7 @@ def _messages(
     peer, source, destination = (
         _first(call, trace.arg(name, rows, -1) + 1, count, 0) - 1 for name in ("peer", "source", "destination")
     )
-    members = [ranks_of(one.runs) for one in groups]
+    members = [decode_ranks(one.runs) for one in groups]
     size = np.array([len(ranks) for ranks in members], np.int64)
     at = np.where((peer >= 0) & (peer < size[of]), (np.cumsum(size) - size)[of] + peer, -1)
     told = np.where(direction > 0, destination, source)

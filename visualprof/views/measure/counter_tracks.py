@@ -77,7 +77,9 @@ def _queues(trace: Trace) -> Iterator[CounterTrack]:
 def _copies(trace: Trace) -> Iterator[CounterTrack]:
     """What copies and fills move at a time, by direction; each as if at one pace from its start to its end."""
     events = trace.events
-    rows = np.flatnonzero(is_device_work(trace) & events.of(Category.MEMCPY, Category.MEMSET) & (events.dur > 0))
+    rows = np.flatnonzero(
+        is_device_work(trace) & events.category_mask(Category.MEMCPY, Category.MEMSET) & (events.dur > 0)
+    )
     moved = trace.arg("bytes", rows, 0).astype(np.float64)
     rows, moved = rows[moved > 0], moved[moved > 0]
     names: list[str] = [trace.strings[int(i)].partition(" (")[0] for i in events.name[rows]]

@@ -180,8 +180,8 @@ class RuleContext:
 
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
-        chosen = self.trace.events.of(*categories)
-        return np.flatnonzero(chosen & ~self.trace.projected())
+        chosen = self.trace.events.category_mask(*categories)
+        return np.flatnonzero(chosen & ~self.trace.projected_mask())
 
     def on_gpu(self) -> bool:
         """Are there kernels of a device, and do we see kernels rather than operators?"""

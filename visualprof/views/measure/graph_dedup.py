@@ -42,13 +42,13 @@ def condensed(trace: Trace, step: str = "") -> Condensed:
     if not isinstance(trace, JoinedTrace):
         return Condensed(trace)
     key = condensed, step
-    if key not in trace.shared:
-        trace.shared[key] = _condensed(trace, step)
-    return trace.shared[key]
+    if key not in trace.derived:
+        trace.derived[key] = _condensed(trace, step)
+    return trace.derived[key]
 
 
 def _condensed(trace: JoinedTrace, step: str) -> Condensed:
-    own, graphs = trace.own, trace.graphs
+    own, graphs = trace.file_trace, trace.graphs
     alike = _alike(own, graphs, in_step(own, step))
     lead = own.events.ts[graphs.work[graphs.first[:-1]]]
     order = np.lexsort((lead, own.events.track[graphs.work[graphs.first[:-1]]]))  # in which they become events
@@ -85,7 +85,7 @@ def _alike(own: Trace, graphs: Graphs, inside: Mask) -> Ints:
     named = inside[graphs.work]
     low, high = (pick.reduceat(named, graphs.first[:-1]) for pick in (np.logical_and, np.logical_or))
     single, key = low != high, group(graphs.template, high).of
-    calls, frames = events.of(*CALLERS), events.of(*FRAMES)
+    calls, frames = events.category_mask(*CALLERS), events.category_mask(*FRAMES)
     at = events.parent[graphs.call]
     while (at >= 0).any():
         single |= (at >= 0) & calls[at]
@@ -111,7 +111,7 @@ def _only(own: Trace, kept: Mask) -> tuple[Trace, Ids]:
         chosen = kept[column.events]
         args[name] = ArgColumn(at[column.events[chosen]], column.values[chosen], column.text)
     linked = Links(at[links.src[mine]], at[links.dst[mine]], links.kind[mine])
-    return own.changed(events=Events(**columns), tracks=tracks, args=args, links=linked), at
+    return own.with_columns(events=Events(**columns), tracks=tracks, args=args, links=linked), at
 
 
 def _weights(whole: Trace, graphs: Graphs, count: Ints) -> Ints:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from visualprof.reader.graph import ModelGraph, holders
+from visualprof.reader.graph import ModelGraph, enclosing_nodes
 
 NO_NODE, AMBIGUOUS, CONSTANT = -1, -2, -3  # instead of the row of a node; constants are not drawn
 UNKNOWN = -2  # a holder: the trace does not say in the body of which node an operator ran
@@ -36,7 +36,7 @@ class NodeNames:
         self._maker: dict[int, int] = {}
         self._calls: dict[str, list[int]] = {}
         self._ran: set[tuple[object, ...]] = set()
-        self._around = holders(model.nodes)
+        self._around = enclosing_nodes(model.nodes)
         self._running: list[int] = []  # the holder that runs as an operator; calls of functions are inlined
         for row, (node, holder) in enumerate(zip(model.nodes, self._around, strict=True)):
             self._running.append(self._running[holder] if self._is_call(holder) else holder)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
-from visualprof.reader.trace.order import grouped
+from visualprof.reader.trace.order import group_rows
 
 N = TypeVar("N", bound=np.integer[Any])
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
@@ -74,7 +74,7 @@ class Groups(msgspec.Struct, frozen=True):
 
     def members(self) -> list[Ints]:
         """The rows of each group, ascending."""
-        order, first = grouped(self.of.astype(np.int32), len(self.first))
+        order, first = group_rows(self.of.astype(np.int32), len(self.first))
         return np.split(order, first[1:-1]) if len(order) else []
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from visualprof.reader.digest import blake2b
-from visualprof.reader.graph import ModelGraph, Scope, Value, holders
+from visualprof.reader.graph import ModelGraph, Scope, Value, enclosing_nodes
 from visualprof.views.measure.scope_assignment import places
 
 SECTION = 300  # a group with more children is cut into sections
@@ -99,7 +99,7 @@ def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
     A node with bodies takes and makes itself what nothing inside takes and makes, and what formal inputs and outputs
     have from nowhere else.
     """
-    holder_of = holders(model.nodes)
+    holder_of = enclosing_nodes(model.nodes)
     around: list[tuple[int, ...]] = []
     for holder in holder_of:  # which stands before what it holds
         around.append((*around[holder], holder) if holder >= 0 else ())

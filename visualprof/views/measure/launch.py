@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
-from visualprof.reader.trace.matching import entries_of, processes
+from visualprof.reader.trace.matching import match_ids, number_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 from visualprof.views.measure.trace_cache import cached_on_trace
@@ -38,7 +38,9 @@ class Launches(msgspec.Struct, frozen=True):
 @cached_on_trace
 def is_kernel(trace: Trace) -> Mask:
     """Of each event: a kernel on a device, a collective's included."""
-    return trace.events.of(Category.KERNEL, Category.COMM) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
+    return (
+        trace.events.category_mask(Category.KERNEL, Category.COMM) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
+    )
 
 
 def is_api_call(trace: Trace) -> Mask:
@@ -81,7 +83,7 @@ def repeats(trace: Trace) -> Mask:
 
 
 def _is_operator_event(trace: Trace) -> Mask:
-    return trace.events.of(*OPERATORS) & is_called(trace) & _timed(trace)
+    return trace.events.category_mask(*OPERATORS) & is_called(trace) & _timed(trace)
 
 
 @cached_on_trace
@@ -113,7 +115,7 @@ def call_depth(trace: Trace) -> Ids:
 
 def is_device_work(trace: Trace) -> Mask:
     """Of each event: a kernel, copy or fill on a device."""
-    return trace.track_mask(TrackKind.STREAM) & trace.events.of(*DEVICE_WORK) & _timed(trace)
+    return trace.track_mask(TrackKind.STREAM) & trace.events.category_mask(*DEVICE_WORK) & _timed(trace)
 
 
 @cached_on_trace
@@ -188,7 +190,7 @@ def launches(trace: Trace) -> Launches:
     owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
     place, inside = _inside_graphs(trace, work, issue)
     owner[inside] = nearest_ancestor(events.parent, ops, place[inside])
-    ranges = events.of(*RANGES) & is_called(trace)
+    ranges = events.category_mask(*RANGES) & is_called(trace)
     around = nearest_ancestor(events.parent, ranges, np.where(owner < 0, place, -1))
     return Launches(work, call, issue, owner, around, place)
 
@@ -213,8 +215,8 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     own = np.flatnonzero(_is_operator_event(trace)[column.events])
     own = own[column.values[own] > 0]
     rows = column.events[own]
-    pid, track = processes(t.pid for t in trace.tracks), trace.events.track
-    place = entries_of(column.values[own], pid[track[rows]], column.at(work, 0), pid[track[work]])
+    pid, track = number_processes(t.pid for t in trace.tracks), trace.events.track
+    place = match_ids(column.values[own], pid[track[rows]], column.values_at(work, 0), pid[track[work]])
     return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[place])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from visualprof.reader.logdir.layout import host_of
 from visualprof.reader.trace import Ints
-from visualprof.reader.trace.process_group import ProcessGroup, Runs, ranks_of, runs_of
+from visualprof.reader.trace.process_group import ProcessGroup, Runs, decode_ranks, encode_ranks
 from visualprof.views.measure.call_matching import Numbered
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.rank_summary import RankPart
@@ -96,7 +96,7 @@ def process_groups(ranks: Sequence[tuple[str, RankPart]], numbers: Sequence[int]
     size = max([len(numbers), *(part.place.world_size for _, part in ranks)])
     found = list[RunGroup]()
     for (name, runs), own in met.items():
-        members: tuple[int, ...] = tuple(ranks_of(runs).tolist())
+        members: tuple[int, ...] = tuple(decode_ranks(runs).tolist())
         role, told = _role(own, members, size, host_by_rank)
         present = tuple(n for n in members if n in host_by_rank)
         found.append(RunGroup(name, own.description, members, present, runs, role, told))
@@ -175,7 +175,9 @@ def _chains(calls: Numbered, present: Mapping[int, str]) -> list[RunGroup]:
     for rank in sorted(root):
         chains.setdefault(top(rank), []).append(rank)
     return [
-        RunGroup("", "", tuple(chain), tuple(n for n in chain if n in present), runs_of(chain), "pipeline", "structure")
+        RunGroup(
+            "", "", tuple(chain), tuple(n for n in chain if n in present), encode_ranks(chain), "pipeline", "structure"
+        )
         for chain in chains.values()
     ]
 

@@ -8,7 +8,7 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKind
-from visualprof.reader.trace.process_group import ProcessGroup, ranks_of
+from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks
 from visualprof.views.measure.alignment import Clock, clock_of
 from visualprof.views.measure.collectives import Collectives, collectives
 from visualprof.views.measure.devices import DeviceSummary, device_summary
@@ -90,7 +90,7 @@ def rank_part(trace: Trace) -> RankPart:
         place_of(trace),
         clock_of(trace),
         trace.meta.host,
-        tuple(one for one in trace.meta.groups if trace.meta.rank in ranks_of(one.runs)),
+        tuple(one for one in trace.meta.groups if trace.meta.rank in decode_ranks(one.runs)),
         windows.names,
         windows.start,
         windows.end,
@@ -113,7 +113,7 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     events = trace.events
     stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
     kernel = stream & (events.category == Category.KERNEL)
-    if not (stream & events.of(Category.KERNEL, Category.COMM)).any():
+    if not (stream & events.category_mask(Category.KERNEL, Category.COMM)).any():
         kernel = thread & (events.category == Category.OP)
     comm = (stream | thread) & (events.category == Category.COMM)
     computing, communicating = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))

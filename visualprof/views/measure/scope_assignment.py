@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count, groupby
 
-from visualprof.reader.graph import Node, Scope, Value, holders, shared_scopes
+from visualprof.reader.graph import Node, Scope, Value, enclosing_nodes, shared_scopes
 from visualprof.views.measure.blocks import MOVING, blocks
 
 Place = tuple[Scope, ...]
@@ -29,7 +29,7 @@ def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], d
 
     Args: src, dst: the edges, as places in `nodes`.
     """
-    around = holders(nodes)
+    around = enclosing_nodes(nodes)
     src, dst = _beside(around, src, dst)
     found = blocks(nodes, src, dst) or _placed(nodes, values, around, src, dst)
     out: list[Place] = []
@@ -37,7 +37,7 @@ def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], d
     for i, (node, holder) in enumerate(zip(nodes, around, strict=True)):
         place = found[i]
         if holder >= 0:
-            place = (*out[holder], *place[len(nodes[holder].place) :])
+            place = (*out[holder], *place[len(nodes[holder].full_scope) :])
         if node.body:
             place = next(p for p in _named_apart(place, node.body) if p not in taken)
             taken.add(place)

@@ -80,7 +80,7 @@ def _rows_between(trace: Trace, number: int, low: int, high: int) -> Ints:
 def thread_work(trace: Trace) -> dict[int, Ints]:
     """Disjoint intervals (m, 2) ns in which each thread that works does so, by its track."""
     events = trace.events
-    rows = np.flatnonzero(events.of(*WORK) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
+    rows = np.flatnonzero(events.category_mask(*WORK) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
     threads = group(events.track[rows])
     spans = unions(threads, events.ts[rows], events.end[rows])
     return dict(zip(events.track[rows[threads.first]].tolist(), spans, strict=True))

@@ -11,8 +11,17 @@ from msgspec.structs import replace
 
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ints, Rows, Steps, Trace, TrackKind
-from visualprof.reader.trace.serving import NOTHING, UNKNOWN, Engine, Load, Phase, ServingStep, outermost, serving_step
-from visualprof.reader.trace.step_attribution import steps_of
+from visualprof.reader.trace.serving import (
+    NO_LOAD,
+    UNKNOWN_LOAD,
+    Engine,
+    Load,
+    Phase,
+    ServingStep,
+    outermost_mask,
+    parse_serving_step,
+)
+from visualprof.reader.trace.step_attribution import attribute_steps
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.operator_call import Unknown, torch_call
@@ -44,8 +53,8 @@ class Serving(msgspec.Struct, frozen=True):
 def step_annotations(trace: Trace) -> Rows:
     """Events (n,) of threads whose text is that of a server's step, those inside others included."""
     events = trace.events
-    rows = np.flatnonzero(events.of(*MARKS) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
-    return rows[names_with(trace, events.name[rows], lambda name: serving_step(name) is not None)]
+    rows = np.flatnonzero(events.category_mask(*MARKS) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0))
+    return rows[names_with(trace, events.name[rows], lambda name: parse_serving_step(name) is not None)]
 
 
 @cached_on_trace
@@ -58,7 +67,7 @@ def serving(trace: Trace) -> Serving | None:
     """
     rows = step_annotations(trace)
     if len(rows):
-        steps = rows[outermost(trace.events.ts[rows], trace.events.dur[rows], trace.events.track[rows])]
+        steps = rows[outermost_mask(trace.events.ts[rows], trace.events.dur[rows], trace.events.track[rows])]
         steps = steps[np.argsort(trace.events.ts[steps], kind="stable")]
         own = _with_steps(trace, steps, trace.events.end[steps])
         loads = _loads(trace, steps)
@@ -84,7 +93,7 @@ def step_loads(trace: Trace) -> list[ServingStep | None] | None:
 
 def _loads(trace: Trace, rows: Rows) -> list[ServingStep]:
     """What some of the annotations say."""
-    return [step for step in (serving_step(trace.strings[int(i)]) for i in trace.events.name[rows]) if step]
+    return [step for step in (parse_serving_step(trace.strings[int(i)]) for i in trace.events.name[rows]) if step]
 
 
 def together(loads: Sequence[ServingStep]) -> ServingStep | None:
@@ -112,10 +121,10 @@ def _with_steps(trace: Trace, rows: Rows, ends: Ints) -> Trace:
         return trace
     known = len(trace.strings)
     steps = Steps(np.arange(known, known + len(rows), dtype=np.int32), ts, ends - ts, events.track[rows])
-    return trace.changed(
+    return trace.with_columns(
         strings=(*trace.strings, *map(str, range(len(rows)))),
         steps=steps,
-        events=replace(events, step=steps_of(events, list(trace.tracks), steps, trace.links)),
+        events=replace(events, step=attribute_steps(events, list(trace.tracks), steps, trace.links)),
     )
 
 
@@ -163,8 +172,8 @@ def _table_and_tokens(shapes: str) -> tuple[tuple[int, ...], tuple[int, int]] | 
 def _looked_up(requests: int, each: int) -> ServingStep:
     load = Load(requests, requests * each)
     if each > 1:
-        return ServingStep(None, "prefill", load, NOTHING, load.tokens, requests)
-    return ServingStep(None, "decode", NOTHING, load, load.tokens, requests)
+        return ServingStep(None, "prefill", load, NO_LOAD, load.tokens, requests)
+    return ServingStep(None, "decode", NO_LOAD, load, load.tokens, requests)
 
 
 def _within_pipelines(trace: Trace, calls: Serving) -> Serving | None:
@@ -188,11 +197,11 @@ def _denoising(trace: Trace) -> Serving | None:
         return None
     name = events.name[rows]
     rows = rows[name == name[np.bincount(name, events.dur[rows])[name].argmax()]]
-    rows = rows[outermost(events.ts[rows], events.dur[rows], events.track[rows])]
+    rows = rows[outermost_mask(events.ts[rows], events.dur[rows], events.track[rows])]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     if len(rows) < 2:
         return None
-    step = ServingStep(None, "denoise", UNKNOWN, UNKNOWN)
+    step = ServingStep(None, "denoise", UNKNOWN_LOAD, UNKNOWN_LOAD)
     return Serving(_with_steps(trace, rows, events.end[rows]), rows, [step] * len(rows), "denoiser_calls", None)
 
 

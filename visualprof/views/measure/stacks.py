@@ -21,7 +21,7 @@ class Stacks:
 
     def of(self, rows: Ids) -> Ids:
         """Number of the stack of each event."""
-        given = np.full(len(rows), -1) if self._given is None else self._given.at(rows, -1)
+        given = np.full(len(rows), -1) if self._given is None else self._given.values_at(rows, -1)
         given = np.where(given > 0, given + len(self._calls), -1).astype(np.int32)
         if not len(self._calls):
             return given

@@ -60,7 +60,7 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
 def _asked_for(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
     """Rows of the events that were asked for in the steps, and the number of the stage of each."""
     events = trace.events
-    shown = (events.dur >= 0) & ~events.of(*MARKS) & ~trace.projected()
+    shown = (events.dur >= 0) & ~events.category_mask(*MARKS) & ~trace.projected_mask()
     rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
     issue = np.arange(len(events), dtype=np.int32)
     issue[joined.work] = joined.issue

@@ -231,7 +231,7 @@ def in_step(trace: Trace, name: str) -> Mask:
 def busy(trace: Trace, inside: Mask) -> Busy:
     """Some of the events by category, those of devices and of threads apart."""
     events = trace.events
-    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.projected())
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.projected_mask())
     key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
     groups = group(key)
     places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
@@ -288,7 +288,7 @@ def kernels(trace: Trace) -> dict[int, Kernels]:
 def _single_step(trace: Trace) -> Windows:
     """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
     events = trace.events
-    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.of(*HOST_WORK))
+    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.category_mask(*HOST_WORK))
     if not len(host) or (trace.links.kind == LinkKind.LAUNCH).any():
         rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Ids, Ints, Rows, Trace, TrackKind
-from visualprof.reader.trace.pyramid import place_of_longest
+from visualprof.reader.trace.pyramid import index_of_longest
 from visualprof.views.measure.counter_tracks import CounterTrack
 from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.replay.path_pieces import Pieces
@@ -94,7 +94,7 @@ def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
     first = np.flatnonzero(
         np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1])))
     )
-    longest = entries.longest[place_of_longest(duration[entries.longest], first)]
+    longest = entries.longest[index_of_longest(duration[entries.longest], first)]
     return Tile(
         entries.lane[first],
         entries.start[first],

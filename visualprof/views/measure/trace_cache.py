@@ -18,11 +18,11 @@ def cached_on_trace(work: Callable[[Trace], T]) -> Callable[[Trace], T]:
 
     @wraps(work)
     def known(trace: Trace) -> T:
-        if work not in trace.shared:
+        if work not in trace.derived:
             found = work(trace)
             if isinstance(found, np.ndarray):
                 found.flags.writeable = False
-            trace.shared[work] = found
-        return trace.shared[work]
+            trace.derived[work] = found
+        return trace.derived[work]
 
     return known

@@ -170,7 +170,7 @@ def busy_profile(trace: Trace) -> dict[str, NDArray[np.float64]]:
     edges = np.linspace(start, end, TICKS + 1).astype(np.int64)
     events = trace.events
     out: dict[str, NDArray[np.float64]] = {}
-    host = events.of(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
+    host = events.category_mask(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
     for name, mask in (("host", host), ("device", is_kernel(trace))):
         rows = np.flatnonzero(mask & (events.dur > 0))
         spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])

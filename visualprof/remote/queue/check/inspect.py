@@ -86,7 +86,7 @@ def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
         head = file.read(8)
     if head.startswith(npy.MAGIC) or name.lower().endswith(".npy"):
         return inspect_array(path, name)
-    return child.call(partial(_inspected, name=name), path, name)
+    return child.run_in_child(partial(_inspected, name=name), path, name)
 
 
 def inspect_array(path: Path, name: str) -> InspectedArray:

@@ -12,7 +12,7 @@ import msgspec
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 from visualprof.remote.protocol import Request, build
 
 MAX_BYTES = 1 << 20
@@ -57,7 +57,7 @@ def parse_request(body: bytes) -> Request:
         )
     try:
         value: object = msgspec.json.decode(body)
-    except UNDECODABLE as error:
+    except DECODE_ERRORS as error:
         raise InvalidRequest(
             [
                 FieldError(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, func, insert, select
 
-from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.source import DECODE_ERRORS
 from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.store.database import without_result
 from visualprof.remote.queue.store.records import AnyRow
@@ -62,7 +62,7 @@ def read_points(file: Path) -> dict[int, str] | None:
     for line in text.split(b"\n"):
         try:
             found[parse_batch(line)] = line.decode()
-        except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
+        except DECODE_ERRORS:  # noqa: PERF203 - a few lines, each alone
             continue
     return dict(list(found.items())[:MAX_VALUES])
 

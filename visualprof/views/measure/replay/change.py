@@ -181,7 +181,7 @@ def meant(trace: Trace, change: Change) -> tuple[Mask, Mask]:
         host[call[pageable & (call >= 0)]] = True
         return nothing, host
     if change.what in DEVICE:
-        on_device = named & events.of(*DEVICE[change.what]) & trace.track_mask(TrackKind.STREAM)
+        on_device = named & events.category_mask(*DEVICE[change.what]) & trace.track_mask(TrackKind.STREAM)
         # Where no collective runs on a device, they are work of threads.
         alone = change.what == "collective" and not (events.category[work] == Category.COMM).any()
         return on_device, named & threads & (events.category == Category.COMM) if alone else nothing

@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.reader.trace.serving import serving_step
+from visualprof.reader.trace.serving import parse_serving_step
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_device_work, is_operator
 from visualprof.views.measure.operator_call import Call, Tensor, onnx_call, torch_call
@@ -88,7 +88,7 @@ def _calculated(trace: Trace) -> tuple[Ids, Ints, list[Work]]:
     load = _annotated(trace, rows)
     groups = group(name, moved, load, *texts)
     calls = [_call(trace, onnx, place, name, texts, int(moved[place])) for place in groups.first.tolist()]
-    steps = [serving_step(trace.strings[int(i)]) for i in load[groups.first]]
+    steps = [parse_serving_step(trace.strings[int(i)]) for i in load[groups.first]]
     calls = [call and call._replace(load=step) for call, step in zip(calls, steps, strict=True)]
     works = [work_of(call) if call else None for call in _with_outputs(calls)]
     known = np.array([work is not None and not math.isnan(work.flops) for work in works], bool)
@@ -120,7 +120,7 @@ def _annotated(trace: Trace, rows: Ids) -> Ints:
 
 
 def _says_lengths(text: str) -> bool:
-    step = serving_step(text)
+    step = parse_serving_step(text)
     return step is not None and None not in (*step.prefill, *step.decode)
 
 
