@@ -31,9 +31,9 @@ def no_compiler_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @compiles
 def test_where_a_compiler_is_the_native_reader_is_in_use() -> None:
-    if os.environ.get(native.OFF) == "0":
+    if os.environ.get(native.SWITCH_VARIABLE) == "0":
         pytest.skip("it is switched off")
-    assert native.state().startswith("yes ("), "after a change of C, any `make` target compiles it"
+    assert native.describe_state().startswith("yes ("), "after a change of C, any `make` target compiles it"
 
 
 @compiles
@@ -143,7 +143,7 @@ def why(folder: Path) -> str:
 def test_a_library_that_cannot_be_used_is_left_alone_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(native.OFF, raising=False)
+    monkeypatch.delenv(native.SWITCH_VARIABLE, raising=False)
     library = tmp_path / ("_columns.dll" if os.name == "nt" else "_columns.so")
     assert why(tmp_path) == "not compiled"
     library.write_bytes(b"of another processor")
@@ -152,5 +152,5 @@ def test_a_library_that_cannot_be_used_is_left_alone_with_a_reason(
     source.touch()
     os.utime(library, ns=(0, source.stat().st_mtime_ns - 1))
     assert why(tmp_path).startswith("older than its sources")
-    monkeypatch.setenv(native.OFF, "0")
+    monkeypatch.setenv(native.SWITCH_VARIABLE, "0")
     assert why(tmp_path) == "VISUALPROF_NATIVE=0"

@@ -57,14 +57,14 @@ def test_the_version_says_whether_the_native_reader_is_in_use(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(native, "library", lambda: None)
-    monkeypatch.setenv(native.OFF, "0")
+    monkeypatch.setenv(native.SWITCH_VARIABLE, "0")
     with pytest.raises(SystemExit) as ended:
         main([*command, "--version"])
     first, second = capfd.readouterr().out.splitlines()
     assert (ended.value.code, first) == (0, f"visualprof {__version__}")
     assert second.startswith("native reader: no: VISUALPROF_NATIVE=0; ")
     monkeypatch.setattr(native, "library", lambda: ctypes.CDLL(None))
-    assert native.state() == f"yes ({platform.machine()})"
+    assert native.describe_state() == f"yes ({platform.machine()})"
 
 
 def test_json_is_the_views_answer(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.chrome import salvage
+from visualprof.reader.chrome import recovery
 from visualprof.reader.source import Source
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import all_views
@@ -409,8 +409,8 @@ def test_entries_end_where_brackets_outside_of_strings_are_closed(parts: list[st
             if level == 0:
                 ends.append(i + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(salvage, "_BLOCK", block)
-        assert salvage.entry_ends(text.encode()) == ends
+        patch.setattr(recovery, "_BLOCK_BYTES", block)
+        assert recovery.entry_ends(text.encode()) == ends
 
 
 def test_the_places_of_damage_are_told(file: WriteFile) -> None:

@@ -127,8 +127,8 @@ def series(path: Path, count: int) -> Trace:
 
 def test_rows_are_not_looked_at_again_for_every_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
-    each_kind = Document.each_kind
-    monkeypatch.setattr(Document, "each_kind", lambda *args: (looks.append(1), each_kind(*args))[1])
+    each_kind = Document.map_kinds
+    monkeypatch.setattr(Document, "map_kinds", lambda *args: (looks.append(1), each_kind(*args))[1])
     assert len(series(tmp_path / "few.json", 2).counters.ts) == 2
     few = len(looks)
     assert len(series(tmp_path / "many.json", 200).tracks) == 201

@@ -154,8 +154,8 @@ def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> 
 
 
 def test_decimals_are_what_is_written() -> None:
-    written = {**TIMES, "1e30": times.MOST_NS, "-1e30": times.LEAST_NS, "NaN": -5}
-    assert times.of_decimals([Decimal(text) for text in written], -5).tolist() == list(written.values())
+    written = {**TIMES, "1e30": times.MAX_NS, "-1e30": times.MIN_NS, "NaN": -5}
+    assert times.decimals_to_ns([Decimal(text) for text in written], -5).tolist() == list(written.values())
 
 
 IDS = {

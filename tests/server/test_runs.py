@@ -18,7 +18,7 @@ def test_status_says_what_the_server_is(make_site: MakeSite) -> None:
     assert body["read_only"] is True
     assert body["logdirs"] == [str(site.folder)]
     assert body["watching"] == "polling"
-    assert (body["version"], body["native_reader"]) == (__version__, native.state())
+    assert (body["version"], body["native_reader"]) == (__version__, native.describe_state())
 
 
 def test_runs_lists_what_is_known_of_a_parsed_file(site: Site) -> None:

@@ -74,7 +74,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from visualprof.reader import native
 
-        print(f"visualprof {__version__}\nnative reader: {native.state()}")
+        print(f"visualprof {__version__}\nnative reader: {native.describe_state()}")
         parser.exit()
 
 

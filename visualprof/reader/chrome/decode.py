@@ -24,16 +24,16 @@ from msgspec.structs import replace
 from visualprof.messages import msg
 from visualprof.reader.chrome import times
 from visualprof.reader.chrome.document import NO_INT, NO_TIME, ArgRows, Args, Document, Event, Kind, column_type
-from visualprof.reader.chrome.joined import interleaved, scanned_document
-from visualprof.reader.chrome.numbering import ids_of, named
-from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.joined import interleave, join_scanned_parts
+from visualprof.reader.chrome.numbering import merge_equal_names, number_flow_ids
+from visualprof.reader.chrome.pieces import EventPieces
 from visualprof.reader.chrome.scan import Scanner
-from visualprof.reader.chrome.values import json_object, label, shown
+from visualprof.reader.chrome.values import display_text, json_object, label
 from visualprof.reader.native.scanner import DTYPES, TEXT, Part
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
 
-WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
+PHASES_WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
 
 def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
@@ -47,45 +47,45 @@ def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, 
     Raises:
         FormatError: there is no list of events, or none of them can be used.
     """
-    return read_events(source, args, fields_by_cat, Scanner.of(args, fields_by_cat))
+    return read_events(source, args, fields_by_cat, Scanner.create(args, fields_by_cat))
 
 
 def read_events(
     source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]], scanner: Scanner | None
 ) -> Document:
     """As `read_document`, with this scanner or none."""
-    rows = _Rows(args, fields_by_cat)
-    pieces = Pieces(source, rows, (scanner, rows.take) if scanner else None)
+    rows = _DocumentRows(args, fields_by_cat)
+    pieces = EventPieces(source, rows, (scanner, rows.take) if scanner else None)
     pieces.run()
     return replace(
         rows.document(), head=pieces.head, truncated=pieces.truncated, warnings=[*pieces.warnings, *rows.warnings()]
     )
 
 
-class _Rows:
+class _DocumentRows:
     """The rows of a file in their order: those that were scanned and those that are decoded here."""
 
     def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
-        self._decoded = _Columns(args, fields_by_cat)
+        self._decoded = _DecodedColumns(args, fields_by_cat)
         self._scanned: list[Part] = []
         self._turns: list[tuple[int, int]] = []
 
     def add(self, text: bytes | memoryview) -> None:
         """Decode one JSON list of events. Raises what `Sink.add` does."""
-        before = self._decoded.rows
+        decoded_rows = self._decoded.rows
         with _without_gc():
-            self._decoded.add(text, ahead=self.rows - before)
-        self._took(0, self._decoded.rows - before)
+            self._decoded.add(text, row_offset=self.rows - decoded_rows)
+        self._record_turn(0, self._decoded.rows - decoded_rows)
 
     def take(self, part: Part) -> None:
         """Take rows that were scanned."""
         if part.last > part.first:
             self._scanned.append(part)
-            self._took(1, part.last - part.first)
+            self._record_turn(1, part.last - part.first)
 
-    def _took(self, which: int, rows: int) -> None:
-        self._turns.append((which, rows))
+    def _record_turn(self, source: int, rows: int) -> None:
+        self._turns.append((source, rows))
         self.rows += rows
 
     def warnings(self) -> list[str]:
@@ -97,8 +97,8 @@ class _Rows:
         with _without_gc():
             if not self._scanned:
                 return self._decoded.document()
-            scanned = scanned_document(self._scanned)
-            return interleaved([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
+            scanned = join_scanned_parts(self._scanned)
+            return interleave([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
 
 
 @contextmanager
@@ -113,18 +113,18 @@ def _without_gc() -> Generator[None]:
             gc.enable()
 
 
-class _Columns:
+class _DecodedColumns:
     """Grows the columns piece by piece."""
 
     def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
-        self._ahead = 0
+        self._row_offset = 0
         self._args = args
         self._fields = {f.name: f for f in msgspec.structs.fields(args)}
-        self._by_cat = fields_by_cat
+        self._fields_by_cat = fields_by_cat
         self._needs_exact = False
         self._kinds: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
-        self._places: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+        self._threads: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
         self._flows: defaultdict[Any, int] = defaultdict(count().__next__)
         self._texts: defaultdict[bytes, int] = defaultdict(count().__next__)
         self._texts[b""]
@@ -136,28 +136,35 @@ class _Columns:
         self._samples: list[tuple[int, int, float]] = []
         self._series: defaultdict[str, int] = defaultdict(count().__next__)
         self._dropped: list[str] = []
-        self._loose = 0
+        self._ignored_arguments = 0
 
-    def add(self, text: bytes | memoryview, ahead: int) -> None:
+    def add(self, text: bytes | memoryview, row_offset: int) -> None:
         """Decode one JSON list of events and appends its columns. Raises what `Sink.add` does.
 
         Args: ahead: rows of the file that are not of these.
         """
-        self._ahead = ahead
+        self._row_offset = row_offset
         self._append(text, *self._usable_events(text))
 
     def _usable_events(self, text: bytes | memoryview) -> tuple[list[Event[Any, Any]], Ints, Ints]:
         """The events, when they began and how long they took, ns. Floats hold most times to the nanosecond."""
         if not self._needs_exact:
-            counted = self._loose, len(self._dropped)
+            counted = self._ignored_arguments, len(self._dropped)
             events = self._decode(text, exact=False)
-            ts, dur = times.floats([e.ts for e in events]), times.floats([e.dur for e in events])
+            ts, dur = (
+                times.microseconds_array([e.ts for e in events]),
+                times.microseconds_array([e.dur for e in events]),
+            )
             if times.are_exact(ts, text) and times.are_exact(dur, text):
-                return events, times.of_floats(ts, NO_INT), times.of_floats(dur, -1)
-            self._loose, self._dropped = counted[0], self._dropped[: counted[1]]
-            self._needs_exact = bool((ts > times.EXACT_US).any())
+                return events, times.floats_to_ns(ts, NO_INT), times.floats_to_ns(dur, -1)
+            self._ignored_arguments, self._dropped = counted[0], self._dropped[: counted[1]]
+            self._needs_exact = bool((ts > times.MAX_EXACT_US).any())
         events = self._decode(text, exact=True)
-        return events, times.of_decimals([e.ts for e in events], NO_INT), times.of_decimals([e.dur for e in events], -1)
+        return (
+            events,
+            times.decimals_to_ns([e.ts for e in events], NO_INT),
+            times.decimals_to_ns([e.dur for e in events], -1),
+        )
 
     @cached_property
     def _fast(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
@@ -171,9 +178,9 @@ class _Columns:
         try:
             return (self._exact if exact else self._fast).decode(text)
         except msgspec.ValidationError:
-            return self._decode_one_by_one(text, exact=exact)
+            return self._decode_singly(text, exact=exact)
 
-    def _decode_one_by_one(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
+    def _decode_singly(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
         """Keep what can be used of a list in which some entry has a wrong type (20 times slower)."""
         typed = msgspec.json.Decoder(Event[self._args, float], strict=False)
         loose = msgspec.json.Decoder(Event[Any, float], strict=False)
@@ -188,17 +195,17 @@ class _Columns:
                     event = loose.decode(raw)
                     event.args = self._usable(event.args)
                 except msgspec.ValidationError as error:
-                    self._dropped.append(msg("reader.event", f"event {self._ahead + self.rows + i:,}: {error}"))
+                    self._dropped.append(msg("reader.event", f"event {self._row_offset + self.rows + i:,}: {error}"))
                     event = Event[Any, Any]()
             if exact and (event.ts is not None or event.dur is not None):
-                exactly = timed.decode(raw)
-                event.ts, event.dur = exactly.ts, exactly.dur
+                timed_event = timed.decode(raw)
+                event.ts, event.dur = timed_event.ts, timed_event.dur
             events.append(event)
         return events
 
     def _usable(self, args: object) -> msgspec.Struct:
         """The arguments of which the type is as expected."""
-        self._loose += 1
+        self._ignored_arguments += 1
         usable: dict[str, Any] = {}
         values = json_object(args)
         for name, spec in self._fields.items():
@@ -223,12 +230,12 @@ class _Columns:
         parts = self._parts
         parts["kind"].append(kind)
         parts["place"].append(
-            np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
+            np.fromiter(map(self._threads.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
         parts["ts"].append(ts)
         parts["dur"].append(dur)
         phases = np.array(self._phases)[kind]
-        self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
+        self._append_flows(events, np.flatnonzero(np.isin(phases, PHASES_WITH_ID)))
         cats = np.array(self._cats, np.int32)[kind]
         for cat, number in list(self._cat_ids.items()):
             rows = np.flatnonzero(cats == number)
@@ -245,33 +252,33 @@ class _Columns:
 
     def _append_flows(self, events: list[Event[Any, Any]], rows: Ints) -> None:
         """Ids of flow arrows and async events."""
-        at: list[int] = rows.tolist()
-        marked = [(i, e) for i in at if (e := events[i]).id is not None]
-        if marked:
-            n, get = len(marked), self._flows.__getitem__
-            self._parts["flow_rows"].append(np.fromiter((i for i, _ in marked), np.int64, n) + self.rows)
-            self._parts["flow_ids"].append(np.fromiter((get(e.id) for _, e in marked), np.int64, n))
+        indices: list[int] = rows.tolist()
+        identified = [(i, e) for i in indices if (e := events[i]).id is not None]
+        if identified:
+            n, get = len(identified), self._flows.__getitem__
+            self._parts["flow_rows"].append(np.fromiter((i for i, _ in identified), np.int64, n) + self.rows)
+            self._parts["flow_ids"].append(np.fromiter((get(e.id) for _, e in identified), np.int64, n))
 
     def _append_args(self, cat: str, rows: Ints, events: list[Event[Any, Any]]) -> None:
-        names = () if cat == "\0flow" else self._by_cat.get(cat, tuple(self._fields))
+        names = () if cat == "\0flow" else self._fields_by_cat.get(cat, tuple(self._fields))
         if not names:
             return
         numbers: list[int] = rows.tolist()
-        having: list[tuple[int, Any]] = [(i, a) for i in numbers if (a := events[i].args) is not None]
-        if not having:
+        with_args: list[tuple[int, Any]] = [(i, a) for i in numbers if (a := events[i].args) is not None]
+        if not with_args:
             return
-        at = np.fromiter((i for i, _ in having), np.int64, len(having)) + self.rows
-        args = [a for _, a in having]
+        file_rows = np.fromiter((i for i, _ in with_args), np.int64, len(with_args)) + self.rows
+        args = [a for _, a in with_args]
         for name in names:
             values, present = self._values(name, args)
             if present.any():
-                self._arg_parts[name].append((at[present], values[present]))
+                self._arg_parts[name].append((file_rows[present], values[present]))
 
     def _values(self, name: str, args: list[Any]) -> tuple[Values, Mask]:
         """One argument of many events and where it is present."""
         kind, get, n = self._fields[name].default, attrgetter(name), len(args)
         if kind is NO_TIME:
-            ns = times.of_texts([bytes(get(arg)) for arg in args], NO_INT)
+            ns = times.texts_to_ns([bytes(get(arg)) for arg in args], NO_INT)
             return ns, ns != NO_INT
         if isinstance(kind, msgspec.Raw):
             ids = np.fromiter(map(self._texts.__getitem__, map(bytes, map(get, args))), np.int32, n)
@@ -294,16 +301,16 @@ class _Columns:
                 try:
                     self._samples.append((self.rows + i, self._series[str(series)], float(value)))
                 except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
-                    self._loose += 1
+                    self._ignored_arguments += 1
 
     def warnings(self) -> list[str]:
         """What could not be used, one sentence each."""
         warnings: list[str] = []
-        if self._loose:
+        if self._ignored_arguments:
             warnings.append(
                 msg(
                     "reader.events_argument_unexpected_type",
-                    f"{self._loose:,} events have an argument of an unexpected type, which was ignored",
+                    f"{self._ignored_arguments:,} events have an argument of an unexpected type, which was ignored",
                 )
             )
         if self._dropped:
@@ -325,24 +332,28 @@ class _Columns:
             values = np.concatenate([v for _, v in column]) if column else np.zeros(0, DTYPES[type_])
             order = np.argsort(rows, kind="stable")  # categories came one after the other
             args[name] = ArgRows(rows[order], values[order], type_ == TEXT)
-        (kind,), kinds = named([self._joined("kind", np.int32)], map(_kind, self._kinds))
-        (place,), places = named([self._joined("place", np.int32)], ((label(p), label(t)) for p, t in self._places))
-        (flow,), flow_labels = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
-        flow_ids, flow_names = ids_of(flow, flow_labels)
-        shown_texts = [None, *map(shown, list(self._texts)[1:])]
-        ids, texts = named([arg.values for arg in args.values() if arg.text], shown_texts, known=1)
+        (kind,), kinds = merge_equal_names([self._concatenate("kind", np.int32)], map(_kind, self._kinds))
+        (thread,), threads = merge_equal_names(
+            [self._concatenate("place", np.int32)], ((label(p), label(t)) for p, t in self._threads)
+        )
+        (flow,), flow_labels = merge_equal_names([self._concatenate("flow_ids", np.int64)], map(label, self._flows))
+        flow_ids, flow_names = number_flow_ids(flow, flow_labels)
+        shown_texts = [None, *map(display_text, list(self._texts)[1:])]
+        ids, texts = merge_equal_names([arg.values for arg in args.values() if arg.text], shown_texts, fixed=1)
         ids = iter(ids)
-        (series,), series_names = named([np.array([n for _, n, _ in self._samples], np.int32)], self._series)
+        (series,), series_names = merge_equal_names(
+            [np.array([n for _, n, _ in self._samples], np.int32)], self._series
+        )
         return Document(
             kind=kind,
-            place=place,
-            ts=self._joined("ts", np.int64),
-            dur=self._joined("dur", np.int64),
+            thread=thread,
+            ts=self._concatenate("ts", np.int64),
+            dur=self._concatenate("dur", np.int64),
             kinds=kinds,
-            places=places,
+            threads=threads,
             texts=[text or "" for text in texts],
             args={name: replace(arg, values=next(ids)) if arg.text else arg for name, arg in args.items()},
-            flow_rows=self._joined("flow_rows", np.int64),
+            flow_rows=self._concatenate("flow_rows", np.int64),
             flow_ids=flow_ids,
             flow_names=flow_names,
             sample_rows=np.array([row for row, _, _ in self._samples], np.int64),
@@ -354,7 +365,7 @@ class _Columns:
             warnings=[],
         )
 
-    def _joined(self, name: str, dtype: type[np.int32 | np.int64]) -> Values:
+    def _concatenate(self, name: str, dtype: type[np.int32 | np.int64]) -> Values:
         parts = self._parts.pop(name, [])
         return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
@@ -365,7 +376,7 @@ def _kind(key: tuple[str, str | None, str | int | float | None]) -> Kind:
 
 
 def _clamped(value: int) -> int:
-    return value if -(2**63) <= value < 2**63 else times.MOST_NS if value > 0 else NO_INT
+    return value if -(2**63) <= value < 2**63 else times.MAX_NS if value > 0 else NO_INT
 
 
 def _integers(values: list[Any]) -> Ints:

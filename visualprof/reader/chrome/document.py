@@ -80,7 +80,7 @@ class ArgRows(msgspec.Struct, frozen=True):
     text: bool
 
 
-class Names(NamedTuple):
+class TrackNames(NamedTuple):
     """What a file calls its processes and threads, (pid, tid), and the order in which it wants the threads."""
 
     process: dict[str, str]
@@ -91,18 +91,18 @@ class Names(NamedTuple):
 class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
-    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
+    kind: index of `kinds`; place: index of `threads` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
     flow: rows with an id, and a number for it: itself where it is a natural number of up to 18 digits, else -1 less its
     index in `flow_names`. head: the other top-level keys.
     sample: row, index of the name in `series` and value of each sample of the counter events.
     """
 
     kind: Ids
-    place: Ids
+    thread: Ids
     ts: Ints
     dur: Ints
     kinds: list[Kind]
-    places: list[tuple[str, str]]
+    threads: list[tuple[str, str]]
     texts: list[str]
     args: Mapping[str, ArgRows]
     flow_rows: Ints
@@ -116,7 +116,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     truncated: bool
     warnings: Sequence[str]
 
-    def each_kind(self, classify: Callable[[Kind], int], rows: Rows | None = None) -> Ids:
+    def map_kinds(self, classify: Callable[[Kind], int], rows: Rows | None = None) -> Ids:
         """A number for every row, or for some, from its kind; `classify` is called once for each distinct kind."""
         numbers = np.array([classify(kind) for kind in self.kinds], np.int32)
         return numbers.take(self.kind if rows is None else self.kind[rows])
@@ -124,40 +124,40 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def categories(self, rows: Rows) -> Ints:
         """A number for the category text of some rows."""
         numbers = {cat: i for i, cat in enumerate(dict.fromkeys(kind.cat for kind in self.kinds))}
-        return self.each_kind(lambda kind: numbers[kind.cat], rows).astype(np.int64)
+        return self.map_kinds(lambda kind: numbers[kind.cat], rows).astype(np.int64)
 
     def kind_at(self, row: int) -> Kind:
         """Kind of one row."""
         return self.kinds[int(self.kind[row])]
 
-    def place_at(self, row: int) -> tuple[str, str]:
+    def thread_at(self, row: int) -> tuple[str, str]:
         """Process and thread of one row."""
-        return self.places[int(self.place[row])]
+        return self.threads[int(self.thread[row])]
 
     def arg(self, name: str) -> tuple[Ints, Values]:
         """Rows and values of one argument."""
         return self.args[name].rows, self.args[name].values
 
-    def at(self, name: str, rows: Rows, missing: int) -> Values:
+    def arg_at(self, name: str, rows: Rows, missing: int) -> Values:
         """One argument of some rows, `missing` where one does not have it."""
-        having, values = self.arg(name)
-        if np.array_equal(having, rows):
+        rows_with_value, values = self.arg(name)
+        if np.array_equal(rows_with_value, rows):
             return values
         if not len(rows):
             return values[:0]
-        every = np.full(len(self.kind), missing, values.dtype)
-        every[having] = values
-        return every[rows]
+        column = np.full(len(self.kind), missing, values.dtype)
+        column[rows_with_value] = values
+        return column[rows]
 
     @cached_property
-    def names(self) -> Names:
+    def track_names(self) -> TrackNames:
         """What the metadata events (ph M) call processes and threads."""
         rows = np.flatnonzero(np.array([kind.ph == "M" for kind in self.kinds], bool).take(self.kind))
-        names, labels, order = (self._of_metadata(what, rows) for what in ("name", "labels", "sort_index"))
-        found = Names({}, {}, {})
+        names, labels, order = (self._metadata_values(what, rows) for what in ("name", "labels", "sort_index"))
+        found = TrackNames({}, {}, {})
         metadata: list[int] = rows.tolist()
         for row in metadata:
-            pid, tid = self.place_at(row)
+            pid, tid = self.thread_at(row)
             match self.kind_at(row).name:
                 case "process_name" if row in names:
                     found.process.setdefault(pid, self.texts[names[row]])
@@ -171,10 +171,10 @@ class Document(msgspec.Struct, frozen=True, dict=True):
                     pass
         return found
 
-    def _of_metadata(self, name: str, rows: Ints) -> dict[int, int]:
+    def _metadata_values(self, name: str, rows: Ints) -> dict[int, int]:
         """Row -> value of one argument."""
-        having, values = self.arg(name)
-        wanted = np.zeros(len(self.kind), bool)
-        wanted[rows] = True
-        known = wanted[having]
-        return dict(zip(having[known].tolist(), values[known].tolist(), strict=True))
+        rows_with_value, values = self.arg(name)
+        is_wanted = np.zeros(len(self.kind), bool)
+        is_wanted[rows] = True
+        selected = is_wanted[rows_with_value]
+        return dict(zip(rows_with_value[selected].tolist(), values[selected].tolist(), strict=True))

@@ -12,13 +12,13 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
-from visualprof.reader.chrome.tracks import Tracks, lay_tracks
-from visualprof.reader.chrome.values import Json, captured
+from visualprof.reader.chrome.tracks import Tracks, add_tracks
+from visualprof.reader.chrome.values import Json, capture_meta
 from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
 
 MAX_THREADS = 2048  # of a multiprocessor; some have fewer, none has more
-UNKNOWN = -2  # a duration that is none
+UNKNOWN_DURATION = -2  # a duration that is none
 
 
 def add_events(
@@ -31,7 +31,7 @@ def add_events(
     ts: Ints | None = None,
     dur: Ints | None = None,
     name: Callable[[Kind], str] = lambda kind: kind.name,
-    device_places: Ints | None = None,
+    thread_devices: Ints | None = None,
 ) -> Tracks:
     """Some rows of the document as events on their tracks; those that do not say when they began are left out.
 
@@ -43,7 +43,7 @@ def add_events(
         track_kind: where events of a kind ran.
         ts, dur: ns of every row, where the document's own are not those to show.
         name: what events of a kind are called.
-        device_places: as in `lay_tracks`.
+        device_places: as in `add_tracks`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     start = ts[rows]
@@ -56,10 +56,10 @@ def add_events(
             )
         )
         rows, start = rows[timed], start[timed]
-    tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
-    track = tracks.of(rows)
+    tracks = add_tracks(doc, builder, rows, track_kind, thread_devices)
+    track = tracks.lookup(rows)
     lasting, kind = dur[rows], doc.kind[rows]
-    lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool)[kind]] = UNKNOWN
+    lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool)[kind]] = UNKNOWN_DURATION
     builder.events(
         ts=start,
         dur=lasting,
@@ -67,7 +67,7 @@ def add_events(
         category=category[rows],
         track=track,
         row=rows,
-        corr=doc.at("correlation", rows, 0) if "correlation" in doc.args else None,
+        corr=doc.arg_at("correlation", rows, 0) if "correlation" in doc.args else None,
     )
     return tracks
 
@@ -85,7 +85,7 @@ def add_steps(
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     rows = np.flatnonzero((category == Category.STEP) & (ts != NO_INT) & (dur >= 0))
     rows = rows[np.argsort(ts[rows], kind="stable")]
-    for i, (row, track) in enumerate(zip(rows.tolist(), tracks.of(rows).tolist(), strict=True)):
+    for i, (row, track) in enumerate(zip(rows.tolist(), tracks.lookup(rows).tolist(), strict=True)):
         builder.step(label(i, doc.kind_at(row).name), int(ts[row]), int(dur[row]), track)
 
 
@@ -94,16 +94,16 @@ def text_ids(
 ) -> Ids:
     """String ids of the builder for text ids of the document."""
     table = np.zeros(len(doc.texts), np.int32)
-    used = used_texts(doc, values)
-    table[used] = builder.strings(convert(doc.texts[i]) for i in used)
+    used_ids = used_text_ids(doc, values)
+    table[used_ids] = builder.strings(convert(doc.texts[i]) for i in used_ids)
     return table[values]
 
 
-def used_texts(doc: Document, texts: Values) -> list[int]:
+def used_text_ids(doc: Document, texts: Values) -> list[int]:
     """The texts that stand there, by their ids in ascending order."""
-    used = np.zeros(len(doc.texts), bool)
-    used[texts] = True
-    return np.flatnonzero(used).tolist()
+    is_used = np.zeros(len(doc.texts), bool)
+    is_used[texts] = True
+    return np.flatnonzero(is_used).tolist()
 
 
 def add_args(
@@ -111,7 +111,7 @@ def add_args(
     builder: TraceBuilder,
     names: Iterable[str],
     *,
-    called: Mapping[str, str] = MappingProxyType({}),
+    trace_names: Mapping[str, str] = MappingProxyType({}),
     empty: Collection[str] = (),
     convert: Callable[[str], str] = lambda text: text,
 ) -> None:
@@ -125,15 +125,15 @@ def add_args(
         empty: texts that say nothing.
         convert: what becomes of a text.
     """
-    says = np.array([text not in empty for text in doc.texts], bool) if empty else None
+    has_content = np.array([text not in empty for text in doc.texts], bool) if empty else None
     for name in names:
         column = doc.args[name]
         rows, values = column.rows, column.values
         if column.text:
-            if says is not None:
-                rows, values = rows[says[values]], values[says[values]]
+            if has_content is not None:
+                rows, values = rows[has_content[values]], values[has_content[values]]
             values = text_ids(doc, builder, values, convert)
-        builder.arg(called.get(name, name), rows, values, text=column.text)
+        builder.arg(trace_names.get(name, name), rows, values, text=column.text)
 
 
 def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Device]) -> None:
@@ -145,18 +145,18 @@ def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Devi
     """
     rows, percent = doc.arg("occupancy")
     limits = {-1: MAX_THREADS} | {d.id: n for d in devices if (n := d.max_threads_per_multiprocessor)}
-    known, number = np.array(sorted(limits), np.int64), doc.at("device", rows, -1)
-    place = np.searchsorted(known, number, side="right") - 1
-    most = np.array([limits[i] for i in sorted(limits)], np.int64)
-    capacity = np.where(known[place] == number, most[place], MAX_THREADS)
-    blocks = np.minimum(doc.at("blocks_per_sm", rows, 0), 1)
-    texts = doc.at("block", rows, 0)
+    device_numbers, number = np.array(sorted(limits), np.int64), doc.arg_at("device", rows, -1)
+    index = np.searchsorted(device_numbers, number, side="right") - 1
+    thread_limits = np.array([limits[i] for i in sorted(limits)], np.int64)
+    capacity = np.where(device_numbers[index] == number, thread_limits[index], MAX_THREADS)
+    blocks = np.minimum(doc.arg_at("blocks_per_sm", rows, 0), 1)
+    texts = doc.arg_at("block", rows, 0)
     sizes = np.zeros(len(doc.texts))
-    for i in used_texts(doc, texts):
+    for i in used_text_ids(doc, texts):
         sizes[i] = i and min(math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))), MAX_THREADS)
     threads = sizes[texts]
-    sure = (percent > 0) | (np.round(100 * blocks * threads / capacity) == 0)
-    builder.arg("occupancy", rows[sure], percent[sure] / 100.0)
+    is_reliable = (percent > 0) | (np.round(100 * blocks * threads / capacity) == 0)
+    builder.arg("occupancy", rows[is_reliable], percent[is_reliable] / 100.0)
 
 
 def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Rows], ts: Ints) -> None:
@@ -174,31 +174,31 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Ro
     if len(rows):
         builder.allocs(
             ts=ts[rows],
-            addr=doc.at("address", rows, -1).astype(np.uint64),
+            addr=doc.arg_at("address", rows, -1).astype(np.uint64),
             bytes=sizes,
             device=device(rows),
             event=rows,
-            allocated=doc.at("allocated", rows, -1),
-            reserved=doc.at("reserved", rows, -1),
+            allocated=doc.arg_at("allocated", rows, -1),
+            reserved=doc.arg_at("reserved", rows, -1),
         )
 
 
 def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
     """Fields of Meta, and what the document says about itself."""
-    builder.describe(**{**fields, **captured(doc.head, fields)}, truncated=doc.truncated)
+    builder.describe(**{**fields, **capture_meta(doc.head, fields)}, truncated=doc.truncated)
     for warning in doc.warnings:
         builder.warn(warning)
 
 
-def device_of(properties: Json) -> Device:
+def parse_device(properties: Json) -> Device:
     """A device as CUDA's properties describe it."""
 
     def number(*keys: str) -> int:
         try:
-            found = int(next((properties[key] for key in keys if key in properties), 0))
+            value = int(next((properties[key] for key in keys if key in properties), 0))
         except (TypeError, ValueError, OverflowError):
             return 0
-        return found if abs(found) < 2**62 else 0
+        return value if abs(value) < 2**62 else 0
 
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     return Device(

@@ -11,41 +11,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.chrome.document import ArgRows, Document, Kind
-from visualprof.reader.chrome.numbering import ids_of, named, renumbered
-from visualprof.reader.chrome.values import label, shown
-from visualprof.reader.native.scanner import TEXT, Part, Shared, join
+from visualprof.reader.chrome.numbering import merge_equal_names, number_flow_ids, renumber_by_appearance
+from visualprof.reader.chrome.values import display_text, label
+from visualprof.reader.native.scanner import TEXT, Part, SharedWords, join
 from visualprof.reader.source import DECODE_ERRORS
 from visualprof.reader.trace.types import Ids, Ints, Values
 
 Names = list[tuple[str, ...]]
 
 
-def scanned_document(parts: Sequence[Part]) -> Document:
+def join_scanned_parts(parts: Sequence[Part]) -> Document:
     """The rows that were scanned. parts: at least one, in the order of the file."""
     fields = parts[0].reader.fields
-    shared = Shared(list({id(part.reader): part.reader for part in parts}.values()))
+    shared = SharedWords(list({id(part.reader): part.reader for part in parts}.values()))
     columns = join(parts, parts[0].reader.column_types)
     *args, (flow_rows, flows), (sample_rows, series), (_, sampled) = columns.columns
-    kind, kinds = _labelled(shared, columns.kind, shared.parts(0))
-    place, places = _labelled(shared, columns.place, shared.parts(1))
-    flows, flow_names = _identified(shared, flows)
-    series, titles = _titled(shared, series)
-    ids, order = renumbered(
+    kind, kinds = _label_names(shared, columns.kind, shared.parts(0))
+    thread, threads = _label_names(shared, columns.thread, shared.parts(1))
+    flows, flow_names = _resolve_flow_ids(shared, flows)
+    series, titles = _label_words(shared, series)
+    ids, order = renumber_by_appearance(
         [values for (_, values), type_ in zip(args, fields.types.values(), strict=True) if type_ == TEXT],
         len(shared),
-        known=1,
+        known_count=1,
     )
     texts = ["", *_value_texts(shared, order[1:])]
     if len(set(texts)) < len(texts):
-        ids, texts = named(ids, [None, *texts[1:]], known=1)
+        ids, texts = merge_equal_names(ids, [None, *texts[1:]], fixed=1)
     next_ids = iter(ids)
     return Document(
         kind=kind,
-        place=place,
+        thread=thread,
         ts=columns.ts,
         dur=columns.dur,
         kinds=[Kind(*words) for words in kinds],
-        places=cast("list[tuple[str, str]]", places),
+        threads=cast("list[tuple[str, str]]", threads),
         texts=[text or "" for text in texts],
         args={
             name: ArgRows(rows, next(next_ids) if type_ == TEXT else values, type_ == TEXT)
@@ -64,53 +64,60 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     )
 
 
-def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) -> Document:
+def interleave(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) -> Document:
     """Rows of several documents as one. turns: which of them is next, and how many of its rows."""
-    which = np.repeat([turn for turn, _ in turns], [rows for _, rows in turns])
-    at = [np.flatnonzero(which == i) for i in range(len(documents))]
+    source = np.repeat([turn for turn, _ in turns], [rows for _, rows in turns])
+    rows_of_document = [np.flatnonzero(source == i) for i in range(len(documents))]
 
-    def merged(rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]) -> tuple[Ints, Values]:
+    def merge(rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]) -> tuple[Ints, Values]:
         """One column. names: what each document's values are numbers of; none where they are of nothing."""
-        numbers = np.concatenate([own[some] for own, some in zip(at, rows, strict=True)])
+        numbers = np.concatenate(
+            [
+                document_rows[rows_with_value]
+                for document_rows, rows_with_value in zip(rows_of_document, rows, strict=True)
+            ]
+        )
         offsets = np.cumsum([0, *map(len, names)])
         shifted = [v + v.dtype.type(offset) for v, offset in zip(values, offsets, strict=False)]
         order = np.argsort(numbers, kind="stable")
         return numbers[order], np.concatenate(shifted)[order]
 
-    every, none = [np.arange(len(own)) for own in at], [()] * len(at)
-    kinds, places = [d.kinds for d in documents], [d.places for d in documents]
+    all_rows, no_names = [np.arange(len(own)) for own in rows_of_document], [()] * len(rows_of_document)
+    kinds, threads = [d.kinds for d in documents], [d.threads for d in documents]
     flows = [d.flow_names for d in documents]
     texts = [[None, *d.texts[1:]] for d in documents]
-    (kind,), all_kinds = named([merged(every, [d.kind for d in documents], kinds)[1]], chain(*kinds))
-    (place,), all_places = named([merged(every, [d.place for d in documents], places)[1]], chain(*places))
-    before = np.cumsum([0, *map(len, flows[:-1])])
-    ids = [np.where(d.flow_ids < 0, d.flow_ids - n, d.flow_ids) for d, n in zip(documents, before, strict=True)]
-    flow_rows, flow = merged([d.flow_rows for d in documents], ids, none)
-    (index,), flow_names = named([-1 - flow[flow < 0]], chain(*flows))
+    (kind,), all_kinds = merge_equal_names([merge(all_rows, [d.kind for d in documents], kinds)[1]], chain(*kinds))
+    (thread,), all_places = merge_equal_names(
+        [merge(all_rows, [d.thread for d in documents], threads)[1]], chain(*threads)
+    )
+    names_before = np.cumsum([0, *map(len, flows[:-1])])
+    ids = [np.where(d.flow_ids < 0, d.flow_ids - n, d.flow_ids) for d, n in zip(documents, names_before, strict=True)]
+    flow_rows, flow = merge([d.flow_rows for d in documents], ids, no_names)
+    (index,), flow_names = merge_equal_names([-1 - flow[flow < 0]], chain(*flows))
     flow[flow < 0] = -1 - index.astype(np.int64)
     args = {
         name: (
-            *merged(
+            *merge(
                 [d.args[name].rows for d in documents],
                 [d.args[name].values for d in documents],
-                texts if arg.text else none,
+                texts if arg.text else no_names,
             ),
             arg.text,
         )
         for name, arg in documents[0].args.items()
     }
-    texts_of, strings = named([values for _, values, text in args.values() if text], chain(*texts), known=1)
+    texts_of, strings = merge_equal_names([values for _, values, text in args.values() if text], chain(*texts), fixed=1)
     next_ids = iter(texts_of)
     rows, titles = [d.sample_rows for d in documents], [d.series for d in documents]
-    sample_rows, series = merged(rows, [d.sample_series for d in documents], titles)
-    (series,), series_names = named([series], chain(*titles))
+    sample_rows, series = merge(rows, [d.sample_series for d in documents], titles)
+    (series,), series_names = merge_equal_names([series], chain(*titles))
     return Document(
         kind=kind,
-        place=place,
-        ts=merged(every, [d.ts for d in documents], none)[1],
-        dur=merged(every, [d.dur for d in documents], none)[1],
+        thread=thread,
+        ts=merge(all_rows, [d.ts for d in documents], no_names)[1],
+        dur=merge(all_rows, [d.dur for d in documents], no_names)[1],
         kinds=all_kinds,
-        places=all_places,
+        threads=all_places,
         texts=[text or "" for text in strings],
         args={
             name: ArgRows(rows, next(next_ids) if text else values, text) for name, (rows, values, text) in args.items()
@@ -120,7 +127,7 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
         flow_names=flow_names,
         sample_rows=sample_rows,
         sample_series=series,
-        sample_values=merged(rows, [d.sample_values for d in documents], none)[1],
+        sample_values=merge(rows, [d.sample_values for d in documents], no_names)[1],
         series=series_names,
         head={},
         truncated=False,
@@ -128,33 +135,33 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
     )
 
 
-def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
+def _label_names(shared: SharedWords, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name, (n, k)."""
-    (ids,), order = renumbered([ids], len(parts))
-    words, places = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
+    (ids,), order = renumber_by_appearance([ids], len(parts))
+    words, word_index = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
     labels = _labels(shared.words(words)[0])
-    at: Ints = places.reshape(-1, parts.shape[1])
-    columns = [_list(at[:, k]) for k in range(parts.shape[1])]
+    label_index: Ints = word_index.reshape(-1, parts.shape[1])
+    columns = [_list(label_index[:, k]) for k in range(parts.shape[1])]
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
-        (ids,), names = named([ids], names)
+        (ids,), names = merge_equal_names([ids], names)
     return ids, names
 
 
-def _identified(shared: Shared, ids: Ints) -> tuple[Ints, list[str]]:
+def _resolve_flow_ids(shared: SharedWords, ids: Ints) -> tuple[Ints, list[str]]:
     """Ids of a document. ids: themselves, or less than 0: minus a word. They are changed."""
-    other = ids < 0
-    words, labels = _titled(shared, (-ids[other]).astype(np.int32))
-    ids[other], names = ids_of(words, labels)
+    is_word = ids < 0
+    words, labels = _label_words(shared, (-ids[is_word]).astype(np.int32))
+    ids[is_word], names = number_flow_ids(words, labels)
     return ids, names
 
 
-def _titled(shared: Shared, words: Ids) -> tuple[Ids, list[str]]:
-    """As `_labelled`, of names that are one word each."""
-    (ids,), order = renumbered([words], len(shared))
+def _label_words(shared: SharedWords, words: Ids) -> tuple[Ids, list[str]]:
+    """As `_label_names`, of names that are one word each."""
+    (ids,), order = renumber_by_appearance([words], len(shared))
     labels = _labels(shared.words(order)[0])
     if len(set(labels)) < len(labels):
-        (ids,), labels = named([ids], labels)
+        (ids,), labels = merge_equal_names([ids], labels)
     return ids, labels
 
 
@@ -162,8 +169,8 @@ def _labels(text: bytes) -> list[str]:
     return [value if type(value) is str else label(value) for value in msgspec.json.decode(text)]
 
 
-def _value_texts(shared: Shared, words: Ids) -> list[str]:
-    """As `shown`, all strings among them at once."""
+def _value_texts(shared: SharedWords, words: Ids) -> list[str]:
+    """As `display_text`, all strings among them at once."""
     text, ends = shared.words(words)
     values: list[Any]
     try:
@@ -172,7 +179,7 @@ def _value_texts(shared: Shared, words: Ids) -> list[str]:
         values = [None] * len(words)
     for i, value in enumerate(values):
         if type(value) is not str:
-            values[i] = shown(text[ends[i - 1] + 1 if i else 1 : ends[i]])
+            values[i] = display_text(text[ends[i - 1] + 1 if i else 1 : ends[i]])
     return values
 
 

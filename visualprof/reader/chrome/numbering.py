@@ -14,18 +14,18 @@ from visualprof.reader.trace.types import Ids, Ints, Values
 Name = TypeVar("Name", bound=Hashable)
 
 
-def named(columns: Sequence[Values], names: Iterable[Name], known: int = 0) -> tuple[list[Ids], list[Name]]:
-    """As `renumbered`, with equal names as one; returns the columns and the names."""
+def merge_equal_names(columns: Sequence[Values], names: Iterable[Name], fixed: int = 0) -> tuple[list[Ids], list[Name]]:
+    """As `renumber_by_appearance`, with equal names as one; returns the columns and the names."""
     numbers: dict[Name, int] = {}
     same = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
     if len(numbers) < len(same):
         columns = [same[column] for column in columns]
-    ids, order = renumbered(columns, len(numbers), known)
+    ids, order = renumber_by_appearance(columns, len(numbers), fixed)
     distinct = list(numbers)
     return ids, [distinct[i] for i in order.tolist()]
 
 
-def ids_of(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[str]]:
+def number_flow_ids(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[str]]:
     """Ids of arrows as a `Document` has them, and the names. columns: (n,) indices of the distinct labels."""
     names: list[str] = []
     numbers = np.array([natural(label) for label in labels], np.int64)
@@ -36,7 +36,7 @@ def ids_of(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[str]]:
     return numbers[columns], names
 
 
-def renumbered(columns: Sequence[Values], names: int, known: int = 0) -> tuple[list[Ids], Ids]:
+def renumber_by_appearance(columns: Sequence[Values], names: int, known_count: int = 0) -> tuple[list[Ids], Ids]:
     """Numbers of names in the order of their first appearance, column by column.
 
     Args: columns: numbers of names below `names`. known: so many of the first names keep their number.
@@ -44,21 +44,23 @@ def renumbered(columns: Sequence[Values], names: int, known: int = 0) -> tuple[l
     Returns: the columns, and the names by their new number: only those that appear.
     """
     number, order = np.full(names, -1, np.int32), np.zeros(names, np.int32)
-    number[:known] = order[:known] = np.arange(known)
-    out: list[Ids] = []
+    number[:known_count] = order[:known_count] = np.arange(known_count)
+    renumbered: list[Ids] = []
     for column in columns:
         ids = np.array(column, np.int32)
-        known = renumber(ids, number, order, known) if compiled() else _renumber(ids, number, order, known)
-        out.append(ids)
-    return out, order[:known]
+        known_count = (
+            renumber(ids, number, order, known_count) if compiled() else _renumber(ids, number, order, known_count)
+        )
+        renumbered.append(ids)
+    return renumbered, order[:known_count]
 
 
-def _renumber(ids: Ids, number: Ids, order: Ids, known: int) -> int:
-    first = np.full(len(number), -1, np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal places the last one written stays
-    fresh = np.flatnonzero((first >= 0) & (number < 0))
-    fresh = fresh[np.argsort(first[fresh])]
-    order[known : known + len(fresh)] = fresh
-    number[fresh] = np.arange(known, known + len(fresh))
+def _renumber(ids: Ids, number: Ids, order: Ids, known_count: int) -> int:
+    first_index = np.full(len(number), -1, np.int64)
+    first_index[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal places the last one written stays
+    fresh = np.flatnonzero((first_index >= 0) & (number < 0))
+    fresh = fresh[np.argsort(first_index[fresh])]
+    order[known_count : known_count + len(fresh)] = fresh
+    number[fresh] = np.arange(known_count, known_count + len(fresh))
     ids[:] = number[ids]
-    return known + len(fresh)
+    return known_count + len(fresh)

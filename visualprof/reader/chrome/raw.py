@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 
 from visualprof.errors import FormatError, VisualprofError
-from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.pieces import EventPieces
 from visualprof.reader.source import Source
 
 
-class _AllSeen(Exception):  # not an error: the way out of the loop
+class _AllFound(Exception):  # not an error: the way out of the loop
     """The wanted events have gone by."""
 
 
-class _Finder:
+class _EventFinder:
     """Takes pieces until the last wanted event has gone by."""
 
     def __init__(self, wanted: set[int]) -> None:
@@ -30,7 +30,7 @@ class _Finder:
                 self.texts[row] = bytes(entries[row - self.rows]).decode("utf-8", "replace")
         self.rows += len(entries)
         if len(self.texts) == len(self._wanted):
-            raise _AllSeen
+            raise _AllFound
 
 
 def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
@@ -45,10 +45,10 @@ def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
     rows = {row for row in rows if row >= 0}
     if not rows:  # what is inside captured graphs stands in no row of the file
         return {}
-    finder = _Finder(rows)
+    finder = _EventFinder(rows)
     try:
-        Pieces(Source(path), finder).run()
-    except (_AllSeen, FormatError):
+        EventPieces(Source(path), finder).run()
+    except (_AllFound, FormatError):
         pass
     except VisualprofError:
         if not finder.texts:

@@ -14,49 +14,49 @@ import msgspec
 
 from visualprof.reader.chrome.document import Args, column_type
 from visualprof.reader.native.scanner import (
-    MOST_FIELDS,
+    MAX_FIELDS,
     OPEN,
     PADDING,
     Fields,
     Part,
     Reader,
     Scanned,
-    border,
     compiled,
+    find_border,
 )
 from visualprof.reader.processors import thread_count
 from visualprof.reader.source import Filler
 
 PIECE_BYTES = 1 << 20
-MOST_THREADS = 4
-NOTHING = Scanned(OPEN, 0, 0, 0)
+MAX_THREADS = 4
+NOTHING_SCANNED = Scanned(OPEN, 0, 0, 0)
 
 
 class Window(msgspec.Struct):
     """A part of the text. ends: nothing follows; cut: it ends with an event, probably, which a comma follows."""
 
     text: memoryview
-    ends: bool
-    cut: bool
+    is_last: bool
+    ends_with_event: bool
     rows: Part | None = None
-    scanned: Scanned = NOTHING
+    scanned: Scanned = NOTHING_SCANNED
     error: BaseException | None = None
     done: Event = msgspec.field(default_factory=Event)
 
     def scan(self, reader: Reader, *, first: bool = False) -> Window:
         """Scan it, unless the rest of its last event is in the next one."""
-        if self.cut or self.ends:
+        if self.ends_with_event or self.is_last:
             self.scanned = reader.scan(self.text, first=first)
             self.rows = Part(reader, self.scanned.first, self.scanned.last)
         return self
 
 
-class Windows:
+class WindowReader:
     """A text window by window. Args: fill: what fills a buffer with the next bytes; piece: bytes of a window."""
 
     def __init__(self, fill: Filler, piece: int) -> None:
         self._fill, self._piece = fill, piece
-        self._begun = b""
+        self._rest = b""
 
     def buffer(self) -> memoryview:
         """For one window."""
@@ -64,15 +64,15 @@ class Windows:
 
     def next(self, buffer: memoryview) -> Window:
         """The next window; the buffer is used where it is large enough."""
-        size = len(self._begun)
+        size = len(self._rest)
         if size + PADDING >= len(buffer):
             buffer = memoryview(bytearray(2 * size + PADDING))
-        buffer[:size] = self._begun
+        buffer[:size] = self._rest
         size += self._fill(buffer[size:-PADDING])
         ends = size + PADDING < len(buffer)
         buffer[size : size + PADDING] = bytes(PADDING)
-        cut = 0 if ends else border(buffer[:size])
-        self._begun = bytes(buffer[cut:size]) if cut else b""
+        cut = 0 if ends else find_border(buffer[:size])
+        self._rest = bytes(buffer[cut:size]) if cut else b""
         if cut:
             buffer[cut : cut + PADDING] = bytes(PADDING)
         return Window(buffer[: cut or size], ends, cut > 0)
@@ -97,15 +97,15 @@ class Scanner:
             [f.encode_name for f in fields],
             {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
         )
-        self._threads = threads or min(MOST_THREADS, thread_count())
+        self._threads = threads or min(MAX_THREADS, thread_count())
         self._piece = piece
         self._readers: list[Reader] = []
-        self._again: Reader | None = None
+        self._rescan_reader: Reader | None = None
 
     @classmethod
-    def of(cls, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Scanner | None:
+    def create(cls, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Scanner | None:
         """None where it was not compiled, or cannot hold so many arguments."""
-        usable = compiled() and len(msgspec.structs.fields(args)) <= MOST_FIELDS
+        usable = compiled() and len(msgspec.structs.fields(args)) <= MAX_FIELDS
         return cls(args, fields_by_cat) if usable else None
 
     def windows(self, fill: Filler) -> Generator[Window]:
@@ -113,73 +113,73 @@ class Scanner:
 
         Args: fill: what fills a buffer with the next bytes; fewer than it holds only at the end.
         """
-        windows = Windows(fill, self._piece)
+        windows = WindowReader(fill, self._piece)
         reader, buffer = Reader(self.fields), windows.buffer()
         window = windows.next(buffer).scan(reader, first=True)
         yield window
-        if not window.ends and self._threads > 1:
+        if not window.is_last and self._threads > 1:
             readers = [reader, *(Reader(self.fields) for _ in range(self._threads - 1))]
-            yield from _in_threads(windows, readers)
+            yield from _scan_in_threads(windows, readers)
         else:
-            while not window.ends:
+            while not window.is_last:
                 window = windows.next(buffer).scan(reader)
                 yield window
 
-    def again(self, begun: bytes | bytearray, window: Window, *, first: bool) -> Window:
+    def rescan(self, prefix: bytes | bytearray, window: Window, *, first: bool) -> Window:
         """A window with what began before it. first: no event went before."""
-        self._again = self._again or Reader(self.fields)
-        size = len(begun) + len(window.text)
+        self._rescan_reader = self._rescan_reader or Reader(self.fields)
+        size = len(prefix) + len(window.text)
         text = memoryview(bytearray(size + PADDING))
-        text[: len(begun)], text[len(begun) : size] = begun, window.text
-        return Window(text[:size], window.ends, window.cut).scan(self._again, first=first)
+        text[: len(prefix)], text[len(prefix) : size] = prefix, window.text
+        return Window(text[:size], window.is_last, window.ends_with_event).scan(self._rescan_reader, first=first)
 
 
-def _in_threads(windows: Windows, readers: Sequence[Reader]) -> Iterator[Window]:
+def _scan_in_threads(windows: WindowReader, readers: Sequence[Reader]) -> Iterator[Window]:
     """Each thread fills the next window, in turns, and scans it. At most twice as many windows are in use."""
-    crew = _Crew(windows)
-    threads = [Thread(target=crew.work, args=(reader,), daemon=True) for reader in readers]
+    queues = _ThreadQueues(windows)
+    threads = [Thread(target=queues.run_worker, args=(reader,), daemon=True) for reader in readers]
     for _ in range(2 * len(threads)):
-        crew.free.put(windows.buffer())
+        queues.free.put(windows.buffer())
     for thread in threads:
         thread.start()
     try:
         window = None
-        while window is None or not window.ends:
-            buffer, window = crew.filled.get()
+        while window is None or not window.is_last:
+            buffer, window = queues.filled.get()
             window.done.wait()
             if window.error:
                 raise window.error
             yield window
-            crew.free.put(buffer)
+            queues.free.put(buffer)
     finally:
-        crew.ended = True
+        queues.is_finished = True
         for _ in threads:
-            crew.free.put(None)
+            queues.free.put(None)
         for thread in threads:
             thread.join()
 
 
-class _Crew:
+class _ThreadQueues:
     """What the threads share."""
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: WindowReader) -> None:
         self.free: SimpleQueue[memoryview | None] = SimpleQueue()
         self.filled: SimpleQueue[tuple[memoryview, Window]] = SimpleQueue()
-        self.ended = False
+        self.is_finished = False
         self._windows = windows
         self._filling = Lock()
 
-    def work(self, reader: Reader) -> None:
+    def run_worker(self, reader: Reader) -> None:
         """Fill and scans until the text ends. Errors go with their window."""
         while (buffer := self.free.get()) is not None:
             with self._filling:
-                if self.ended:
+                if self.is_finished:
                     return
                 try:
                     window = self._windows.next(buffer)
                 except BaseException as error:  # noqa: BLE001
-                    window = Window(buffer, ends=True, cut=False, error=error)
-                self.ended = window.ends
+                    window = Window(buffer, is_last=True, ends_with_event=False, error=error)
+                self.is_finished = window.is_last
                 self.filled.put((buffer, window))
             try:
                 if not window.error:

@@ -11,18 +11,18 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 import numpy as np
 
-from visualprof.reader.chrome.values import shown
+from visualprof.reader.chrome.values import display_text
 from visualprof.reader.trace.types import Floats, Ints
 
-EXACT_US = 2.0**43  # float64 holds microseconds of three digits behind the point up to this
-SURE_US = 2.0**41  # and tells to which of those more digits round up to this
-LEAST_NS, MOST_NS = 1 - 2**62, 2**62  # further ones are as far; the builder leaves such times out
+MAX_EXACT_US = 2.0**43  # float64 holds microseconds of three digits behind the point up to this
+MAX_ROUNDABLE_US = 2.0**41  # and tells to which of those more digits round up to this
+MIN_NS, MAX_NS = 1 - 2**62, 2**62  # further ones are as far; the builder leaves such times out
 _MICROSECONDS = re.compile(rb'"-?\d+(?:\.\d+)? us"|null')
 _UNITS_US = {"": Decimal(1), "ns": Decimal("0.001"), "us": Decimal(1), "ms": Decimal(1000), "s": Decimal(1_000_000)}
-_DIGITS, _NANO, _WIDE = 18, Decimal("0.001"), Context(prec=60)
+_MAX_DIGITS, _NS_STEP, _WIDE_CONTEXT = 18, Decimal("0.001"), Context(prec=60)
 
 
-def floats(us: list[float | None]) -> Floats:
+def microseconds_array(us: list[float | None]) -> Floats:
     """Microseconds, nan for none."""
     return np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
 
@@ -30,63 +30,63 @@ def floats(us: list[float | None]) -> Floats:
 def are_exact(us: Floats, text: bytes | memoryview) -> bool:
     """Do floats tell to which nanosecond each time rounds? text: that they are from."""
     us = np.abs(us[np.isfinite(us)])
-    most = us.max(initial=0.0)
-    if most >= SURE_US:
-        if _has_fraction(text, 1 if most > EXACT_US else 4):
+    largest = us.max(initial=0.0)
+    if largest >= MAX_ROUNDABLE_US:
+        if _has_fraction(text, 1 if largest > MAX_EXACT_US else 4):
             return False
-        us = us[us < SURE_US]
+        us = us[us < MAX_ROUNDABLE_US]
     ns = (us - np.floor(us)) * 1000
     halves = np.abs(np.abs(ns - np.rint(ns)) - 0.5) <= np.spacing(us) * 500 + 1e-9
     return not halves.any()
 
 
 def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
-    """Is there a number of 13 digits (`SURE_US` has as many) before the point, and as many behind it?"""
+    """Is there a number of 13 digits (`MAX_ROUNDABLE_US` has as many) before the point, and as many behind it?"""
     letters = np.frombuffer(text, np.uint8)
     points = np.flatnonzero(letters[13 : len(letters) - digits] == ord(".")) + 13
-    around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
-    return bool(((around >= ord("0")) & (around <= ord("9"))).all(axis=1).any())
+    digits_around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
+    return bool(((digits_around >= ord("0")) & (digits_around <= ord("9"))).all(axis=1).any())
 
 
-def of_floats(us: Floats, missing: int) -> Ints:
+def floats_to_ns(us: Floats, missing: int) -> Ints:
     """Nanoseconds of times of which `are_exact` holds; `missing` where there is none."""
-    known = np.isfinite(us)
-    us = np.clip(np.where(known, us, 0.0), LEAST_NS / 1000, MOST_NS / 1000)
+    is_number = np.isfinite(us)
+    us = np.clip(np.where(is_number, us, 0.0), MIN_NS / 1000, MAX_NS / 1000)
     whole = np.floor(us)
     ns = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-    return np.where(known, np.clip(ns, LEAST_NS, MOST_NS), missing)
+    return np.where(is_number, np.clip(ns, MIN_NS, MAX_NS), missing)
 
 
-def of_decimals(us: list[Decimal | None], missing: int) -> Ints:
-    """As `of_floats`, of any."""
-    return np.array([missing if v is None else _of_decimal(v, missing) for v in us], np.int64)
+def decimals_to_ns(us: list[Decimal | None], missing: int) -> Ints:
+    """As `floats_to_ns`, of any."""
+    return np.array([missing if v is None else _decimal_to_ns(v, missing) for v in us], np.int64)
 
 
-def of_texts(texts: list[bytes], missing: int) -> Ints:
-    """As `of_floats`, of JSON texts with their unit, such as "11.317 us"; `missing` for what is no time."""
+def texts_to_ns(texts: list[bytes], missing: int) -> Ints:
+    """As `floats_to_ns`, of JSON texts with their unit, such as "11.317 us"; `missing` for what is no time."""
     if all(map(_MICROSECONDS.fullmatch, texts)):
         us = np.array([float(text[1:-4] or "nan") for text in texts], np.float64)
         if are_exact(us, b" ".join(texts)):
-            return of_floats(us, missing)
-    return of_decimals([_microseconds(text) for text in texts], missing)
+            return floats_to_ns(us, missing)
+    return decimals_to_ns([_parse_microseconds(text) for text in texts], missing)
 
 
-def _microseconds(text: bytes) -> Decimal | None:
-    number, _, unit = shown(text).partition(" ")
+def _parse_microseconds(text: bytes) -> Decimal | None:
+    number, _, unit = display_text(text).partition(" ")
     try:
         return Decimal(number) * _UNITS_US[unit]
     except (ArithmeticError, KeyError):
         return None
 
 
-def _of_decimal(us: Decimal, missing: int) -> int:
-    if us and us.adjusted() > _DIGITS:
-        return MOST_NS if us > 0 else LEAST_NS
+def _decimal_to_ns(us: Decimal, missing: int) -> int:
+    if us and us.adjusted() > _MAX_DIGITS:
+        return MAX_NS if us > 0 else MIN_NS
     ns = us * 1000
     try:
         whole = int(ns)
     except (ValueError, OverflowError):  # no number, or infinite
         return missing
     if whole != ns:
-        whole = int(us.quantize(_NANO, ROUND_HALF_UP, _WIDE).scaleb(3, _WIDE))
-    return max(LEAST_NS, min(MOST_NS, whole))
+        whole = int(us.quantize(_NS_STEP, ROUND_HALF_UP, _WIDE_CONTEXT).scaleb(3, _WIDE_CONTEXT))
+    return max(MIN_NS, min(MAX_NS, whole))

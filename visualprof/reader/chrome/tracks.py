@@ -20,21 +20,21 @@ FLOW_PHASES = ("s", "t", "f")
 class Tracks(msgspec.Struct, frozen=True):
     """of_place: track of a process, thread and kind. keys: of some rows; numbers: track of each key, -1 for none."""
 
-    of_place: dict[tuple[int, TrackKind], int]
+    of_thread: dict[tuple[int, TrackKind], int]
     keys: Callable[[Rows], Ids]
     numbers: Ids
 
-    def of(self, rows: Rows) -> Ids:
+    def lookup(self, rows: Rows) -> Ids:
         """Tracks of some rows."""
         return self.numbers[self.keys(rows)]
 
 
-def lay_tracks(
+def add_tracks(
     doc: Document,
     builder: TraceBuilder,
     rows: Ints,
     track_kind: Callable[[Kind], TrackKind],
-    device_places: Ints | None = None,
+    thread_devices: Ints | None = None,
 ) -> Tracks:
     """One track for each (process, thread, kind of track) that has an event, named by the file's metadata.
 
@@ -48,37 +48,37 @@ def lay_tracks(
         device_places: device number of every place; those with one >= 0 are streams whatever their events' kind.
     """
     kinds = np.array([track_kind(kind) for kind in doc.kinds], np.int32)
-    on_device = None if device_places is None else device_places >= 0
+    on_device = None if thread_devices is None else thread_devices >= 0
 
     def keys(rows: Rows | slice) -> Ids:
-        place = doc.place[rows]
+        thread = doc.thread[rows]
         key = kinds[doc.kind[rows]]
         if on_device is not None:
-            key[on_device[place]] = TrackKind.STREAM
-        key += place * np.int32(len(TrackKind))
+            key[on_device[thread]] = TrackKind.STREAM
+        key += thread * np.int32(len(TrackKind))
         return key
 
-    numbers = np.full(len(doc.places) * len(TrackKind), -1, np.int32)
-    every = keys(slice(None))
-    devices, streams = _first_values(doc, ("device", "stream"), every, len(numbers))
-    numbers[every[rows]] = 0
-    del every
-    used: list[int] = np.flatnonzero(numbers == 0).tolist()
+    numbers = np.full(len(doc.threads) * len(TrackKind), -1, np.int32)
+    all_keys = keys(slice(None))
+    devices, streams = _first_values(doc, ("device", "stream"), all_keys, len(numbers))
+    numbers[all_keys[rows]] = 0
+    del all_keys
+    used_keys: list[int] = np.flatnonzero(numbers == 0).tolist()
     of_place: dict[tuple[int, TrackKind], int] = {}
-    for k in used:
-        at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
-        pid, tid = doc.places[at]
+    for k in used_keys:
+        thread, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
+        pid, tid = doc.threads[thread]
         own = kind is not TrackKind.THREAD
-        device = devices.get(k, _number(pid)) if device_places is None else int(device_places[at])
-        numbers[k] = of_place[at, kind] = builder.track(
+        device = devices.get(k, _parse_small_number(pid)) if thread_devices is None else int(thread_devices[thread])
+        numbers[k] = of_place[thread, kind] = builder.track(
             kind,
-            doc.names.thread.get((pid, tid), tid),
+            doc.track_names.thread.get((pid, tid), tid),
             pid,
             tid,
-            process=doc.names.process.get(pid, ""),
+            process=doc.track_names.process.get(pid, ""),
             device=device if own else -1,
-            stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if own else -1,
-            order=doc.names.order.get((pid, tid), 0),
+            stream=streams.get(k, _parse_small_number(tid.translate(STREAM_DIGITS))) if own else -1,
+            order=doc.track_names.order.get((pid, tid), 0),
         )
     return Tracks(of_place, keys, numbers)
 
@@ -88,8 +88,8 @@ def add_flows(
     builder: TraceBuilder,
     tracks: Tracks,
     link_kind: Callable[[Kind], LinkKind | None],
-    begins: Ints | None = None,
-    within_process: bool = False,
+    begin_rows: Ints | None = None,
+    same_process: bool = False,
 ) -> None:
     """Flow arrows (ph s, t, f) as links between the events that they start and end in.
 
@@ -100,58 +100,67 @@ def add_flows(
     """
 
     def link(kind: Kind) -> int:
-        chosen = link_kind(kind) if kind.ph in FLOW_PHASES else None
-        return -1 if chosen is None else int(chosen)
+        selected = link_kind(kind) if kind.ph in FLOW_PHASES else None
+        return -1 if selected is None else int(selected)
 
-    links = doc.each_kind(link, doc.flow_rows)
+    links = doc.map_kinds(link, doc.flow_rows)
     chosen = links >= 0
     rows, ids, links = doc.flow_rows[chosen], doc.flow_ids[chosen], links[chosen]
     if not len(rows):
         return
     cat = doc.categories(rows)
-    if within_process:
-        cat = cat * len(doc.places) + number_processes(pid for pid, _ in doc.places)[doc.place[rows]]
-    phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1, rows)
+    if same_process:
+        cat = cat * len(doc.threads) + number_processes(pid for pid, _ in doc.threads)[doc.thread[rows]]
+    phase = doc.map_kinds(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1, rows)
     order = np.lexsort((rows, doc.ts[rows], phase, ids, cat))
     a, b = order[:-1], order[1:]
     joined = (ids[a] == ids[b]) & (cat[a] == cat[b]) & (phase[a] < 2) & (phase[b] > 0)
     src, dst, links = rows[a[joined]], rows[b[joined]], links[a[joined]]
-    at = _track_of_places(doc, tracks)
+    track_of_thread = _track_of_threads(doc, tracks)
     kinds: list[int] = np.flatnonzero(np.bincount(links)).tolist()
     for kind in kinds:
         s, d = src[links == kind], dst[links == kind]
-        named = np.full(len(d), -1) if begins is None or kind != LinkKind.LAUNCH else _last_begin(doc, begins, d)
-        builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(kind), named)
+        dst_rows = (
+            np.full(len(d), -1) if begin_rows is None or kind != LinkKind.LAUNCH else _last_begin(doc, begin_rows, d)
+        )
+        builder.flow(
+            track_of_thread[doc.thread[s]],
+            doc.ts[s],
+            track_of_thread[doc.thread[d]],
+            doc.ts[d],
+            LinkKind(kind),
+            dst_rows,
+        )
 
 
-def _last_begin(doc: Document, begins: Ints, rows: Ints) -> Ints:
+def _last_begin(doc: Document, begin_rows: Ints, rows: Ints) -> Ints:
     """For each row the last of `begins` before it in the file on the same thread, -1 for none."""
     size = len(doc.kind) + 1
-    keys = np.sort(doc.place[begins].astype(np.int64) * size + begins)
-    wanted = doc.place[rows].astype(np.int64) * size + rows
-    last = keys[np.maximum(np.searchsorted(keys, wanted) - 1, 0)] if len(keys) else np.full(len(rows), -1)
-    return np.where(last // size == doc.place[rows], last % size, -1)
+    keys = np.sort(doc.thread[begin_rows].astype(np.int64) * size + begin_rows)
+    target_keys = doc.thread[rows].astype(np.int64) * size + rows
+    last = keys[np.maximum(np.searchsorted(keys, target_keys) - 1, 0)] if len(keys) else np.full(len(rows), -1)
+    return np.where(last // size == doc.thread[rows], last % size, -1)
 
 
-def _track_of_places(doc: Document, tracks: Tracks) -> Ids:
+def _track_of_threads(doc: Document, tracks: Tracks) -> Ids:
     """Track that the arrows of a place bind to: its thread, else its stream, -1 when it has no event."""
-    out = np.full(len(doc.places), -1, np.int32)
+    track_of_thread = np.full(len(doc.threads), -1, np.int32)
     for kind in (TrackKind.GPU_ANNOTATION, TrackKind.STREAM, TrackKind.THREAD):
-        for (place, k), number in tracks.of_place.items():
+        for (thread, k), number in tracks.of_thread.items():
             if k is kind:
-                out[place] = number
-    return out
+                track_of_thread[thread] = number
+    return track_of_thread
 
 
 def pair_begin_end(doc: Document) -> tuple[Ints, Ints, int]:
     """Rows of begin and end events that belong together, as a stack on each thread, and the number left over."""
-    sign = doc.each_kind(lambda k: 1 if k.ph == "B" else -1 if k.ph == "E" else 0)
+    sign = doc.map_kinds(lambda k: 1 if k.ph == "B" else -1 if k.ph == "E" else 0)
     rows = np.flatnonzero(sign)
-    begin, end = pair(doc, rows, sign, doc.place[rows])
+    begin, end = pair_marks(doc, rows, sign, doc.thread[rows])
     return begin, end, len(rows) - 2 * len(begin)
 
 
-def pair(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints, Ints]:
+def pair_marks(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints, Ints]:
     """Rows of marks that belong together, as a stack in each group.
 
     Marks are taken by time, those of equal time in the order of the file.
@@ -176,20 +185,20 @@ def pair(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints,
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
     rows, series = doc.sample_rows, doc.sample_series
-    keys = (doc.place[rows].astype(np.int64) * len(doc.kinds) + doc.kind[rows]) * len(doc.series) + series
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    keys = (doc.thread[rows].astype(np.int64) * len(doc.kinds) + doc.kind[rows]) * len(doc.series) + series
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.zeros(len(first), np.int32)
-    known: dict[tuple[str, str, str], int] = {}
+    numbers_by_name: dict[tuple[str, str, str], int] = {}
     for i in np.argsort(first).tolist():
-        row, part = int(rows[first[i]]), doc.series[series[first[i]]]
-        (pid, _), name = doc.place_at(row), doc.kind_at(row).name
-        if (pid, name, part) not in known:
-            label = name if part in ("value", name, "") else f"{name} {part}"
-            process = doc.names.process.get(pid, "")
-            known[pid, name, part] = builder.track(TrackKind.COUNTER, label, pid, process=process)
-        numbers[i] = known[pid, name, part]
+        row, series_name = int(rows[first[i]]), doc.series[series[first[i]]]
+        (pid, _), name = doc.thread_at(row), doc.kind_at(row).name
+        if (pid, name, series_name) not in numbers_by_name:
+            label = name if series_name in ("value", name, "") else f"{name} {series_name}"
+            process = doc.track_names.process.get(pid, "")
+            numbers_by_name[pid, name, series_name] = builder.track(TrackKind.COUNTER, label, pid, process=process)
+        numbers[i] = numbers_by_name[pid, name, series_name]
     timed = doc.ts[rows] != NO_INT
-    builder.counter(numbers[which[timed]], doc.ts[rows[timed]], doc.sample_values[timed])
+    builder.counter(numbers[group[timed]], doc.ts[rows[timed]], doc.sample_values[timed])
 
 
 def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> list[dict[int, int]]:
@@ -197,23 +206,25 @@ def _first_values(doc: Document, names: Sequence[str], keys: Ids, size: int) -> 
 
     Args: keys: of every row, below `size`.
     """
-    found: list[dict[int, int]] = []
-    of_rows: dict[int, Ids] = {}  # those that most events have are those of the same rows
+    first_values: list[dict[int, int]] = []
+    first_index_cache: dict[int, Ids] = {}  # those that most events have are those of the same rows
     for name in names:
         column = doc.args.get(name)
         if column is None or column.text:
-            found.append({})
+            first_values.append({})
             continue
-        if id(column.rows) not in of_rows:
-            first = of_rows[id(column.rows)] = np.full(size, -1, np.int32)
+        if id(column.rows) not in first_index_cache:
+            first = first_index_cache[id(column.rows)] = np.full(size, -1, np.int32)
             first[keys[column.rows][::-1]] = np.arange(len(column.rows), dtype=np.int32)[::-1]  # written last stays
-        first = of_rows[id(column.rows)]
-        known = np.flatnonzero(first >= 0)
-        found.append(dict(zip(known.tolist(), column.values[first[known]].tolist(), strict=True)))
-    return found
+        first = first_index_cache[id(column.rows)]
+        keys_with_value = np.flatnonzero(first >= 0)
+        first_values.append(
+            dict(zip(keys_with_value.tolist(), column.values[first[keys_with_value]].tolist(), strict=True))
+        )
+    return first_values
 
 
-def _number(text: str) -> int:
+def _parse_small_number(text: str) -> int:
     """A small number for a label; labels that are no number get 0."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     return sign * max(0, natural(digits)) if len(text) < 9 else 0

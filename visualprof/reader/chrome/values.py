@@ -9,20 +9,20 @@ from typing import Any, cast
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.salvage import repair
+from visualprof.reader.chrome.recovery import repair
 from visualprof.reader.source import DECODE_ERRORS, GROWING_HINT, Source
 
 Json = dict[str, Any]
-DAMAGED = msg(
+DAMAGED_HINT = msg(
     "reader.damaged_while_being_copied",
     "was it damaged while being copied, or edited? such a file can only be read whole",
 )
-MAX_TEXT = 500
+MAX_TEXT_CHARS = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
 
 
-def load_object(source: Source, what: str, hint: str = "") -> Json:
+def load_object(source: Source, kind: str, hint: str = "") -> Json:
     """The JSON object that a whole file is; empty when it is something else.
 
     Args:
@@ -31,18 +31,18 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
 
     Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
     """
-    data = source.read_all(MAX_BYTES, what, msg("reader.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, kind, msg("reader.one", "is it one?"))
     try:
         return json_object(msgspec.json.decode(data))
     except DECODE_ERRORS as error:
         try:
             return json_object(msgspec.json.decode(repair(data)))
         except DECODE_ERRORS:
-            why = GROWING_HINT if "truncated" in str(error) else DAMAGED
-            raise source.error(msg("reader.not", f"not {what} ({error})"), hint or why) from error
+            default_hint = GROWING_HINT if "truncated" in str(error) else DAMAGED_HINT
+            raise source.error(msg("reader.not", f"not {kind} ({error})"), hint or default_hint) from error
 
 
-def captured(head: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
+def capture_meta(head: Mapping[str, Any], format_fields: Mapping[str, Any]) -> Json:
     """What `visualprof.capture` wrote into a file, as fields of Meta that the format itself does not know.
 
     Args:
@@ -50,10 +50,10 @@ def captured(head: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
         known: fields of Meta by the format.
     """
     facts = json_object(head.get("visualprof"))
-    found = {"host": facts.get("host"), "rank": facts.get("rank"), "world_size": facts.get("world_size")}
-    found["clock_origin_ns"] = facts.get("clock_origin_ns")
+    captured_fields = {"host": facts.get("host"), "rank": facts.get("rank"), "world_size": facts.get("world_size")}
+    captured_fields["clock_origin_ns"] = facts.get("clock_origin_ns")
     types = {"host": str, "rank": int, "world_size": int, "clock_origin_ns": int}
-    unknown = {k: v for k, v in found.items() if type(v) is types[k] and known.get(k, -1) in (-1, "")}
+    unknown = {k: v for k, v in captured_fields.items() if type(v) is types[k] and format_fields.get(k, -1) in (-1, "")}
     return unknown | ({"clock_origin_ns": -1} if facts.get("align_time") is False else {})
 
 
@@ -64,7 +64,7 @@ def label(value: str | int | float | None) -> str:
     return "" if value is None else str(value)
 
 
-def shown(raw: bytes) -> str:
+def display_text(raw: bytes) -> str:
     """A JSON value as the text to show: a string without its quotes, anything else on one line."""
     text = raw.decode("utf-8", "replace")
     try:
@@ -94,7 +94,7 @@ def json_objects(value: object) -> list[Json]:
     return [cast("Json", item) for item in json_list(value) if isinstance(item, dict)]
 
 
-def items(value: object) -> list[object]:
+def first_items(value: object) -> list[object]:
     """A list's first 100 values; none of anything else."""
     return json_list(value)[:MAX_ITEMS]
 
@@ -102,14 +102,14 @@ def items(value: object) -> list[object]:
 def text(value: object) -> str:
     """A text, shortened; numbers as text; "" for anything else."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        known = number(value) if isinstance(value, float) else whole(value)
-        return "" if known is None else str(known)
-    return value[:MAX_TEXT] if isinstance(value, str) else ""
+        finite = number(value) if isinstance(value, float) else integer(value)
+        return "" if finite is None else str(finite)
+    return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
 
 
 def texts(value: object) -> list[str]:
     """The texts of a list."""
-    return [known for item in items(value) if (known := text(item))]
+    return [converted for item in first_items(value) if (converted := text(item))]
 
 
 def natural(value: str) -> int:
@@ -124,9 +124,9 @@ def number(value: object) -> float | None:
     return float(value) if abs(value) < 1e18 and math.isfinite(value) else None
 
 
-def whole(value: object) -> int | None:
+def integer(value: object) -> int | None:
     """A whole number of 63 bits, None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) < 2**62 else None
-    known = number(value)
-    return None if known is None else round(known)
+    finite = number(value)
+    return None if finite is None else round(finite)

@@ -10,7 +10,7 @@ from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.events import add_events, describe
-from visualprof.reader.chrome.tracks import add_counters, add_flows, pair, pair_begin_end
+from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end, pair_marks
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
@@ -39,13 +39,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
                 f"{left + async_left:,} begin or end marks have no counterpart and were left out",
             )
         )
-    single = np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I", "R", "n")))
-    instant = doc.each_kind(lambda k: k.ph != "X") == 1
+    single = np.flatnonzero(doc.map_kinds(lambda k: k.ph in ("X", "i", "I", "R", "n")))
+    instant = doc.map_kinds(lambda k: k.ph != "X") == 1
     dur = np.where(instant, -1, doc.dur)
     for a, b in ((begin, end), (async_begin, async_end)):
         dur[a] = np.maximum(doc.ts[b] - doc.ts[a], -1)
     rows = np.concatenate((begin, async_begin, single))
-    tracks = add_events(doc, builder, rows, doc.each_kind(_category), _track_kind, dur=dur)
+    tracks = add_events(doc, builder, rows, doc.map_kinds(_category), _track_kind, dur=dur)
     add_flows(doc, builder, tracks, lambda _: LinkKind.FLOW)
     add_counters(doc, builder)
     on_device = any(_track_kind(kind) is TrackKind.STREAM for kind in doc.kinds)
@@ -65,11 +65,11 @@ def _category(kind: Kind) -> int:
 
 def _pair_async(doc: Document) -> tuple[Ints, Ints, int]:
     """Async begin and end events of the same category and id, nested ones as a stack."""
-    sign = doc.each_kind(lambda k: 1 if k.ph in ("b", "S") else -1 if k.ph in ("e", "F") else 0)
+    sign = doc.map_kinds(lambda k: 1 if k.ph in ("b", "S") else -1 if k.ph in ("e", "F") else 0)
     marked = sign[doc.flow_rows] != 0
     rows = doc.flow_rows[marked]
     ids, which = np.unique(doc.flow_ids[marked], return_inverse=True)
-    begin, end = pair(doc, rows, sign, doc.categories(rows) * len(ids) + which)
+    begin, end = pair_marks(doc, rows, sign, doc.categories(rows) * len(ids) + which)
     return begin, end, int((sign != 0).sum()) - 2 * len(begin)
 
 

@@ -21,10 +21,10 @@ from visualprof.reader.chrome.events import (
     add_occupancy,
     add_steps,
     describe,
-    device_of,
+    parse_device,
 )
 from visualprof.reader.chrome.tracks import add_counters, add_flows
-from visualprof.reader.chrome.values import json_list, json_object, json_objects, text, whole
+from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, text
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -135,17 +135,17 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
     doc = read_document(source, Args, FIELDS)
-    category = doc.each_kind(_category)
+    category = doc.map_kinds(_category)
     if not (category == Category.STEP).any():
         _mark_serving_steps(doc, builder, category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
-    add_args(doc, builder, _SHOWN, called=_CALLED)
+    add_args(doc, builder, _SHOWN, trace_names=_CALLED)
     add_args(doc, builder, _COLLECTIVE, convert=_unquoted)
-    devices = tuple(device_of(properties) for properties in json_objects(doc.head.get("deviceProperties")))
+    devices = tuple(parse_device(properties) for properties in json_objects(doc.head.get("deviceProperties")))
     add_occupancy(doc, builder, devices)
     add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
     add_counters(doc, builder)
-    add_flows(doc, builder, tracks, _flow_kind, within_process=True)
+    add_flows(doc, builder, tracks, _flow_kind, same_process=True)
     add_steps(doc, builder, tracks, category, _step_label)
     _describe(doc, builder, devices)
 
@@ -202,7 +202,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
             )
         )
     rows = np.flatnonzero(np.array(steps, bool).take(doc.kind) & (doc.ts != NO_INT) & (doc.dur > 0))
-    category[rows[outermost_mask(doc.ts[rows], doc.dur[rows], doc.place[rows])]] = Category.STEP
+    category[rows[outermost_mask(doc.ts[rows], doc.dur[rows], doc.thread[rows])]] = Category.STEP
 
 
 def _track_kind(kind: Kind) -> TrackKind:
@@ -217,7 +217,7 @@ def _flow_kind(kind: Kind) -> LinkKind | None:
 
 def _memory_device(doc: Document, rows: Ints) -> Ints:
     """Device of memory events, -1 for the host."""
-    return np.where(doc.at("device_type", rows, 0) == 0, -1, doc.at("device_id", rows, 0))
+    return np.where(doc.arg_at("device_type", rows, 0) == 0, -1, doc.arg_at("device_id", rows, 0))
 
 
 def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:
@@ -253,7 +253,7 @@ def _groups(listed_groups: object) -> tuple[ProcessGroup, ...]:
         runs = (
             parse_rank_list(ranks)
             if isinstance(ranks, str)
-            else encode_ranks(known if (known := whole(rank)) is not None else -1 for rank in json_list(ranks))
+            else encode_ranks(known if (known := integer(rank)) is not None else -1 for rank in json_list(ranks))
         )
         room -= 1 + len(runs)
         if room < 0:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import Json, captured, json_list, json_object, load_object, number, whole
+from visualprof.reader.chrome.values import Json, capture_meta, integer, json_list, json_object, load_object, number
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
@@ -61,7 +61,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     numbers = {name: i for i, lane in enumerate(tracks) for name in (lane, _device_label(lane))}
     add_plan(builder, _plan(builder, graph, _clock(graph, device), host_row, numbers))
     builder.describe(
-        **captured(document, {}),
+        **capture_meta(document, {}),
         framework="megengine",
         producer="megengine static profile",
         device_work="operator",
@@ -242,7 +242,7 @@ def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json
         known = np.array([bool(t) for t in texts], bool)
         builder.arg(name, rows[known], builder.strings(t for t in texts if t), text=True)
     for key, name, least in (("computation", "flops", 1), ("memory", "bytes", 0)):
-        counts = [whole(p.get(key)) for p in prints]
+        counts = [integer(p.get(key)) for p in prints]
         known = np.array([count is not None and count >= least for count in counts], bool)
         builder.arg(name, rows[known], np.array([c for c, k in zip(counts, known, strict=True) if k], np.int64))
     places = {operator: i for i, operator in enumerate(operators)}

@@ -14,7 +14,7 @@ from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.megengine.operands import add_operands
-from visualprof.reader.megengine.tensors import add_tensors
+from visualprof.reader.megengine.tensors import add_tensor_allocations
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -113,16 +113,16 @@ def read(source: Source, builder: TraceBuilder) -> None:
         builder.warn(
             msg("formats.begin_end_marks_no", f"{left:,} begin or end marks have no counterpart and were left out")
         )
-    rows = np.concatenate((begin, np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I")))))
+    rows = np.concatenate((begin, np.flatnonzero(doc.map_kinds(lambda k: k.ph in ("X", "i", "I")))))
     dur = np.array(doc.dur)
     dur[begin] = doc.ts[end] - doc.ts[begin]
     category = _categories(doc, begin, end, rows)
     steps = _outermost_steps(doc, dur, category, rows)
-    lanes = doc.names.thread
+    lanes = doc.track_names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
-    places = np.array([number.get(lanes.get(place, ""), -1) for place in doc.places], np.int64)
-    tracks = add_events(doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, device_places=places)
+    places = np.array([number.get(lanes.get(place, ""), -1) for place in doc.threads], np.int64)
+    tracks = add_events(doc, builder, rows, category, lambda _: TrackKind.THREAD, dur=dur, thread_devices=places)
     start_of = np.arange(len(doc.kind))
     start_of[end] = begin  # the arguments stand on the end mark
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):
@@ -130,12 +130,12 @@ def read(source: Source, builder: TraceBuilder) -> None:
         # The compiled graph's profiler writes JSON inside JSON, so names come in quotes.
         names = text_ids(doc, builder, ids, lambda text: text.strip('"'))
         builder.arg(CALLED.get(name, name), start_of[at], names, text=True)
-    add_flows(doc, builder, tracks, _flow_kind, begins=begin)
+    add_flows(doc, builder, tracks, _flow_kind, begin_rows=begin)
     add_counters(doc, builder)
-    add_tensors(doc, builder, begin, end, number)
-    operators = (category[begin] == Category.OP) & ~doc.each_kind(lambda kind: kind.cat == "Kernel").astype(bool)[end]
+    add_tensor_allocations(doc, builder, begin, end, number)
+    operators = (category[begin] == Category.OP) & ~doc.map_kinds(lambda kind: kind.cat == "Kernel").astype(bool)[end]
     add_operands(doc, builder, begin[operators], end[operators])
-    for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
+    for i, (row, track) in enumerate(zip(steps, tracks.lookup(np.array(steps, np.int64)).tolist(), strict=True)):
         kind: Kind = doc.kinds[int(doc.kind[row])]
         label = kind.name.partition("#")[2] or str(i)
         builder.step(label, int(doc.ts[row]), int(dur[row]), track)
@@ -149,8 +149,10 @@ def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ids:
         is_op[doc.arg(name)[0]] = True
     is_op[begin] |= is_op[end]
     numbers: dict[str, int] = {}
-    lane = np.array([numbers.setdefault(doc.names.thread.get(at, ""), len(numbers)) for at in doc.places], np.int64)
-    keys = (lane[doc.place[rows]] * len(doc.kinds) + doc.kind[rows]) * 2 + is_op[rows]
+    lane = np.array(
+        [numbers.setdefault(doc.track_names.thread.get(at, ""), len(numbers)) for at in doc.threads], np.int64
+    )
+    keys = (lane[doc.thread[rows]] * len(doc.kinds) + doc.kind[rows]) * 2 + is_op[rows]
     distinct, which = np.unique(keys, return_inverse=True)
     lanes, used = list(numbers), [(key // 2, key % 2 == 1) for key in map(int, distinct)]
     n = len(doc.kinds)
@@ -223,9 +225,9 @@ def _is_device_lane(lane: str | None) -> bool:
 
 def _devices(doc: Document, rows: Ints) -> list[str]:
     """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
-    lanes = doc.names.thread
-    used: list[int] = np.flatnonzero(np.bincount(doc.place[rows])).tolist()
-    named = (lanes.get(doc.places[i]) for i in used)
+    lanes = doc.track_names.thread
+    used: list[int] = np.flatnonzero(np.bincount(doc.thread[rows])).tolist()
+    named = (lanes.get(doc.threads[i]) for i in used)
     return sorted({lane or "" for lane in named if _is_device_lane(lane)})
 
 

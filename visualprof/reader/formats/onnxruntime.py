@@ -9,7 +9,7 @@ import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
-from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids, used_texts
+from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids, used_text_ids
 from visualprof.reader.chrome.tracks import add_counters
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
@@ -56,14 +56,14 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; times are whole microseconds since profiling began, which the file does not date."""
     doc = read_document(source, NodeArgs, {"Session": ()})
-    category = doc.each_kind(_category)
+    category = doc.map_kinds(_category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name)
     _add_args(doc, builder)
     add_steps(doc, builder, tracks, category, lambda number, _: str(number))
     add_counters(doc, builder)  # the monitor's, which a remote run adds
     _add_memory(doc, builder)
     _add_allocs(doc, builder)
-    providers = {doc.texts[i] for i in used_texts(doc, doc.args["provider"].values)}
+    providers = {doc.texts[i] for i in used_text_ids(doc, doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
     describe(
         doc,
@@ -96,7 +96,7 @@ def _name(kind: Kind) -> str:
 
 
 def _add_args(doc: Document, builder: TraceBuilder) -> None:
-    add_args(doc, builder, ("op_name", "provider"), called={"op_name": "type"})
+    add_args(doc, builder, ("op_name", "provider"), trace_names={"op_name": "type"})
     for name, shown in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
         rows, ids = doc.arg(name)
         builder.arg(shown, rows, text_ids(doc, builder, ids, _shapes), text=True)
@@ -126,7 +126,7 @@ def _add_memory(doc: Document, builder: TraceBuilder) -> None:
     for name, label in (("mem_bytes_in_use", "memory in use"), ("mem_arena_held", "memory arena")):
         rows, values = doc.arg(name)
         if len(rows):
-            track = builder.track(TrackKind.COUNTER, label, doc.place_at(int(rows[0]))[0])
+            track = builder.track(TrackKind.COUNTER, label, doc.thread_at(int(rows[0]))[0])
             builder.counter(track, doc.ts[rows] + np.maximum(doc.dur[rows], 0), values.astype(np.float64))
 
 
@@ -144,9 +144,9 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     end = doc.ts[rows] + np.maximum(doc.dur[rows], 0)
     order = np.argsort(end, kind="stable")
     rows, in_use, end = rows[order], in_use[order], end[order]
-    held = doc.at("mem_arena_held", rows, -1)
+    held = doc.arg_at("mem_arena_held", rows, -1)
     cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
-    device = np.where(cpu[doc.at("provider", rows, 0)], -1, 0)
+    device = np.where(cpu[doc.arg_at("provider", rows, 0)], -1, 0)
     for number in (-1, 0):
         on = device == number
         ts, size, event, allocated, reserved = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
@@ -163,12 +163,12 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
 def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> list[Ints]:
     """Time, bytes, row, total and arena of up to four entries a node: those with bytes."""
     n = len(rows)
-    delta = doc.at("mem_in_use_delta", rows, 0)
+    delta = doc.arg_at("mem_in_use_delta", rows, 0)
     before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
     ended = np.concatenate((doc.ts[rows[:1]], end[:-1]))
     own = np.where(doc.ts[rows] < ended, in_use - before, delta)
     start = np.maximum(doc.ts[rows], ended)
-    peak = np.maximum.accumulate(np.maximum(doc.at("mem_in_use_peak", rows, 0), in_use))
+    peak = np.maximum.accumulate(np.maximum(doc.arg_at("mem_in_use_peak", rows, 0), in_use))
     grew = np.diff(peak, prepend=0) > 0
     extra = np.where(grew, peak - in_use, 0)
     kept = np.concatenate((held[:1], held[:-1]))  # the arena at the start of a node

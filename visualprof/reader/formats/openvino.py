@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import Json, captured, json_list, json_objects, load_object
+from visualprof.reader.chrome.values import Json, capture_meta, json_list, json_objects, load_object
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
@@ -161,7 +161,7 @@ def _precision(node: Node, graph: dict[str, Json]) -> str:
 def _describe(builder: TraceBuilder, document: Json) -> None:
     properties = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
     builder.describe(
-        **captured(document, {}),
+        **capture_meta(document, {}),
         framework="openvino",
         producer=f"OpenVINO {_text(document.get('openvino'))}".strip(),
         device_type=DEVICES.get(properties.get("device", "CPU").partition(".")[0].upper(), "cpu"),

@@ -17,8 +17,8 @@ from visualprof.reader.chrome.events import (
     add_occupancy,
     add_steps,
     describe,
-    device_of,
-    used_texts,
+    parse_device,
+    used_text_ids,
 )
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
@@ -77,14 +77,14 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file; `ts` is whole microseconds, the exact times stand in the arguments."""
     doc = read_document(source, Args, FIELDS)
-    category = doc.each_kind(_category)
+    category = doc.map_kinds(_category)
     shown = np.flatnonzero(category >= 0)
     ts, dur = _exact_times(doc)
     tracks = add_events(doc, builder, shown, category, _track_kind, ts=ts, dur=dur, name=lambda k: _plain(k.name))
     add_args(doc, builder, _SHOWN, empty=("{}", "[]", ""))
     devices = _devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
-    add_allocs(doc, builder, lambda rows: _devices_of(doc, doc.at("place", rows, 0)), ts)
+    add_allocs(doc, builder, lambda rows: _devices_of(doc, doc.arg_at("place", rows, 0)), ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder, devices)
 
@@ -118,7 +118,7 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
     `ts` is the exact time cut to whole microseconds, so the largest difference is the true origin.
     """
     every = np.arange(len(doc.kind))
-    start, end = (doc.at(name, every, -1) for name in ("start_time", "end_time"))
+    start, end = (doc.arg_at(name, every, -1) for name in ("start_time", "end_time"))
     known = (start >= 0) & (end >= start) & (end < 2**61)
     if not known.any():
         return doc.ts, doc.dur
@@ -129,7 +129,7 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
 def _devices_of(doc: Document, places: Values) -> Ints:
     """Devices of many places, by their texts' ids."""
     devices = np.zeros(len(doc.texts), np.int64)
-    for i in used_texts(doc, places):
+    for i in used_text_ids(doc, places):
         devices[i] = _place_device(doc.texts[i])
     return devices[places]
 
@@ -172,7 +172,7 @@ def _devices(properties: object) -> tuple[Device, ...]:
             properties = ast.literal_eval(properties)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return ()
-    return tuple(device_of(entry) for entry in json_objects(properties))
+    return tuple(parse_device(entry) for entry in json_objects(properties))
 
 
 def _ratio(value: object) -> float:

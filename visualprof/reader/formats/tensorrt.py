@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import Json, json_objects, number, whole
+from visualprof.reader.chrome.values import Json, integer, json_objects, number
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import GROWING_HINT, Source
 from visualprof.reader.trace import Category, Device, TrackKind
@@ -61,7 +61,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 def _layers(rows: Sequence[Json], builder: TraceBuilder) -> None:
     """The layers of the mean run, end to end."""
-    runs, layers = whole(rows[0].get("count")), rows[1:]
+    runs, layers = integer(rows[0].get("count")), rows[1:]
     track = builder.track(TrackKind.THREAD, "executor")
     dur = np.array([max(_ns(layer, "averageMs"), 0) for layer in layers], np.int64)
     ts, at = np.cumsum(dur) - dur, np.arange(len(layers))

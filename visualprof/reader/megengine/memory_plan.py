@@ -21,30 +21,30 @@ class Plan(msgspec.Struct, frozen=True):
     addr: Ints
     size: Ints
     device: Rows
-    made: Rows
-    freed: Rows
+    first_use: Rows
+    last_use: Rows
     category: Ids
 
 
 def add_plan(builder: TraceBuilder, plan: Plan) -> None:
     """Add the memory events of a plan; chunks without a size are none."""
-    begin, end, addr, size = plan.begin, _ends(plan), plan.addr, plan.size
+    begin, end, addr, size = plan.begin, _chunk_ends(plan), plan.addr, plan.size
     live = np.flatnonzero(size > 0)
-    gone = np.flatnonzero((size > 0) & (end >= 0))
-    both = np.concatenate((gone, live))  # what ends at a time ends before what begins at it
-    released = np.arange(len(both)) < len(gone)
+    released_chunks = np.flatnonzero((size > 0) & (end >= 0))
+    chunks = np.concatenate((released_chunks, live))  # what ends at a time ends before what begins at it
+    is_release = np.arange(len(chunks)) < len(released_chunks)
     builder.allocs(
-        ts=np.where(released, np.maximum(end[both], begin[both] + 1), begin[both]),
-        addr=addr[both],
-        bytes=np.where(released, -size[both], size[both]),
-        device=plan.device[both],
-        event=np.where(released, plan.freed[both], plan.made[both]),
-        category=plan.category[both],
+        ts=np.where(is_release, np.maximum(end[chunks], begin[chunks] + 1), begin[chunks]),
+        addr=addr[chunks],
+        bytes=np.where(is_release, -size[chunks], size[chunks]),
+        device=plan.device[chunks],
+        event=np.where(is_release, plan.last_use[chunks], plan.first_use[chunks]),
+        category=plan.category[chunks],
         complete=True,
     )
 
 
-def _ends(plan: Plan) -> Ints:
+def _chunk_ends(plan: Plan) -> Ints:
     """Where each chunk ends: at the latest when another one takes its place (an operator that works in place).
 
     A loop over the chunks with those that are alive: 20 us each for a graph of 20,000 operators.
@@ -53,12 +53,12 @@ def _ends(plan: Plan) -> Ints:
     alive = np.zeros(0, np.int64)
     for i in np.argsort(plan.begin, kind="stable").tolist():
         alive = alive[(end[alive] > plan.begin[i]) | (end[alive] < 0)]
-        taken = (
+        replaced = (
             (plan.addr[alive] < plan.addr[i] + plan.size[i])
             & (plan.addr[alive] + plan.size[alive] > plan.addr[i])
             & (plan.begin[alive] < plan.begin[i])
             & (plan.device[alive] == plan.device[i])
         )
-        end[alive[taken]] = plan.begin[i]
-        alive = np.append(alive[~taken], i)
+        end[alive[replaced]] = plan.begin[i]
+        alive = np.append(alive[~replaced], i)
     return end

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.document import Document
-from visualprof.reader.megengine.tensors import around
+from visualprof.reader.megengine.tensors import enclosing_marks
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -20,8 +20,8 @@ PARAMETERS = (
     "fwd_mode", "param_dim", "epsilon", "avg_factor", "scale", "bias", "ndim", "affine", "eps",
     "normalized_dim", "normalized_size", "value",
 )  # fmt: skip
-MOST = 16  # tensors of an operator that is described
-NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+MAX_TENSORS = 16  # tensors of an operator that is described
+NUMBER_TEXT = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
 
 
 def add_operands(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints) -> None:
@@ -31,60 +31,68 @@ def add_operands(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints) -
     """
     if not len(begin):
         return
-    for mark, shown in (("Input ", "operand_shapes"), ("Output ", "result_shapes")):
-        marks = doc.each_kind(lambda kind, mark=mark: int(kind.ph == "B" and kind.name.startswith(mark)))
+    for mark, argument in (("Input ", "operand_shapes"), ("Output ", "result_shapes")):
+        marks = doc.map_kinds(lambda kind, mark=mark: int(kind.ph == "B" and kind.name.startswith(mark)))
         rows = np.intersect1d(np.flatnonzero(marks), doc.arg("shape")[0])
-        owner = around(doc, begin, end, rows).astype(np.int64)
+        owner = enclosing_marks(doc, begin, end, rows).astype(np.int64)
         rows, owner = rows[owner >= 0], owner[owner >= 0]
-        pairs = np.stack([doc.at(name, rows, 0).astype(np.int64) for name in ("shape", "dtype")], axis=1)
+        pairs = np.stack([doc.arg_at(name, rows, 0).astype(np.int64) for name in ("shape", "dtype")], axis=1)
         kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
         shape_ids: list[int] = kinds[:, 0].tolist()
         type_ids: list[int] = kinds[:, 1].tolist()
-        operators, lists = _lists(owner, kind.ravel())
-        _add(builder, shown, operators, lists, partial(_chosen, [_sides(doc.texts[i]) for i in shape_ids]))
+        operators, lists = _group_by_operator(owner, kind.ravel())
+        _add_json_argument(
+            builder, argument, operators, lists, partial(_select, [_parse_shape(doc.texts[i]) for i in shape_ids])
+        )
         if mark == "Input ":
-            _add(builder, "input_dtypes", operators, lists, partial(_chosen, [doc.texts[i] for i in type_ids]))
-    values = np.stack([doc.at(name, end, 0).astype(np.int64) for name in PARAMETERS], axis=1)
-    known = (values > 0).any(axis=1)
-    _add(builder, "parameters", begin[known], values[known], partial(_parameters, doc.texts))
+            _add_json_argument(
+                builder, "input_dtypes", operators, lists, partial(_select, [doc.texts[i] for i in type_ids])
+            )
+    values = np.stack([doc.arg_at(name, end, 0).astype(np.int64) for name in PARAMETERS], axis=1)
+    has_parameters = (values > 0).any(axis=1)
+    _add_json_argument(
+        builder, "parameters", begin[has_parameters], values[has_parameters], partial(_parameters, doc.texts)
+    )
 
 
-def _lists(owner: Ints, kind: Ints) -> tuple[Ints, Ints]:
+def _group_by_operator(owner: Ints, kind: Ints) -> tuple[Ints, Ints]:
     """Operators, and what each has in the order of the file, (n, 16), -1 where there is no more."""
     order = np.argsort(owner, kind="stable")
     operators, first, count = np.unique(owner[order], return_index=True, return_counts=True)
-    place = np.arange(len(owner)) - np.repeat(first, count)
-    lists = np.full((len(operators), MOST), -1, np.int64)
-    fits = place < MOST
-    lists[np.repeat(np.arange(len(operators)), count)[fits], place[fits]] = kind[order][fits]
-    return operators[count <= MOST], lists[count <= MOST]
+    index = np.arange(len(owner)) - np.repeat(first, count)
+    lists = np.full((len(operators), MAX_TENSORS), -1, np.int64)
+    fits = index < MAX_TENSORS
+    lists[np.repeat(np.arange(len(operators)), count)[fits], index[fits]] = kind[order][fits]
+    return operators[count <= MAX_TENSORS], lists[count <= MAX_TENSORS]
 
 
-def _add(builder: TraceBuilder, name: str, rows: Ints, lists: Ints, told: Callable[[list[int]], object]) -> None:
+def _add_json_argument(
+    builder: TraceBuilder, name: str, rows: Ints, lists: Ints, describe: Callable[[list[int]], object]
+) -> None:
     """An argument of some rows, written once for each list that differs."""
     if len(rows):
-        distinct, which = np.unique(lists, axis=0, return_inverse=True)
-        texts = [msgspec.json.encode(told(one)).decode() for one in distinct.tolist()]
-        builder.arg(name, rows, builder.strings(texts)[which.ravel()], text=True)
+        distinct, index = np.unique(lists, axis=0, return_inverse=True)
+        texts = [msgspec.json.encode(describe(values)).decode() for values in distinct.tolist()]
+        builder.arg(name, rows, builder.strings(texts)[index.ravel()], text=True)
 
 
-def _chosen(table: Sequence[object], places: list[int]) -> list[object]:
-    return [table[place] for place in places if place >= 0]
+def _select(table: Sequence[object], indices: list[int]) -> list[object]:
+    return [table[index] for index in indices if index >= 0]
 
 
-def _sides(text: str) -> list[int] | None:
+def _parse_shape(text: str) -> list[int] | None:
     """`{2,3}` as [2, 3]; None of what is no shape."""
-    sides = text.strip("{}").split(",")
-    return [int(side) for side in sides] if all(re.fullmatch(r"\d{1,15}", side) for side in sides) else None
+    sizes = text.strip("{}").split(",")
+    return [int(side) for side in sizes] if all(re.fullmatch(r"\d{1,15}", side) for side in sizes) else None
 
 
 def _parameters(words: Sequence[str], values: list[int]) -> dict[str, object]:
     """Parameters of an operator, without lists, which the profiler writes as `{std::vector}`."""
     texts = {name: words[value] for name, value in zip(PARAMETERS, values, strict=True) if value > 0}
-    return {name: _value(text) for name, text in texts.items() if not text.startswith("{")}
+    return {name: _parse_value(text) for name, text in texts.items() if not text.startswith("{")}
 
 
-def _value(text: str) -> object:
-    if not NUMBER.fullmatch(text):
+def _parse_value(text: str) -> object:
+    if not NUMBER_TEXT.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)

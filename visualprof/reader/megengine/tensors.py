@@ -9,13 +9,13 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.document import NO_INT, Document
-from visualprof.reader.chrome.events import used_texts
+from visualprof.reader.chrome.events import used_text_ids
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 
 # Bits of an element; the names are those of MegEngine's DTypeEnum.
-BITS = {
+ELEMENT_BITS = {
     "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64,
     "Int64": 64, "Uint64": 64, "Int32": 32, "Uint32": 32, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8,
     "Bool": 8, "IntB1": 1, "IntB2": 2, "IntB4": 4, "QuantizedS32": 32, "QuantizedS16": 16, "QuantizedS8": 8,
@@ -32,7 +32,9 @@ def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:
     return next((numbers[n] for n in reversed(names) if n in numbers), int(digits.group()) if digits else 0)
 
 
-def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, numbers: Mapping[str, int]) -> None:
+def add_tensor_allocations(
+    doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, numbers: Mapping[str, int]
+) -> None:
     """A tensor is allocated where its arrow starts and released where it ends; its id stands for its address.
 
     Args:
@@ -44,38 +46,38 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     What started before time 0 starts at 0. All tensors of the interpreter are told when the profile starts, so that
     the totals are complete; tensors that share storage (views) count each, because the file has no addresses.
     """
-    kinds = doc.each_kind(lambda k: ("s", "f").index(k.ph) if k.cat == "TensorLink" and k.ph in ("s", "f") else -1)
-    at = np.flatnonzero(kinds[doc.flow_rows] >= 0)
-    if not len(at):
+    kinds = doc.map_kinds(lambda k: ("s", "f").index(k.ph) if k.cat == "TensorLink" and k.ph in ("s", "f") else -1)
+    tensor_flows = np.flatnonzero(kinds[doc.flow_rows] >= 0)
+    if not len(tensor_flows):
         return
-    rows, flow = doc.flow_rows[at], doc.flow_ids[at]
+    rows, flow = doc.flow_rows[tensor_flows], doc.flow_ids[tensor_flows]
     release = kinds[rows] == 1
     tensors, size, device = _sizes(doc, numbers)
-    place = np.minimum(np.searchsorted(tensors, flow), len(tensors) - 1)
-    known = tensors[place] == flow
-    bytes_of = np.where(known, size[place], -1)
-    ids, which = np.unique(flow, return_inverse=True)
-    begun, ended, lost = np.zeros((3, len(ids)), bool)
-    lost[which[~known]] = True
-    if lost.any():
+    index = np.minimum(np.searchsorted(tensors, flow), len(tensors) - 1)
+    has_size = tensors[index] == flow
+    bytes_of = np.where(has_size, size[index], -1)
+    ids, tensor_index = np.unique(flow, return_inverse=True)
+    allocated, released_early, unsized = np.zeros((3, len(ids)), bool)
+    unsized[tensor_index[~has_size]] = True
+    if unsized.any():
         builder.warn(
             msg(
                 "reader.tensors_no_size_file",
-                f"{np.count_nonzero(lost):,} tensors have no size in the file and are not counted",
+                f"{np.count_nonzero(unsized):,} tensors have no size in the file and are not counted",
             )
         )
     ts = doc.ts[rows]
-    begun[which[~release]] = ended[which[release & (ts < 0)]] = True
-    gone, lone = ended[which], release & ~begun[which]
-    if (lone & ~gone).any():
+    allocated[tensor_index[~release]] = released_early[tensor_index[release & (ts < 0)]] = True
+    skipped, unallocated = released_early[tensor_index], release & ~allocated[tensor_index]
+    if (unallocated & ~skipped).any():
         builder.warn(
             msg(
                 "reader.tensors_released_without_having",
-                f"{int((lone & ~gone).sum()):,} tensors are released without having been produced",
+                f"{int((unallocated & ~skipped).sum()):,} tensors are released without having been produced",
             )
         )
-    keep = known & (bytes_of > 0) & ~gone
-    if not keep.any():
+    counted = has_size & (bytes_of > 0) & ~skipped
+    if not counted.any():
         return
     builder.warn(
         msg(
@@ -83,14 +85,14 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
             "memory is added up from the sizes of tensors; those that share storage (views) count each",
         )
     )
-    rows, release = rows[keep], release[keep]
+    rows, release = rows[counted], release[counted]
     builder.allocs(
-        ts=np.maximum(ts[keep], 0),
-        addr=flow[keep],
-        bytes=np.where(release, -bytes_of[keep], bytes_of[keep]),
-        device=device[place[keep]],
-        event=around(doc, begin, end, rows),
-        complete=not lone.any(),
+        ts=np.maximum(ts[counted], 0),
+        addr=flow[counted],
+        bytes=np.where(release, -bytes_of[counted], bytes_of[counted]),
+        device=device[index[counted]],
+        event=enclosing_marks(doc, begin, end, rows),
+        complete=not unallocated.any(),
     )
 
 
@@ -100,26 +102,26 @@ def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]
     NO_INT, of no bytes, is always among them.
     """
     rows, elements = doc.arg("elements")
-    dtype, node = (doc.at(name, rows, 0) for name in ("dtype", "device"))
-    tensor = doc.at("tensor", rows, NO_INT)
+    dtype, node = (doc.arg_at(name, rows, 0) for name in ("dtype", "device"))
+    tensor = doc.arg_at("tensor", rows, NO_INT)
     bits, nodes = np.zeros((2, len(doc.texts)), np.int64)
-    for i in used_texts(doc, dtype):
-        bits[i] = BITS.get(re.split(r"[^A-Za-z0-9]", doc.texts[i], maxsplit=1)[0], 0)
-    known = np.flatnonzero((tensor >= 0) & (bits[dtype] > 0) & (elements >= 0) & (elements < 1 << 50))
-    for i in used_texts(doc, node[known]):
+    for i in used_text_ids(doc, dtype):
+        bits[i] = ELEMENT_BITS.get(re.split(r"[^A-Za-z0-9]", doc.texts[i], maxsplit=1)[0], 0)
+    sized = np.flatnonzero((tensor >= 0) & (bits[dtype] > 0) & (elements >= 0) & (elements < 1 << 50))
+    for i in used_text_ids(doc, node[sized]):
         nodes[i] = memory_device(doc.texts[i], numbers)
-    tensors, place = np.unique(np.append(NO_INT, tensor[known]), return_inverse=True)
+    tensors, tensor_index = np.unique(np.append(NO_INT, tensor[sized]), return_inverse=True)
     size, device = np.zeros((2, len(tensors)), np.int64)
-    np.maximum.at(size, place[1:], (elements[known] * bits[dtype[known]] + 7) // 8)
-    device[place[1:]] = nodes[node[known]]  # what is written last stays
+    np.maximum.at(size, tensor_index[1:], (elements[sized] * bits[dtype[sized]] + 7) // 8)
+    device[tensor_index[1:]] = nodes[node[sized]]  # what is written last stays
     return tensors, size, device
 
 
-def around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
+def enclosing_marks(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     """For each row the begin mark of the innermost event that is open there, by the order of the file, -1 for none."""
-    order = np.lexsort((begin, doc.place[begin]))
+    order = np.lexsort((begin, doc.thread[begin]))
     first, last = begin[order], end[order]
-    edges = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1))
+    edges = np.searchsorted(doc.thread[first], np.arange(len(doc.threads) + 1))
     parent, _ = nest(first, last, edges)
-    events = innermost_on_tracks(first, last, parent, edges, doc.place[rows], rows)
+    events = innermost_on_tracks(first, last, parent, edges, doc.thread[rows], rows)
     return np.append(first, -1)[events]

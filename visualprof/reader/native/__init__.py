@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-OFF = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
+SWITCH_VARIABLE = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
 FOLDER = Path(__file__).parent
 
 
@@ -42,7 +42,7 @@ def library() -> ctypes.CDLL | None:
     return _load(FOLDER)[0]
 
 
-def state() -> str:
+def describe_state() -> str:
     """Is it in use? `yes (x86_64)`, or `no: ` and why."""
     if library() is not None:
         return f"yes ({platform.machine()})"
@@ -63,8 +63,8 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | No
 def _load(folder: Path) -> tuple[ctypes.CDLL | None, str]:
     """The library in a folder, or why there is none."""
     path = folder / ("_columns.dll" if os.name == "nt" else "_columns.so")
-    if os.environ.get(OFF) == "0":
-        return None, f"{OFF}=0"
+    if os.environ.get(SWITCH_VARIABLE) == "0":
+        return None, f"{SWITCH_VARIABLE}=0"
     if not path.exists():
         return None, "not compiled"
     compiled_ns = path.stat().st_mtime_ns

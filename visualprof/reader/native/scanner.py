@@ -16,7 +16,7 @@ from visualprof.reader.native import function
 
 Ids, Ints, Values = NDArray[np.int32], NDArray[np.int64], NDArray[Any]
 PADDING = 64  # zero bytes behind a text
-MOST_FIELDS = 64
+MAX_FIELDS = 64
 INTEGER, FLOAT, TEXT, TIME, ARROW = range(5)
 WHOLE, ENDED, OPEN, REFUSED, _MEMORY = range(5)
 DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32, TIME: np.int64, ARROW: np.int64}
@@ -32,7 +32,7 @@ class Fields(msgspec.Struct, frozen=True):
 
     types: Mapping[str, int]
     keys: Sequence[str]
-    kept: Mapping[str, int]
+    masks: Mapping[str, int]
 
 
 class Scanned(NamedTuple):
@@ -56,7 +56,7 @@ class Joined(msgspec.Struct, frozen=True):
     """Columns of several parts. columns: rows and values of each argument, the flows, the series and their values."""
 
     kind: Ids
-    place: Ids
+    thread: Ids
     ts: Ints
     dur: Ints
     columns: list[tuple[Ints, Values]]
@@ -67,7 +67,7 @@ def compiled() -> bool:
     return native.library() is not None
 
 
-def border(text: memoryview) -> int:
+def find_border(text: memoryview) -> int:
     """Behind the last event that another probably follows, 0 where none seems to. PADDING must follow the text."""
     return int(_call("vp_border", c_int64, c_void_p, c_int64)(_address(text), len(text)))
 
@@ -77,9 +77,9 @@ class Reader:
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
-        self._names = _strings(fields.keys), _strings([*fields.kept])  # the reader refers to them
-        types, masks = fields.types, fields.kept
-        self.at = _allocated(
+        self._names = _strings(fields.keys), _strings([*fields.masks])  # the reader refers to them
+        types, masks = fields.types, fields.masks
+        self.address = _check_allocated(
             _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
                 self._names[0], (c_int32 * len(types))(*types.values()), len(types),
                 self._names[1], (c_uint64 * len(masks))(*masks.values()), len(masks),
@@ -98,41 +98,41 @@ class Reader:
         """Append the events of a text, which PADDING must follow. first: no event went before."""
         out = (c_int64 * 3)()
         scan = _call("vp_scan", c_int32, c_void_p, c_void_p, c_int64, c_int32, _INT64S)
-        state = scan(self.at, _address(text), len(text), first, out)
+        state = scan(self.address, _address(text), len(text), first, out)
         if state == _MEMORY:
             raise MemoryError
         return Scanned(state, *out)
 
 
-class Shared:
+class SharedWords:
     """One dictionary of what several readers saw."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = readers  # it refers to their texts
-        self.at = _allocated(_call("vp_shared_new", c_void_p)())
-        if not all(_call("vp_share", c_int32, c_void_p, c_void_p)(self.at, reader.at) for reader in readers):
+        self.address = _check_allocated(_call("vp_shared_new", c_void_p)())
+        if not all(_call("vp_share", c_int32, c_void_p, c_void_p)(self.address, reader.address) for reader in readers):
             raise MemoryError
 
     def __del__(self) -> None:
         _call("vp_shared_free", None, c_void_p)(getattr(self, "at", None))
 
     def __len__(self) -> int:
-        return int(_call("vp_word_count", c_int64, c_void_p)(self.at))
+        return int(_call("vp_word_count", c_int64, c_void_p)(self.address))
 
-    def parts(self, which: int) -> Ids:
+    def parts(self, table: int) -> Ids:
         """Words of each kind (0: n, 3) or place (1: n, 2); the first stands for none."""
         call = _call("vp_parts", c_int64, c_void_p, c_int32, c_void_p)
-        out = np.zeros((call(self.at, which, None), 2 if which else 3), np.int32)
-        call(self.at, which, out.ctypes.data)
+        out = np.zeros((call(self.address, table, None), 2 if table else 3), np.int32)
+        call(self.address, table, out.ctypes.data)
         return out
 
     def words(self, numbers: Ids) -> tuple[bytes, Ints]:
         """Words as one JSON list, (n,), and where each ends in it; an empty string for 0."""
         call = _call("vp_list", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
         numbers, sizes = np.ascontiguousarray(numbers, np.int32), np.zeros(len(numbers), np.int64)
-        at = (self.at, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
-        out = np.empty(call(*at, None), np.uint8)
-        call(*at, out.ctypes.data)
+        arguments = (self.address, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
+        out = np.empty(call(*arguments, None), np.uint8)
+        call(*arguments, out.ctypes.data)
         return out.tobytes() if len(numbers) else b"[]", np.cumsum(sizes + 1)
 
 
@@ -142,48 +142,48 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
     n, bases = sum(sizes), np.cumsum([0, *sizes])[:-1].tolist()
     counts = np.zeros((len(parts), len(types)), np.int64)
     count = _call("vp_counts", None, c_void_p, c_int64, c_int64, c_void_p)
-    for part, own in zip(parts, counts, strict=True):
-        count(part.reader.at, part.first, part.last, own.ctypes.data)
-    rows = np.array([(p.reader.at, p.first, p.last, base) for p, base in zip(parts, bases, strict=True)], np.int64)
-    some = rows.ctypes.data, len(rows)
+    for part, part_counts in zip(parts, counts, strict=True):
+        count(part.reader.address, part.first, part.last, part_counts.ctypes.data)
+    rows = np.array([(p.reader.address, p.first, p.last, base) for p, base in zip(parts, bases, strict=True)], np.int64)
+    part_rows = rows.ctypes.data, len(rows)
     events: list[Values] = [np.empty(n, dtype) for dtype in (np.int32, np.int32, np.int64, np.int64)]
     copy_events = _call("vp_copy_events", None, c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p)
-    copy_events(*some, *(column.ctypes.data for column in events))
+    copy_events(*part_rows, *(column.ctypes.data for column in events))
     copy = _call("vp_copy_column", None, c_void_p, c_int64, c_int32, c_void_p, c_void_p)
     drop = _call("vp_drop_column", None, c_void_p, c_int32)
-    leaders, readers = _leaders(parts, counts), {part.reader.at for part in parts}
+    leaders, readers = _leaders(parts, counts), {part.reader.address for part in parts}
     columns: list[tuple[Ints, Values]] = []
     for k, (leader, size, type_) in enumerate(zip(leaders, counts.sum(axis=0).tolist(), types, strict=True)):
-        of_rows = np.empty(size, np.int64) if leader == k else columns[leader][0]
+        value_rows = np.empty(size, np.int64) if leader == k else columns[leader][0]
         values = np.empty(size, DTYPES[type_])
-        copy(*some, k, of_rows.ctypes.data if leader == k else None, values.ctypes.data)
-        columns.append((of_rows, values))
+        copy(*part_rows, k, value_rows.ctypes.data if leader == k else None, values.ctypes.data)
+        columns.append((value_rows, values))
         for reader in readers:
             drop(reader, k)
-    kind, place, ts, dur = events
-    return Joined(kind, place, ts, dur, columns)
+    kind, thread, ts, dur = events
+    return Joined(kind, thread, ts, dur, columns)
 
 
 def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
     """Of each column the first one with values for the same rows. counts: (parts, columns) of values."""
     call = _call("vp_alike", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
 
-    def alike(a: int, b: int) -> bool:
+    def same_rows(a: int, b: int) -> bool:
         if not np.array_equal(counts[:, a], counts[:, b]):
             return False
         valued = (part for part, count in zip(parts, counts[:, a].tolist(), strict=True) if count)
-        return all(call(part.reader.at, part.first, part.last, a, b) for part in valued)
+        return all(call(part.reader.address, part.first, part.last, a, b) for part in valued)
 
     leaders: list[int] = []
     for column in range(counts.shape[1]):
-        leaders.append(next((one for one in dict.fromkeys(leaders) if alike(one, column)), column))
+        leaders.append(next((leader for leader in dict.fromkeys(leaders) if same_rows(leader, column)), column))
     return leaders
 
 
-def renumber(ids: Ids, number: Ids, order: Ids, known: int) -> int:
+def renumber(ids: Ids, number: Ids, order: Ids, known_count: int) -> int:
     """As `renumbered` of `chrome.document`, of one column, in place; returns how many names are known then."""
     call = _call("vp_renumber", c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int64)
-    return int(call(ids.ctypes.data, len(ids), number.ctypes.data, order.ctypes.data, known))
+    return int(call(ids.ctypes.data, len(ids), number.ctypes.data, order.ctypes.data, known_count))
 
 
 def _call(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -192,10 +192,10 @@ def _call(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     return call
 
 
-def _allocated(at: int | None) -> int:
-    if not at:
+def _check_allocated(address: int | None) -> int:
+    if not address:
         raise MemoryError
-    return at
+    return address
 
 
 def _strings(texts: Sequence[str]) -> ctypes.Array[c_char_p]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
+from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
 
 Json = dict[str, Any]
 
@@ -85,14 +85,14 @@ def advice_of(body: Json) -> Advice | None:
     """The advice of the content of `advice.json`; None when it is none."""
     if body.get("schema") != SCHEMA:
         return None
-    judged = whole(body.get("judged"))
+    judged = integer(body.get("judged"))
     rows = [_row(one, judged) for one in json_objects(body.get("rows"))[:MOST] if text(one.get("name"))]
-    head = text(body.get("objective")), number(body.get("max_error")), whole(body.get("data_rows"))
+    head = text(body.get("objective")), number(body.get("max_error")), integer(body.get("data_rows"))
     return Advice(*head, body.get("complete") is True, tuple(rows))
 
 
 def _row(row: Json, judged: int | None) -> Advised:
-    points = {batch: one for one in json_objects(row.get("points")) if (batch := whole(one.get("batch"))) is not None}
+    points = {batch: one for one in json_objects(row.get("points")) if (batch := integer(one.get("batch"))) is not None}
     point = points.get(judged if judged is not None else -1, {})
     latency, ratio = json_object(point.get("latency_ns")), json_object(point.get("ratio"))
     random = json_object(row.get("random"))
@@ -120,11 +120,14 @@ def _row(row: Json, judged: int | None) -> Advised:
         random_error=number(random.get("relative")),
         max_abs_error=number(error.get("max_abs")),
         cosine_error=number(error.get("cosine")),
-        agreed=whole(top1.get("agreed")),
-        rows=whole(top1.get("rows")),
+        agreed=integer(top1.get("agreed")),
+        rows=integer(top1.get("rows")),
         agreed_low_ratio=number(top1.get("low")),
         metric=number(row.get("metric")),
-        **{name: whole(row.get(name)) for name in ("size_bytes", "rss_bytes", "device_bytes", "load_ns", "convert_ns")},
+        **{
+            name: integer(row.get(name))
+            for name in ("size_bytes", "rss_bytes", "device_bytes", "load_ns", "convert_ns")
+        },
         backend=text(spec.get("backend")),
         version=text(row.get("version")),
         ran=", ".join(f"{name} {text(value)}" for name, value in json_object(row.get("effective")).items()),
@@ -141,14 +144,14 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def _counts(kinds: object) -> dict[str, int]:
-    found = {name: whole(count) for name, count in json_object(kinds).items()}
+    found = {name: integer(count) for name, count in json_object(kinds).items()}
     return {name: count for name, count in found.items() if count}
 
 
 def _spec(spec: Json) -> Json:
     named = ("backend", "version", "platform", "device", "precision")
     known = {name: text(spec.get(name)) for name in named}
-    return {**known, "threads": whole(spec.get("threads")) or 0, "options": _texts(spec.get("options"))}
+    return {**known, "threads": integer(spec.get("threads")) or 0, "options": _texts(spec.get("options"))}
 
 
 def _ratios(points: Mapping[int, Json]) -> Iterator[tuple[int, float]]:

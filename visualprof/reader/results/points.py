@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import items, json_object, json_objects, number, whole
+from visualprof.reader.chrome.values import first_items, integer, json_object, json_objects, number
 from visualprof.reader.source import DECODE_ERRORS
 
 if TYPE_CHECKING:
@@ -129,16 +129,16 @@ FLAGS = ("stable", "host_busy", "throttled")
 
 
 def _point(line: Json) -> Point | None:
-    batch, n = whole(line.get("batch")), whole(line.get("n"))
+    batch, n = integer(line.get("batch")), integer(line.get("n"))
     if batch is None or n is None or batch < 0 or n < 1:
         return None
-    trusted = tuple(v for v in map(number, items(line.get("trusted"))) if v is not None)
-    fields: Json = {name: whole(line.get(name)) for name in WHOLE}
+    trusted = tuple(v for v in map(number, first_items(line.get("trusted"))) if v is not None)
+    fields: Json = {name: integer(line.get(name)) for name in WHOLE}
     fields |= {name: number(line.get(name)) for name in NUMBERS}
     fields |= {name: line[name] if isinstance(line.get(name), bool) else None for name in FLAGS}
-    fields |= {name: whole(line.get(name)) if p in trusted else None for name, p in PERCENTILES}
-    windows = tuple(v for v in map(whole, items(line.get("window_p50_ns"))) if v is not None)
-    place = tuple(v for v in map(whole, items(line.get("latencies"))) if v is not None)
+    fields |= {name: integer(line.get(name)) if p in trusted else None for name, p in PERCENTILES}
+    windows = tuple(v for v in map(integer, first_items(line.get("window_p50_ns"))) if v is not None)
+    place = tuple(v for v in map(integer, first_items(line.get("latencies"))) if v is not None)
     latencies = (place[0], place[1]) if len(place) == 2 else None
     fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _repeats(line)}
     return Point(batch=batch, n=n, load=_load(json_object(line.get("load"))), **fields)
@@ -146,19 +146,19 @@ def _point(line: Json) -> Point | None:
 
 def _repeats(line: Json) -> tuple[Point, ...]:
     """The points that a point is made of, which have none of their own."""
-    lines = (json_object(one) for one in items(line.get("repeats")))
+    lines = (json_object(one) for one in first_items(line.get("repeats")))
     return tuple(point for one in lines if (point := _point({**one, "repeats": None})))
 
 
 def _load(value: Json) -> PointLoad:
     steps = tuple(map(_step, json_objects(value.get("steps"))[:MAX_STEPS]))
-    percentile, limit = number(value.get("percentile")), whole(value.get("limit_ns"))
+    percentile, limit = number(value.get("percentile")), integer(value.get("limit_ns"))
     words = _word(value, "scenario", SCENARIOS), _word(value, "verdict", VERDICTS)
     return PointLoad(words[0], percentile, limit, words[1], _step(json_object(value.get("step"))), steps)
 
 
 def _step(value: Json) -> Step:
-    fields: Json = {name: whole(value.get(name)) for name in STEP_WHOLE}
+    fields: Json = {name: integer(value.get(name)) for name in STEP_WHOLE}
     fields |= {name: number(value.get(name)) for name in ("offered_per_s", "achieved_per_s")}
     return Step(**fields, verdict=_word(value, "verdict", VERDICTS))
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
+from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
 from visualprof.reader.results.advice import Advice, advice_of
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.results.search import Search, search_of
@@ -137,15 +137,15 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         version=text(env.get("version")) or text(spec.get("version")),
         device=text(env.get("device")) or text(spec.get("device")),
         precision=text(spec.get("precision")),
-        threads=whole(spec.get("threads")) or 0,
+        threads=integer(spec.get("threads")) or 0,
         agent=text(env.get("agent")),
         state=state if state in STATES else "failed",
         reason=text(status.get("reason")),
         error=text(status.get("error"))
         or ("" if state in STATES else msg("reader.status_json_cannot_read", "status.json cannot be read")),
         hint=text(status.get("hint")),
-        started_ns=whole(status.get("started_ns")) or 0,
-        finished_ns=whole(status.get("finished_ns")) or 0,
+        started_ns=integer(status.get("started_ns")) or 0,
+        finished_ns=integer(status.get("finished_ns")) or 0,
         environment=_environment(env),
         effective={text(k): text(v) for k, v in json_object(env.get("effective")).items()},
         profiles=tuple(_profile(entry) for entry in json_objects(status.get("profiles")) if text(entry.get("file"))),
@@ -199,7 +199,7 @@ def _environment(env: Json) -> dict[str, str]:
 
 
 def _profile(entry: Json) -> Profile:
-    batch, runs, start = (whole(entry.get(key)) for key in ("batch", "runs", "start_ns"))
+    batch, runs, start = (integer(entry.get(key)) for key in ("batch", "runs", "start_ns"))
     return Profile(text(entry.get("pass")), text(entry.get("file")), batch, runs, start, text(entry.get("error")))
 
 

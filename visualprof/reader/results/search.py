@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
+from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
 
 Json = dict[str, Any]
 
@@ -82,23 +82,23 @@ def search_of(body: Json) -> Search | None:
     if body.get("schema") != SCHEMA:
         return None
     trials = json_objects(body.get("trials"))[:MOST]
-    numbers = {at: i + 1 for i, one in enumerate(trials) if (at := whole(one.get("at"))) is not None}
-    settings = {whole(one.get("at")): one.get("setting") for one in trials}
-    again = [{**one, "setting": settings.get(whole(one.get("at")))} for one in json_objects(body.get("again"))[:MOST]]
+    numbers = {at: i + 1 for i, one in enumerate(trials) if (at := integer(one.get("at"))) is not None}
+    settings = {integer(one.get("at")): one.get("setting") for one in trials}
+    again = [{**one, "setting": settings.get(integer(one.get("at")))} for one in json_objects(body.get("again"))[:MOST]]
     default = json_object(body.get("default"))
     beside = {"ratio": default.get("same"), "margin": default.get("margin"), "figures": default.get("figures")}
     rows = [_tried("default", None, {**beside, "why": "; ".join(texts(default.get("missed")))})] if default else []
     rows += [_tried("trial", i + 1, one) for i, one in enumerate(trials)]
-    rows += [_confirmation(numbers.get(whole(one.get("at")) or 0), one) for one in again]
-    best = whole(json_object(body.get("best")).get("at"))
+    rows += [_confirmation(numbers.get(integer(one.get("at")) or 0), one) for one in again]
+    best = integer(json_object(body.get("best")).get("at"))
     return Search(
         objective=text(body.get("objective")),
         where=tuple(bound for one in json_objects(body.get("where")) if (bound := _bound(one))),
         method=text(body.get("method")),
-        settings=whole(body.get("settings")),
-        total=whole(body.get("total")),
+        settings=integer(body.get("settings")),
+        total=integer(body.get("total")),
         complete=body.get("complete") is True,
-        data_rows=whole(body.get("data_rows")),
+        data_rows=integer(body.get("data_rows")),
         best=None if best is None else numbers.get(best),
         rows=tuple(rows),
     )
@@ -132,5 +132,5 @@ def _tried(kind: str, trial: int | None, one: Json) -> Tried:
         ratio_high=number(ratio.get("high")),
         margin_ratio=number(one.get("margin")),
         figures=tuple((name, value) for name, told in figures if (value := number(told)) is not None),
-        took_ns=whole(one.get("took_ns")),
+        took_ns=integer(one.get("took_ns")),
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from visualprof.errors import SourceError
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import Json, json_object, whole
+from visualprof.reader.chrome.values import Json, integer, json_object
 from visualprof.reader.source import DECODE_ERRORS
 from visualprof.reader.trace import Ints
 
@@ -67,7 +67,7 @@ def read_steps(path: str) -> StepTimes:
     except OSError as error:
         raise SourceError(msg("reader.cannot_read", f"{name}: cannot read: {error.strerror}")) from error
     head = _head(line)
-    first, begin_ns = whole(head.get("step")), whole(head.get("t_ns"))
+    first, begin_ns = integer(head.get("step")), integer(head.get("t_ns"))
     if head.get(KEY) != 1 or first is None or begin_ns is None:
         raise SourceError(msg("reader.not_begin_like_times", f"{name} does not begin like times of steps"))
     numbers = np.frombuffer(body[: len(body) // 8 * 8], "<i8").astype(np.int64)

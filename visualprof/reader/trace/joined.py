@@ -52,7 +52,7 @@ def build_event_pyramid(trace: Trace) -> Pyramid:
 
 
 def _joined_property(name: str) -> property:
-    return property(lambda trace: trace.part(name), doc=getattr(Trace, name).__doc__)
+    return property(lambda trace: trace.joined_column(name), doc=getattr(Trace, name).__doc__)
 
 
 # What is made in place of a field of the file's trace.

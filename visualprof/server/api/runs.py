@@ -155,8 +155,8 @@ class Runs(Resource):
         roots = [] if me.scope is not None else [root.address or str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
         return Status(
-            __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching,
-            person_of(me), me.ends_ns,
+            __version__, native.describe_state(), self._language or None, self._read_only, self._private, roots,
+            watching, person_of(me), me.ends_ns,
         )  # fmt: skip
 
     @get("/runs", needs="link")

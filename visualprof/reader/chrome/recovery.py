@@ -17,20 +17,20 @@ from visualprof.reader.source import DECODE_ERRORS
 
 TOKEN = pattern(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
 BAD_ESCAPE = pattern(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
-HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; what is no escape stands in the first group
-LONE_HALF = pattern(
-    rb"(\\[^u]|\\u(?![dD][89a-fA-F])|%s%s)|%s" % (HALF % b"89abAB", HALF % b"c-fC-F", HALF % b"89a-fA-F")
+SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; what is no escape stands in the first group
+LONE_SURROGATE = pattern(
+    rb"(\\[^u]|\\u(?![dD][89a-fA-F])|%s%s)|%s" % (SURROGATE % b"89abAB", SURROGATE % b"c-fC-F", SURROGATE % b"89a-fA-F")
 )
 CONTROL = pattern(rb"[\x00-\x1f]")
 ESCAPED = pattern(rb"\\.", re.DOTALL)
 POSITION = pattern(r"\(byte (\d+)\)")
 REPAIRABLE = pattern(r"invalid|surrogate")
-BETWEEN = pattern(rb"[\s,]*")
+SEPARATORS = pattern(rb"[\s,]*")
 # An entry of the list, not the value of a key, that begins like an event.
 EVENT = pattern(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
 
-DEEP = 100  # no event opens as many brackets; the decoder gives up at some hundreds
-_BLOCK = 1 << 16
+MAX_EVENT_DEPTH = 100  # no event opens as many brackets; the decoder gives up at some hundreds
+_BLOCK_BYTES = 1 << 16
 
 
 class Sink(Protocol):
@@ -42,35 +42,35 @@ class Sink(Protocol):
         """Take a list; raises one of DECODE_ERRORS, and takes nothing, when it is not whole."""
 
 
-class Fault(NamedTuple):
+class DecodeFault(NamedTuple):
     """What the decoder said. Its exception would hold the frames and they the piece, in a circle."""
 
     text: str
     deep: bool
 
     @classmethod
-    def of(cls, error: Exception) -> Fault:
+    def from_error(cls, error: Exception) -> DecodeFault:
         """Of one of DECODE_ERRORS."""
         return cls(str(error), isinstance(error, RecursionError))
 
 
-class Entries:
+class ListEntries:
     """Entries of a list that are tried part by part, without a copy of each part."""
 
     def __init__(self, data: bytes, sink: Sink) -> None:
         self._text = bytearray(b"[%b]" % data)
         self._sink = sink
 
-    def take(self, start: int, stop: int) -> Fault | None:
+    def take(self, start: int, stop: int) -> DecodeFault | None:
         """Feeds data[start:stop]; what the decoder says where that is not whole entries. Goes forward only."""
-        after = self._text[stop + 1]
+        byte_after = self._text[stop + 1]
         self._text[start], self._text[stop + 1] = b"[]"
         try:
             self._sink.add(memoryview(self._text)[start : stop + 2])
         except DECODE_ERRORS as error:
-            return Fault.of(error)
+            return DecodeFault.from_error(error)
         finally:
-            self._text[stop + 1] = after
+            self._text[stop + 1] = byte_after
         return None
 
 
@@ -83,37 +83,37 @@ def repair(data: bytes) -> bytes:
             return b"null"
         if b"\\" in token:
             token = BAD_ESCAPE.sub(lambda m: b"\\\\" if m.group(1) else m.group(), token)
-            token = LONE_HALF.sub(lambda m: m.group(1) or b"\\ufffd", token)
+            token = LONE_SURROGATE.sub(lambda m: m.group(1) or b"\\ufffd", token)
         return CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], token)
 
     return TOKEN.sub(mend, data.decode("utf-8", "replace").encode())
 
 
-def damage_at(fault: Fault, data: bytes, start: int, stop: int) -> int:
+def find_damage(fault: DecodeFault, data: bytes, start: int, stop: int) -> int:
     """Where the decoder met what it could not read in the entries data[start:stop]; `stop`: only an end is missing."""
     match = POSITION.search(fault.text)
-    at = min(start + int(match.group(1)) - 1, stop) if match else stop
+    offset = min(start + int(match.group(1)) - 1, stop) if match else stop
     if fault.deep:
-        at = start + next((i for i, level in _levels(data[start:stop]) if level > DEEP), stop - start)
+        offset = start + next((i for i, level in _levels(data[start:stop]) if level > MAX_EVENT_DEPTH), stop - start)
     try:
-        data[start:at].decode()  # the decoder tells no place of bytes that are not UTF-8
+        data[start:offset].decode()  # the decoder tells no place of bytes that are not UTF-8
     except UnicodeDecodeError as undecodable:
         return start + undecodable.start
-    return at
+    return offset
 
 
-def list_end(fault: Fault, data: bytes, start: int, stop: int) -> int | None:
+def find_list_end(fault: DecodeFault, data: bytes, start: int, stop: int) -> int | None:
     """Where the list ends before data[start:stop] does; None where that is not what the decoder stumbled over."""
     if "trailing characters" not in fault.text:
         return None
-    end = data.rfind(b"]", start, damage_at(fault, data, start, stop))
-    return None if end < 0 or EVENT.match(data, behind(data, end + 1)) else end  # a stray bracket: it goes on
+    end = data.rfind(b"]", start, find_damage(fault, data, start, stop))
+    return None if end < 0 or EVENT.match(data, skip_separators(data, end + 1)) else end  # a stray bracket: it goes on
 
 
-def behind(data: bytes, at: int) -> int:
+def skip_separators(data: bytes, offset: int) -> int:
     """The place after blanks and commas."""
-    match = BETWEEN.match(data, at)
-    return match.end() if match else at
+    match = SEPARATORS.match(data, offset)
+    return match.end() if match else offset
 
 
 def entry_ends(text: bytes) -> list[int]:
@@ -125,7 +125,7 @@ def _levels(text: bytes) -> Iterator[tuple[int, int]]:
     """Each bracket outside of strings that leaves no other open or too many: its place and how many."""
     open_before, quoted_before, stop = 0, 0, 0
     while stop < len(text):
-        first, stop = stop, min(stop + _BLOCK, len(text))
+        first, stop = stop, min(stop + _BLOCK_BYTES, len(text))
         while text[stop - 1 : stop] == b"\\" and stop < len(text):  # no escape is cut in two
             stop += 1
         block = np.frombuffer(ESCAPED.sub(b"__", text[first:stop]), np.uint8)
@@ -134,6 +134,6 @@ def _levels(text: bytes) -> Iterator[tuple[int, int]]:
         step = (folded == ord("[")).astype(np.int8) - (folded == ord("]"))
         step[quoted == 1] = 0
         level = np.cumsum(step, dtype=np.int32) + open_before
-        at = np.flatnonzero((step != 0) & ((level == 0) | (level > DEEP)))
-        yield from zip((at + first).tolist(), level[at].tolist(), strict=True)
+        brackets = np.flatnonzero((step != 0) & ((level == 0) | (level > MAX_EVENT_DEPTH)))
+        yield from zip((brackets + first).tolist(), level[brackets].tolist(), strict=True)
         open_before, quoted_before = int(level[-1]), int(quoted[-1])
