@@ -41,7 +41,7 @@ PATTERNS: tuple[tuple[str, str, float], ...] = (
     ("somebody", r"\b(somebody|nobody|everybody)\b", 2),
     ("what clause", r"\bwhat (is|was|it|they|has|had|takes|makes|comes|belongs|runs|no|a|the)\b(?![^.]{0,80}\?)", 6),
     ("one that", r"\b(one|those) (that|which|who|of)\b", 5),
-    ("is none", r"\bis none\b", 0),
+    ("is none", r"(?-i:\bis none\b)", 0),
     ("goes on", r"\bgo(es)? on\b", 1),
     ("too", r", too\b", 1),
     ("by itself", r"\bby (itself|themselves)\b", 1),

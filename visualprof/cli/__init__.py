@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=module.__doc__,
         epilog=_overview(names) if chosen == _DEFAULT and {"-h", "--help"} & {*words} else None,  # imports all of them
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),  # 2 ms to find it, for each argument
-        conflict_handler="resolve",  # `submit --version` is that of a runtime
+        conflict_handler="resolve",  # `submit --version` is the version of a runtime
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="Show the version and exit.")
     module.add_arguments(parser)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         sys.stderr.close()
         return 0
 

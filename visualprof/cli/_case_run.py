@@ -1,4 +1,4 @@
-"""Runs benchmark cases: on this machine in a child, or as jobs on the machines of a server."""
+"""Run benchmark cases: on this machine in a child process, or as jobs on the machines of a server."""
 
 from __future__ import annotations
 
@@ -29,17 +29,21 @@ PATHS = ("exist_onnx_path", "exist_compiler_path")
 Command = dict[str, Any]
 
 
-def checked(args: argparse.Namespace, case: Case) -> Command:
-    """What is missing of a case, and its configuration. Raises: TaskFailure."""
+def check_case(args: argparse.Namespace, case: Case) -> Command:
+    """Return the configuration of a case after checking its requirements.
+
+    Raises:
+        TaskFailure: A requirement is missing.
+    """
     from visualprof.remote.agent.work.case_run import check_here
 
     with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
         return check_here(_order(args, case, _command(args), threading.Event()), Path(folder, "work"))
 
 
-def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
-    """Run each case with each setting of the matrix, one after the other; the worst status."""
-    from visualprof.cli._case_shown import told
+def run_here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
+    """Run each case with each setting of the matrix, one after another; return the worst exit status."""
+    from visualprof.cli._case_shown import format_result
     from visualprof.reader.results.case import read_case
     from visualprof.remote.agent.work.case_run import run_here
 
@@ -48,13 +52,13 @@ def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
         for case, command in itertools.product(cases, _commands(args)):
             order = _order(args, case, command, stop)
             folder = _folder(args, order, len(cases) > 1 or bool(args.matrix))
-            kept = "goes on in" if (folder / "case.json").is_file() else "into"
-            print(f"visualprof: {case.name}: {kept} {folder} (--logdir, --out: elsewhere)", file=sys.stderr)
+            verb = "goes on in" if (folder / "case.json").is_file() else "into"
+            print(f"visualprof: {case.name}: {verb} {folder} (--logdir, --out: elsewhere)", file=sys.stderr)
             outcome = run_here(order, folder)
             result = read_case(folder / "case.json")
             if result is None:
                 raise VisualprofError(f"{folder}: {outcome['error'] or 'no result'}", outcome["hint"] or "")
-            print(told(result, args.format), end="")
+            print(format_result(result, args.format), end="")
             print(f"visualprof: {folder}", file=sys.stderr)
             statuses.append(STATUS[outcome["state"]])
             if stop.is_set():
@@ -63,7 +67,7 @@ def here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
 
 
 def _folder(args: argparse.Namespace, order: CaseOrder, several: bool) -> Path:
-    """The folder of the run: one of the same settings that did not succeed is gone on with, else it is a new one."""
+    """Return the folder of the run: an unsuccessful run with the same settings is resumed, otherwise a new folder."""
     name, compiler = order.description["name"], order.command.get("compiler", order.description["case"].get("compiler"))
     others = {key: value for key, value in order.command.items() if key != "compiler"}
     parts = [order.vendor, str(compiler or "validation"), *(f"{key}={value}" for key, value in sorted(others.items()))]
@@ -88,7 +92,7 @@ def _succeeded(folder: Path) -> bool:
 
 @contextmanager
 def _interrupted() -> Generator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set meanwhile."""
+    """Provide an event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda _number, _frame: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -101,12 +105,16 @@ def _interrupted() -> Generator[threading.Event]:
 
 
 def _command(args: argparse.Namespace) -> Command:
-    """The layer of the command line. Raises: BadParameter."""
+    """Return the configuration layer of the command line.
+
+    Raises:
+        BadParameter: A value is invalid.
+    """
     from visualprof.remote.cases.folder import value_typed
 
     command = {key: value_typed(text) for key, text in pairs(args.set, "--set", "batch_size=8").items()}
     for key in PATHS:
-        if isinstance(command.get(key), str) and Path(command[key]).exists():  # typed from where the user stands
+        if isinstance(command.get(key), str) and Path(command[key]).exists():  # relative to the current folder
             command[key] = str(Path(command[key]).absolute())
     if args.compiler:
         command["compiler"] = None if args.compiler == "none" else args.compiler
@@ -114,7 +122,7 @@ def _command(args: argparse.Namespace) -> Command:
 
 
 def _commands(args: argparse.Namespace) -> list[Command]:
-    """One layer for each combination of the matrix."""
+    """Return one configuration layer per combination of the matrix."""
     from visualprof.remote.cases.folder import value_typed
 
     rows = pairs(args.matrix, "--matrix", "compiler=onnxruntime,openvino")
@@ -123,7 +131,11 @@ def _commands(args: argparse.Namespace) -> list[Command]:
 
 
 def _step_timeouts(args: argparse.Namespace) -> dict[str, float]:
-    """Seconds by the step's name, "" for any without its own. Raises: BadParameter."""
+    """Return the time limits in seconds by step name; "" applies to steps without a limit of their own.
+
+    Raises:
+        BadParameter: A limit is not a number, or a step does not exist.
+    """
     from visualprof.remote.cases import STEPS
 
     limits = dict[str, float]()
@@ -141,11 +153,19 @@ def _step_timeouts(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _vendor(args: argparse.Namespace) -> Vendor:
-    """The vendor that is named, else the first for the device. Raises: BadParameter."""
+    """Return the vendor named on the command line, or the first one for the device.
+
+    Raises:
+        BadParameter: The vendor does not exist.
+    """
     from visualprof.remote.cases import all_vendors
 
     vendors, device = all_vendors(), args.device.partition(":")[0] or "cpu"
-    fitting = [one for one in vendors.values() if one.name == args.vendor or (not args.vendor and one.device == device)]
+    fitting = [
+        vendor
+        for vendor in vendors.values()
+        if vendor.name == args.vendor or (not args.vendor and vendor.device == device)
+    ]
     if not fitting:
         wrong = f"--vendor {args.vendor}" if args.vendor else f"--device {args.device}"
         raise BadParameter(f"{wrong}: there is no such vendor", f"there is {', '.join(vendors)}")
@@ -210,7 +230,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
 
 
 def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tuple[str, tuple[str, ...]]]:
-    """Interpreters with the folders that a child of each may read."""
+    """Yield interpreters with the folders that a child of each may read."""
     from visualprof.remote.agent.command import say
     from visualprof.remote.agent.machine import runtimes
     from visualprof.remote.agent.machine.probe import Interpreter, overview
@@ -221,8 +241,8 @@ def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tupl
             yield python, (*has.prefixes, *reads)
 
 
-def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
-    """Upload each case as a bundle, and makes a job of each with each setting of the matrix on each machine."""
+def submit_to_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
+    """Upload each case as a bundle and submit a job per case, setting of the matrix and machine."""
     from dataclasses import asdict
 
     from visualprof.cli import _watch
@@ -230,14 +250,14 @@ def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     from visualprof.remote.cases.jobs import job_of
 
     server = Server(args.server, args.token)
-    agents = {one["name"]: one["id"] for one in server.get("agents")["agents"]}
+    agents = {agent["name"]: agent["id"] for agent in server.get("agents")["agents"]}
     unknown = [name for name in args.agent.split(",") if name not in agents]
     if unknown:
         raise BadParameter(f"--agent {unknown[0]}: there is no such machine", f"there is {', '.join(agents) or 'none'}")
     jobs, vendor, limits = list[str](), _vendor(args), _step_timeouts(args)
     device = _device(args, vendor)
     for case in cases:
-        framework, blob = _framework(args, case), _sent(server, case, Path(args.data) if args.data else None)
+        framework, blob = _framework(args, case), _upload_bundle(server, case, Path(args.data) if args.data else None)
         for command, agent in itertools.product(_commands(args), args.agent.split(",")):
             job = job_of(case, blob, vendor, framework, command, agents[agent], device, args.timeout, limits)
             jobs.append(server.post("jobs", asdict(job))["job"]["id"])
@@ -249,8 +269,8 @@ def on_agents(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     return max(_watch.exit_status(_watch.wait(server, job, sys.stdout)) for job in jobs)
 
 
-def _sent(server: Server, case: Case, data: Path | None) -> str:
-    """Upload a bundle; its sha256."""
+def _upload_bundle(server: Server, case: Case, data: Path | None) -> str:
+    """Upload the bundle of a case and return its sha256."""
     from visualprof.cli._sending import send
     from visualprof.remote.cases.bundle import SUFFIX, pack
 

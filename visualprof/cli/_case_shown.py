@@ -1,4 +1,4 @@
-"""Results of benchmark cases for the eye, as JSON, and as FlagPerf writes them."""
+"""Print results of benchmark cases as tables, as JSON, and in FlagPerf's format."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ACCURACIES = ("accuracy", "accuracy_difference", "tolerance")
 
 
 def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
-    """Results in folders and below them, with the path of each."""
+    """Yield the results in folders and their subfolders, each with its path."""
     from visualprof.reader.logdir.scan import LogFile, roots, walk
 
     for folder in filter(Path.is_dir, folders):
@@ -50,14 +50,14 @@ def results(folders: list[Path]) -> Iterator[tuple[str, CaseResult]]:
             yield str(folder / below), result
 
 
-def listed(args: argparse.Namespace) -> int:
-    """What ships, and what was measured."""
+def print_list(args: argparse.Namespace) -> int:
+    """Print the shipped cases and the results."""
     from visualprof.cli._watch import table
     from visualprof.remote.cases.folder import library
     from visualprof.remote.cases.folder import read_case as case_of
 
     ship = [{"case": name, "title": case_of(path).title, "folder": str(path)} for name, path in library().items()]
-    rows = [_row(path, result) for path, result in results([Path(one) for one in args.logdir or ["runs"]])]
+    rows = [_row(path, result) for path, result in results([Path(folder) for folder in args.logdir or ["runs"]])]
     if args.format == "json":
         print(json.dumps({"cases": ship, "results": rows}, indent=2))
         return 0
@@ -67,40 +67,48 @@ def listed(args: argparse.Namespace) -> int:
     return 0
 
 
-def compared(args: argparse.Namespace) -> int:
-    """Results side by side, core throughput as a multiple of the first one's, and what was configured differently."""
+def print_comparison(args: argparse.Namespace) -> int:
+    """Print results side by side: core throughput relative to the first result, and differing settings."""
     from visualprof.cli._watch import table
 
-    found = list(results([Path(one) for one in args.run]))
-    if not found:
+    runs = list(results([Path(folder) for folder in args.run]))
+    if not runs:
         raise NotFound("there is no result of a case", "name folders of runs")
-    rows = [_row(path, result) for path, result in found]
+    rows = [_row(path, result) for path, result in runs]
     first = rows[0]["core_per_s"]
     for row in rows:
         row["core_ratio"] = row["core_per_s"] / first if first and row["core_per_s"] else None
-    settings = [{one.key: one.value for one in result.settings if one.origin != "host"} for _, result in found]
-    keys = dict.fromkeys(key for one in settings for key in one)
-    differing = {key: [one.get(key) for one in settings] for key in keys if len({one.get(key) for one in settings}) > 1}
+    settings = [
+        {setting.key: setting.value for setting in result.settings if setting.origin != "host"} for _, result in runs
+    ]
+    keys = dict.fromkeys(key for values in settings for key in values)
+    differing = {
+        key: [values.get(key) for values in settings] for key in keys if len({one.get(key) for one in settings}) > 1
+    }
     if args.format == "json":
         print(json.dumps({"results": rows, "settings": differing}, indent=2))
         return 0
     print(table(_rounded_rows(rows), {**COLUMNS, "core_ratio": "count"}))
     for key, values in differing.items():
-        print(f"{key}: {', '.join('-' if one is None else one for one in values)}")
+        print(f"{key}: {', '.join('-' if value is None else value for value in values)}")
     return 0
 
 
-def shown(args: argparse.Namespace) -> int:
-    """One result; 1 for one that did not succeed."""
+def print_result(args: argparse.Namespace) -> int:
+    """Print one result; return 1 if the run did not succeed."""
     result = read_case(Path(args.run) / FILE) or read_case(Path(args.run))
     if result is None:
         raise NotFound(f"{args.run} is no result of a case", f"the folder of a run, with its {FILE}")
-    print(told(result, args.format), end="")
+    print(format_result(result, args.format), end="")
     return 0 if result.state == "succeeded" else 1
 
 
-def told(result: CaseResult, form: str) -> str:
-    """A result as a text that ends a line. form: `table`, `json`, `flagperf`."""
+def format_result(result: CaseResult, form: str) -> str:
+    """Return a result as text.
+
+    Args:
+        form: `table`, `json` or `flagperf`.
+    """
     if form == "json":
         return msgspec.json.format(msgspec.json.encode(result)).decode() + "\n"
     return flagperf(result) if form == "flagperf" else _tables(result)
@@ -113,17 +121,17 @@ def _tables(result: CaseResult) -> str:
     (facts,) = _rounded_rows([{key: getattr(result, key) for key in FACTS}])
     lines = [f"{key.removesuffix('_ns').replace('_', ' '):22} {cell(kind, facts[key])}" for key, kind in FACTS.items()
              if facts[key] not in (None, "")]  # fmt: skip
-    passes = [{"pass": name, **msgspec.to_builtins(one)} for name in ("validation", "inference")
-              if (one := getattr(result, name))]  # fmt: skip
+    passes = [{"pass": name, **msgspec.to_builtins(value)} for name in ("validation", "inference")
+              if (value := getattr(result, name))]  # fmt: skip
     blocks = ["\n".join(lines), table(_rounded_rows(passes), PASSES) if passes else ""]
     blocks += [table(msgspec.to_builtins(rows), kinds) if rows else "" for rows, kinds in
                ((result.steps, STEPS), (result.settings, SETTINGS))]  # fmt: skip
-    warnings = "\n".join(f"warning: {cell('text', one)}" for one in result.warnings)
+    warnings = "\n".join(f"warning: {cell('text', warning)}" for warning in result.warnings)
     return "\n".join(filter(None, (*(block.rstrip("\n") + "\n" for block in blocks if block), warnings))) + "\n"
 
 
 def _rounded_rows(rows: list[Row]) -> list[Row]:
-    """Rows for the eye: two decimals would be too few for an accuracy, and all of them too many."""
+    """Return rows rounded for display. Two decimals are too few for an accuracy."""
     return [row | {key: f"{row[key]:.4g}" for key in ACCURACIES if row.get(key) is not None} for row in rows]
 
 
@@ -142,7 +150,7 @@ def _row(path: str, result: CaseResult) -> Row:
 
 
 def flagperf(result: CaseResult) -> str:
-    """FlagPerf's last line, a dictionary as Python writes it, and a row of the table in its READMEs."""
+    """Return FlagPerf's last line, a Python dictionary, and a table row as in FlagPerf's READMEs."""
     from visualprof.views.measure.cases import flagperf_line, flagperf_table
 
     return f"{flagperf_line(result)}\n\n{flagperf_table([result])}"

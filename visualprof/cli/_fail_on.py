@@ -1,4 +1,4 @@
-"""Conditions on what was measured: `--fail-on 'unstable|busy|p99>5ms'`."""
+"""Conditions on measurements: `--fail-on 'unstable|busy|p99>5ms'`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ _TERM = re.compile(
 
 
 class Term(NamedTuple):
-    """`name[name~row].of > number unit`, of which a name alone is the least. row: None without one."""
+    """Parsed term `name[name~row].of > number unit`; only the name is required.
+
+    Attributes:
+        row: Text that row names must contain, or None.
+    """
 
     text: str
     name: str
@@ -46,23 +50,28 @@ class Term(NamedTuple):
 
 
 def terms(text: str, example: str = EXAMPLE) -> list[Term]:
-    """What stands between the bars of a text.
+    """Parse the terms that `|` separates in `text`.
 
-    Raises: BadParameter: it is no term.
+    Raises:
+        BadParameter: A term is invalid.
     """
-    found: list[Term] = []
+    parsed: list[Term] = []
     for term in map(str.strip, text.split("|") if text.strip() else ()):
         match = _TERM.fullmatch(term)
         if not match:
             raise BadParameter(f"--fail-on {term!r} is no condition", example)
         parts = (match["name"], match["row"], match["of"] or "", match["sign"] or "", float(match["number"] or 0))
-        found.append(Term(term, *parts, match["unit"] or ""))
-    return found
+        parsed.append(Term(term, *parts, match["unit"] or ""))
+    return parsed
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One of them. sign: `<` or `>` with a limit (ns, or a rate), "" for what is so or not."""
+    """Condition on a measurement.
+
+    Attributes:
+        sign: `<` or `>` with a limit (ns, or a rate), or "" for a flag.
+    """
 
     name: str
     sign: str = ""
@@ -70,27 +79,28 @@ class Condition:
     text: str = ""
 
     def holds(self, point: Json) -> bool:
-        """Is it so? A latency that is not known, for too few runs, is not known to keep a limit."""
+        """Whether the condition is true. An unknown latency (too few runs) does not count as within a limit."""
         if not self.sign:
-            key, so = FLAGS[self.name]
+            key, expected = FLAGS[self.name]
             load: Json = point.get("load") or {}
-            return bool({**point, **load}.get(key) == so)
+            return bool({**point, **load}.get(key) == expected)
         value = point[NUMBERS[self.name]]
         return value is None or (value > self.limit if self.sign == ">" else value < self.limit)
 
 
 def parse(text: str) -> list[Condition]:
-    """The conditions of a text, of which any may hold.
+    """Parse conditions, any of which may be true.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: A condition is invalid.
     """
     return [_condition(term) for term in terms(text)]
 
 
 def _condition(term: Term) -> Condition:
-    known = term.name in (NUMBERS if term.sign else (*FLAGS, *VERDICTS)) and not term.of and term.row is None
+    valid = term.name in (NUMBERS if term.sign else (*FLAGS, *VERDICTS)) and not term.of and term.row is None
     latency = term.sign != "" and NUMBERS.get(term.name, "").endswith("_ns")
-    if not known or term.number < 0 or (latency and term.unit not in UNITS) or (not latency and term.unit):
+    if not valid or term.number < 0 or (latency and term.unit not in UNITS) or (not latency and term.unit):
         names = ", ".join((*FLAGS, *VERDICTS, *(f"{name}<>" for name in NUMBERS)))
         raise BadParameter(
             f"--fail-on {term.text!r} is no condition", f"{EXAMPLE}; known are {names}; latencies have a unit"
@@ -99,15 +109,15 @@ def _condition(term: Term) -> Condition:
 
 
 def met(conditions: list[Condition], answer: Json) -> list[str]:
-    """Where one of them holds, as sentences."""
-    return [told for condition in conditions for told in _met(condition, answer)]
+    """Return one sentence per condition that is true, with the point where it is true."""
+    return [sentence for condition in conditions for sentence in _met(condition, answer)]
 
 
 def _met(condition: Condition, answer: Json) -> Iterator[str]:
     if condition.name in VERDICTS:
         for result in answer["results"]:
-            beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
-            if any(verdict["id"] == condition.name for verdict in [*result["verdicts"], *beside]):
+            verdicts = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
+            if any(verdict["id"] == condition.name for verdict in [*result["verdicts"], *verdicts]):
                 yield f"{result['spec']}: {condition.name}"
         return
     for point in answer["points"]:

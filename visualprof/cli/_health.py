@@ -1,4 +1,4 @@
-"""Whether a server is well, in the shell: what somebody reads, and what monitoring looks at."""
+"""Print the health of a server, for people and for monitoring."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from visualprof.cli._watch import plain
 
 
 def show_health(server: Server, as_json: bool) -> int:
-    """Print it; 1 with a warning."""
-    found = server.get("health")
+    """Print the health of the server; return 1 if there is a warning."""
+    health = server.get("health")
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(health))
     else:
-        for name, text in _facts(found):
+        for name, text in _facts(health):
             print(f"{name:10} {text}")
-        for warning in found["warnings"]:
+        for warning in health["warnings"]:
             print(f"warning: {plain(warning['error'])} ({plain(warning['hint'])})")
-    return 1 if found["warnings"] else 0
+    return 1 if health["warnings"] else 0
 
 
-def _facts(found: Json) -> list[tuple[str, str]]:
-    queue, machines, processes, answers = (found[name] for name in ("queue", "machines", "processes", "answers"))
-    database = found["database"]
-    facts = [("server", f"visualprof {found['version']}, started {_time(found['started_ns'])}")]
+def _facts(health: Json) -> list[tuple[str, str]]:
+    queue, machines, processes, answers = (health[name] for name in ("queue", "machines", "processes", "answers"))
+    database = health["database"]
+    facts = [("server", f"visualprof {health['version']}, started {_time(health['started_ns'])}")]
     if database:
         size = "" if database["size_bytes"] is None else f", {database['size_bytes'] / 1e6:,.1f} MB"
         took = f"{database['round_trip_ns'] / 1e6:.1f} ms"
         facts.append(("database", f"{database['kind']}{size}, schema {database['schema']}, answers in {took}"))
-    for disk in found["disks"]:
+    for disk in health["disks"]:
         used = "" if disk["used_bytes"] is None else f", {disk['used_bytes'] / 1e9:,.2f} GB used by visualprof"
         free = f"{disk['free_bytes'] / 1e9:,.1f} of {disk['total_bytes'] / 1e9:,.1f} GB free"
         facts.append((disk["place"], f"{plain(disk['path'])}: {free}{used}"))
@@ -45,8 +45,8 @@ def _facts(found: Json) -> list[tuple[str, str]]:
     p95 = "" if answers["p95_ns"] is None else f", 95 % within {answers['p95_ns'] / 1e6:,.0f} ms"
     failed = f"{answers['failed']} failed"
     facts.append(("answers", f"{answers['count']:,} in {answers['window_s'] // 60} minutes{p95}, {failed}"))
-    if found["backup_ns"]:
-        facts.append(("backup", _time(found["backup_ns"])))
+    if health["backup_ns"]:
+        facts.append(("backup", _time(health["backup_ns"])))
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Limits of what may change from one run to another: `--fail-on 'step.total>3%'`, in the grammar of `_fail_on`."""
+"""Limits on changes between two runs: `--fail-on 'step.total>3%'`, in the grammar of `_fail_on`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = "for example: --fail-on 'step.total>3%' or 'memory.peak>256MiB', 'kern
 ROWS = ("operator", "kernel", "modules", "runtime", "distributed")
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 RATE = {"": 1.0}
-FIGURES: dict[str, dict[str, dict[str, float]]] = {  # of what, with the units of a change that is no share
+FIGURES: dict[str, dict[str, dict[str, float]]] = {  # metrics, with the units of absolute changes
     "step": dict.fromkeys(("total", *PARTS), UNITS),
     **{view: {"total": UNITS, "calls": RATE} for view in ROWS},
     "memory": {"peak": SIZES, "reserved": SIZES},
@@ -27,7 +27,11 @@ KINDS: tuple[tuple[dict[str, float], Kind], ...] = ((UNITS, "ns"), (SIZES, "byte
 
 
 class Change(NamedTuple):
-    """Of one thing. significant: None where nothing says whether chance alone makes it."""
+    """Change of one metric.
+
+    Attributes:
+        significant: Whether the change exceeds noise, or None if that is unknown.
+    """
 
     name: str
     base: float
@@ -36,20 +40,25 @@ class Change(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """One condition. limit: a share where the term's unit is %, else ns, bytes or a number."""
+    """Limit on a change.
+
+    Attributes:
+        limit: A ratio if the unit is %, otherwise ns, bytes or a count.
+    """
 
     term: Term
     limit: float
 
     @property
     def view(self) -> str:
-        """The comparison that tells it."""
+        """The comparison view that contains the metric."""
         return "overview" if self.term.name == "step" else self.term.name
 
     def judged(self, answer: DiffAnswer) -> tuple[bool, str]:
-        """Do it hold, and what of, in words.
+        """Return whether the limit is broken, and the change in words.
 
-        Raises: BadParameter: nothing in either run is what it is about; that keeps no limit.
+        Raises:
+            BadParameter: Neither run has the metric, so the limit cannot be checked.
         """
         changes = list(_changes(self.term, answer))
         if not changes:
@@ -58,24 +67,28 @@ class Limit(NamedTuple):
             )
         beyond = [change for change in changes if self._beyond(change)]
         sure = [change for change in beyond if change.significant is not False]
-        told = (sure or beyond or changes)[0]
-        share = f" ({told.new / told.base - 1:+.1%})" if told.base else ""
+        change = (sure or beyond or changes)[0]
+        share = f" ({change.new / change.base - 1:+.1%})" if change.base else ""
         units = FIGURES[self.term.name][self.term.of]
-        base, new = (cell(next(kind for of, kind in KINDS if of is units), value) for value in (told.base, told.new))
+        base, new = (
+            cell(next(kind for kind_units, kind in KINDS if kind_units is units), value)
+            for value in (change.base, change.new)
+        )
         verdict = "holds" if sure else "does not hold: it may be chance" if beyond else "does not hold"
-        return bool(sure), f"{self.term.text}: {verdict}: {told.name}: {base} -> {new}{share}"
+        return bool(sure), f"{self.term.text}: {verdict}: {change.name}: {base} -> {new}{share}"
 
     def _beyond(self, change: Change) -> bool:
         by = change.new - change.base
-        if self.term.unit == "%":  # what was not there before grew beyond any share
+        if self.term.unit == "%":  # a new row exceeds any percentage
             by = by / change.base if change.base else by * float("inf") if by else 0.0
         return by > self.limit if self.term.sign == ">" else by < self.limit
 
 
 def parse(text: str) -> list[Limit]:
-    """The limits of a text, of which any may be broken.
+    """Parse limits, any of which may be broken.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: A limit is invalid.
     """
     return [_limit(term) for term in terms(text, EXAMPLE)]
 
@@ -84,8 +97,8 @@ def _limit(term: Term) -> Limit:
     units = FIGURES.get(term.name, {}).get(term.of)
     rows = term.row is None or term.name in ROWS
     if units is None or not rows or not term.sign or term.unit not in ("%", *units):
-        known = ", ".join(f"{name}.{'|'.join(figures)}" for name, figures in FIGURES.items())
-        raise BadParameter(f"--fail-on {term.text!r} is no limit of a change", f"{EXAMPLE}; known are {known}")
+        metrics = ", ".join(f"{name}.{'|'.join(figures)}" for name, figures in FIGURES.items())
+        raise BadParameter(f"--fail-on {term.text!r} is no limit of a change", f"{EXAMPLE}; known are {metrics}")
     return Limit(term, term.number * (0.01 if term.unit == "%" else units[term.unit]))
 
 
@@ -95,8 +108,8 @@ def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
     elif answer.memory and term.name == "memory":
         wanted = "peak_allocated" if term.of == "peak" else "peak_reserved"
         c = answer.memory.columns
-        for name, what, base, new in zip(c.name, c.what, c.base_bytes, c.new_bytes, strict=True):
-            if what == wanted and base is not None and new is not None:
+        for name, kind, base, new in zip(c.name, c.what, c.base_bytes, c.new_bytes, strict=True):
+            if kind == wanted and base is not None and new is not None:
                 yield Change(name, base, new)
     elif answer.evaluation and term.name == "evaluation":
         c = answer.evaluation.columns
@@ -108,17 +121,17 @@ def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
         yield from _of_rows(term, answer)
 
 
-def _of_step(of: str, answer: DiffAnswer) -> Iterator[Change]:
-    if of == "total" and answer.step:
+def _of_step(metric: str, answer: DiffAnswer) -> Iterator[Change]:
+    if metric == "total" and answer.step:
         yield Change("step", answer.step.base_ns, answer.step.new_ns, answer.step.significant)
     columns = answer.parts.columns
     for part, base, new in zip(columns.part, columns.base_ns, columns.new_ns, strict=True):
-        if part == of:
+        if part == metric:
             yield Change(part, float(base), float(new))
 
 
 def _of_rows(term: Term, answer: DiffAnswer) -> Iterator[Change]:
-    """The sum of the rows whose names, or those of what they replaced, hold a text."""
+    """Yield the summed change of the rows whose name, or the name of the row they replaced, contains the text."""
     c, part = answer.rows.columns, (term.row or "").casefold()
     others = [column or [None] * len(c.name) for column in (c.base_name, c.new_name)]
     kind = "ns" if term.of == "total" else "calls"
@@ -129,6 +142,6 @@ def _of_rows(term: Term, answer: DiffAnswer) -> Iterator[Change]:
     ]
     if chosen:
         base, new = (sum(float(getattr(c, f"{side}_{kind}")[i]) for i in chosen) for side in ("base", "new"))
-        known = [c.significant[i] for i in chosen] if kind == "ns" else []
-        sure = True if any(known) else False if known and None not in known else None
+        significant = [c.significant[i] for i in chosen] if kind == "ns" else []
+        sure = True if any(significant) else False if significant and None not in significant else None
         yield Change(f"{len(chosen)} rows", base, new, sure)

@@ -1,4 +1,4 @@
-"""What views of a whole run take of its workers, made side by side where it is not kept."""
+"""Compute the per-worker parts of whole-run views in parallel, unless they are cached."""
 
 from __future__ import annotations
 
@@ -13,29 +13,36 @@ from visualprof.errors import MissingData, VisualprofError
 if TYPE_CHECKING:
     from visualprof.reader.trace import Trace
 
-Asked = tuple[tuple[str, str], ...]  # views by name, and what their parts depend on
+Asked = tuple[tuple[str, str], ...]  # (view, key of its parts)
 
 
 def parts(asked: Asked, files: Sequence[Path], opened: Callable[[Path], Trace]) -> dict[str, list[tuple[str, Any]]]:
-    """Of each view the parts of all workers by their file's name; a worker of several that cannot be read is left out.
+    """Return, per view, the parts of all workers by file name.
 
-    Raises: VisualprofError: the only file cannot be read, or none of several.
+    If there are several workers, a worker whose file cannot be read is skipped.
+
+    Raises:
+        VisualprofError: The only file cannot be read, or none of several can.
     """
-    fingerprints = {path: mine for path in files if (mine := _fingerprint(path, only=len(files) == 1))}
-    known = {path: _kept(mine, asked) for path, mine in fingerprints.items()}
-    new = {path: mine for path, mine in fingerprints.items() if known[path] is None}
+    fingerprints = {path: fingerprint for path in files if (fingerprint := _fingerprint(path, only=len(files) == 1))}
+    cached = {path: _cached_parts(fingerprint, asked) for path, fingerprint in fingerprints.items()}
+    new = {path: fingerprint for path, fingerprint in fingerprints.items() if cached[path] is None}
     if new and len(files) == 1:
-        known[files[0]] = _made(files[0], new[files[0]], asked, opened)
+        cached[files[0]] = _compute_parts(files[0], new[files[0]], asked, opened)
     elif new:
-        _make_side_by_side(asked, new, known)
-    if not any(known.values()):
+        _make_side_by_side(asked, new, cached)
+    if not any(cached.values()):
         raise MissingData("none of the ranks can be read", "see the messages above")
-    read = [(path.name, mine) for path, mine in known.items() if mine]
-    return {view: [(name, mine[place]) for name, mine in read] for place, (view, _) in enumerate(asked)}
+    read = [(path.name, values) for path, values in cached.items() if values]
+    return {view: [(name, values[place]) for name, values in read] for place, (view, _) in enumerate(asked)}
 
 
 def _fingerprint(path: Path, only: bool) -> str:
-    """Of a file's content; "" of one of several that cannot be read. Raises: VisualprofError: the only one cannot."""
+    """Return the fingerprint of a file's content, "" for one of several files if it cannot be read.
+
+    Raises:
+        VisualprofError: The only file cannot be read.
+    """
     from visualprof.reader.captured.files import fingerprint
 
     try:
@@ -47,17 +54,17 @@ def _fingerprint(path: Path, only: bool) -> str:
         return ""
 
 
-def _kept(fingerprint: str, asked: Asked) -> list[Any] | None:
-    """The parts of a file; None where one of them is not kept."""
+def _cached_parts(fingerprint: str, asked: Asked) -> list[Any] | None:
+    """Return the cached parts of a file, or None if one is not cached."""
     from visualprof.reader.cache import Cache
     from visualprof.views import view
     from visualprof.views.answers.part_cache import kept_part
 
-    found = [kept_part(Cache.default(), view(name), fingerprint, text) for name, text in asked]
-    return None if None in found else found
+    values = [kept_part(Cache.default(), view(name), fingerprint, text) for name, text in asked]
+    return None if None in values else values
 
 
-def _made(path: Path, fingerprint: str, asked: Asked, opened: Callable[[Path], Trace]) -> list[Any]:
+def _compute_parts(path: Path, fingerprint: str, asked: Asked, opened: Callable[[Path], Trace]) -> list[Any]:
     from visualprof.reader.cache import Cache
     from visualprof.views import view
     from visualprof.views.answers.part_cache import part_of
@@ -66,7 +73,7 @@ def _made(path: Path, fingerprint: str, asked: Asked, opened: Callable[[Path], T
     return [part_of(Cache.default(), view(name), fingerprint, trace, text) for name, text in asked]
 
 
-def _make_side_by_side(asked: Asked, files: dict[Path, str], known: dict[Path, list[Any] | None]) -> None:
+def _make_side_by_side(asked: Asked, files: dict[Path, str], cached: dict[Path, list[Any] | None]) -> None:
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
     from multiprocessing import get_context
@@ -75,19 +82,19 @@ def _make_side_by_side(asked: Asked, files: dict[Path, str], known: dict[Path, l
 
     among = min(usable_processors(), len(files), 8)
     with ProcessPoolExecutor(among, get_context("spawn"), share_processors, (among,)) as pool:
-        for path, found in zip(files, pool.map(partial(_read, asked=asked), files, files.values()), strict=True):
-            if isinstance(found, VisualprofError):
-                _left_out(found)
+        for path, values in zip(files, pool.map(partial(_read, asked=asked), files, files.values()), strict=True):
+            if isinstance(values, VisualprofError):
+                _left_out(values)
             else:
-                known[path] = found
+                cached[path] = values
 
 
 def _read(path: Path, fingerprint: str, asked: Asked) -> list[Any] | VisualprofError:
-    """The parts of a file, or why it cannot be read."""
+    """Return the parts of a file, or the error that prevents reading it."""
     from visualprof.reader.cache import open_trace
 
     try:
-        return _made(path, fingerprint, asked, open_trace)
+        return _compute_parts(path, fingerprint, asked, open_trace)
     except VisualprofError as error:
         return error
 

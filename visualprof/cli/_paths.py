@@ -1,4 +1,4 @@
-"""What a user names on the command line: log directories, or one file; and what he may have meant instead."""
+"""Check the paths of the command line (log directories or one file) and suggest corrections."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ _DEMO = "`visualprof demo` shows sample runs"
 
 
 def alike(name: str, names: Iterable[str]) -> str:
-    """The name that is almost this one; "" without any."""
+    """Return the most similar name, "" if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, list(names), 1)), "")
 
 
 def refuse_misspelt(words: Sequence[str], commands: Sequence[str]) -> None:
-    """Raises: NotFound: the first word is no path, and almost a command."""
+    """Raise an error if the first word looks like a misspelled command.
+
+    Raises:
+        NotFound: The first word is not a path and is similar to a command.
+    """
     first = words[0] if words else "-"
     if first.startswith("-") or "--create" in words or Path(first).exists():
         return
@@ -31,9 +35,10 @@ def refuse_misspelt(words: Sequence[str], commands: Sequence[str]) -> None:
 
 
 def require(paths: Iterable[str], create: bool) -> None:
-    """Makes missing folders where they are to be made.
+    """Create missing folders if `create` is set.
 
-    Raises: NotFound: one is missing, or cannot be made.
+    Raises:
+        NotFound: A folder is missing, or cannot be created.
     """
     from visualprof.reader.source import is_address
 
@@ -52,19 +57,20 @@ def require(paths: Iterable[str], create: bool) -> None:
 
 
 def page_of(file: Path) -> str:
-    """What the page's address ends in to show a file of the only log directory.
+    """Return the fragment of the dashboard's address that shows a file of the only log directory.
 
-    Raises: UnknownFormat: it is no profile and no model.
+    Raises:
+        UnknownFormat: The file is neither a profile nor a model.
     """
     from visualprof.reader.logdir.listing import new_span
     from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
     from visualprof.reader.models import recognise_model
     from visualprof.reader.source import Source
 
-    (found,) = (item for item in walk(roots([file])[0]) if isinstance(item, LogFile))
-    verdict = examine(found)
+    (file_item,) = (item for item in walk(roots([file])[0]) if isinstance(item, LogFile))
+    verdict = examine(file_item)
     if verdict.kind in ("profile", "growing"):
-        place = new_span(found).place
+        place = new_span(file_item).place
         return "#/overview?" + urlencode({"run": place.run, "worker": place.worker})
     if recognise_model(Source(file)):
         return "#/graph?" + urlencode({"model": file.name})

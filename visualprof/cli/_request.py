@@ -1,4 +1,4 @@
-"""What was typed as a draft; the server makes a job of it."""
+"""Turn command-line arguments into the body of a job draft, from which the server makes a job."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ SHAPE = re.compile(r"(?P<name>.+?)=(?P<dtype>[a-z0-9]+)(?P<dims>\[[^\]]*\])")
 
 @dataclass(frozen=True)
 class Files:
-    """What the server says of the uploads: the model's answer, the arrays' by the input's name.
+    """Server's answers to the uploads.
 
-    parts: sha256 of the files beside the model, by their paths. begun: the draft that a registered model begins with.
+    Attributes:
+        parts: sha256 of the files next to the model, by path.
+        begun: Draft that a registered model starts with.
     """
 
     model: Json
@@ -29,20 +31,21 @@ class Files:
 
 
 def external(model: Json) -> list[str]:
-    """The files beside the model that it names."""
+    """Return the paths of the external files that the model names."""
     return [file["path"] for file in model["model"]["external"]]
 
 
 def parts_of(model: Json) -> dict[str, str]:
-    """Those of them that came in one archive with it."""
-    here = {one["name"]: one["blob"] for one in model["others"]}
-    return {path: here[path] for path in external(model) if path in here}
+    """Return the external files that came in one archive with the model: sha256 by path."""
+    uploaded = {file["name"]: file["blob"] for file in model["others"]}
+    return {path: uploaded[path] for path in external(model) if path in uploaded}
 
 
 def pairs(texts: Sequence[str], flag: str, example: str) -> dict[str, str]:
-    """NAME=VALUE of a repeated flag.
+    """Parse the NAME=VALUE arguments of a repeated flag.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: An argument is not of this form.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -56,9 +59,10 @@ def pairs(texts: Sequence[str], flag: str, example: str) -> dict[str, str]:
 
 
 def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
-    """The body of a draft.
+    """Return the body of a draft.
 
-    Raises: BadParameter: a flag that is not of its form.
+    Raises:
+        BadParameter: A flag is not of its form.
     """
     spec = {
         "backends": args.backend,
@@ -99,7 +103,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
 
 
 def _inputs(shapes: Sequence[str], files: Files) -> list[Json]:
-    """The model's, and those that only a flag names: the server says which of its names is the nearest."""
+    """Return the model's inputs and those that only a flag names. The server suggests names for the latter."""
     inputs: dict[str, Json] = {}
     begun = {row["name"]: row for row in (files.begun or {}).get("inputs") or ()}
     names = (t["name"] for t in files.model["model"]["inputs"])

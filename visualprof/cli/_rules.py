@@ -1,4 +1,4 @@
-"""The rules of what is removed when, in the shell of the server."""
+"""Show and set the retention rules from the shell of the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from visualprof.remote.queue.job_services import JobServices
     from visualprof.remote.queue.tasks.retention import RecordEvent
 
-_WHAT: dict[RetentionKind, str] = {
+_KIND_NAMES: dict[RetentionKind, str] = {
     "jobs": "jobs, with their results, after their end",
     "uploads": "uploads that no job names",
     "notices": "notices to people",
@@ -22,7 +22,11 @@ _WHAT: dict[RetentionKind, str] = {
 def rules(
     queue: JobServices, kind: RetentionKind | None, days: int | str | None, project: str, yes: bool, noted: RecordEvent
 ) -> int:
-    """Show the rules, or what one would remove, and sets it when told to. noted: notes who did it."""
+    """Show the rules or what a rule would remove, and set the rule if `yes`.
+
+    Args:
+        noted: Records the change in the audit log.
+    """
     names = _projects(queue)
     chosen = _project(names, project) if project else ""
     if (kind is None) != (days is None):
@@ -42,8 +46,10 @@ def rules(
             return 0
         queue.retention.change(rule, noted)
     for rule in queue.retention.rules():
-        whose = f"{_WHAT[rule.kind]}{f' (project {names.get(rule.project, rule.project)})' if rule.project else ''}"
-        print(f"{rule.kind:8} {'never' if rule.days is None else f'{rule.days} days':>10}  {whose}")
+        title = (
+            f"{_KIND_NAMES[rule.kind]}{f' (project {names.get(rule.project, rule.project)})' if rule.project else ''}"
+        )
+        print(f"{rule.kind:8} {'never' if rule.days is None else f'{rule.days} days':>10}  {title}")
     return 0
 
 
@@ -54,7 +60,7 @@ def _projects(queue: JobServices) -> dict[str, str]:
 
 
 def _project(names: dict[str, str], wanted: str) -> str:
-    found = [identity for identity, name in names.items() if wanted in (identity, name)]
-    if not found:
+    matches = [identity for identity, name in names.items() if wanted in (identity, name)]
+    if not matches:
         raise NotFound(f"there is no project {wanted!r}", ", ".join(names.values()))
-    return found[0]
+    return matches[0]

@@ -1,4 +1,4 @@
-"""Files on their way to a server: a model with the files that it names, and arrays."""
+"""Upload files to a server: a model with the files that it names, and arrays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ SAVED = "saved_model.pb"
 
 
 def send_model(server: Server, path: Path) -> tuple[Json, dict[str, str]]:
-    """Send a model, or that of a folder: the server's answer, and by path the sha256 of the files that it names."""
+    """Upload a model; return the server's answer and the sha256 of the files that the model names, by path."""
     path = model_of(path)
     model = send(server, path, "model")
     return model, _request.parts_of(model) or {place: _part(server, path, place) for place in _request.external(model)}
 
 
 def send(server: Server, path: Path, kind: str, **query: str) -> Json:
-    """Send a file; the server's answer.
+    """Upload a file; return the server's answer.
 
-    Raises: VisualprofError: it is of another kind than `model`, `array` or `part`. Unreachable, Refused.
+    Raises:
+        VisualprofError: The file is of another kind than `model`, `array` or `part`.
+        Unreachable: The server does not answer.
+        Refused: The server answers with an error.
     """
     live, last = sys.stderr.isatty(), 0.0
 
@@ -44,20 +47,21 @@ def send(server: Server, path: Path, kind: str, **query: str) -> Json:
 
 
 def model_of(path: Path) -> Path:
-    """The model itself, also when its folder is named.
+    """Return the path of the model, which may be in the named folder.
 
-    Raises: BadParameter: there is none in the folder, or several are.
+    Raises:
+        BadParameter: The folder has no model, or several.
     """
     if not path.is_dir():
         return path
-    found = sorted([*path.glob("*.onnx"), *path.glob(SAVED)])
-    if len(found) != 1:
-        raise BadParameter(f"{path}: {len(found) or 'no'} models in the folder", "name the model itself")
-    return found[0]
+    models = sorted([*path.glob("*.onnx"), *path.glob(SAVED)])
+    if len(models) != 1:
+        raise BadParameter(f"{path}: {len(models) or 'no'} models in the folder", "name the model itself")
+    return models[0]
 
 
 def _part(server: Server, model: Path, place: str) -> str:
-    """Send a file with weights that the model's own bytes name; the sha256 of it."""
+    """Upload a weight file that the model names; return its sha256."""
     file = model.parent / place
     if not file.resolve().is_relative_to(model.parent.resolve()) or not _names(model, place):
         raise BadParameter(
@@ -69,9 +73,11 @@ def _part(server: Server, model: Path, place: str) -> str:
 
 
 def _names(model: Path, place: str) -> bool:
-    """Whether a model's own bytes name a file; of a SavedModel these folders are a part."""
+    """Whether the model's own bytes name a file. A SavedModel includes these folders."""
     if model.name == SAVED and place.startswith(("variables/", "assets/")):
         return True
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        weights = f"{model.stem}.bin" if model.suffix.lower() == ".xml" else ""  # where OpenVINO looks by itself
+        weights = (
+            f"{model.stem}.bin" if model.suffix.lower() == ".xml" else ""
+        )  # the file that OpenVINO loads without being told
         return place == weights or content.find(place.encode()) >= 0

@@ -1,4 +1,4 @@
-"""A visualprof server over HTTP, for the commands that ask one."""
+"""HTTP client of a visualprof server, for the commands that need one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 
 TIMEOUT_S = 60.0
-TRIES = 5  # of sending a part
-UPLOAD_S = 600.0  # of silence: the server may read a large model after it has all of it
+TRIES = 5  # attempts to send a part
+UPLOAD_S = 600.0  # without an answer: the server reads a large model after the upload
 
 
 class Unreachable(VisualprofError):
-    """Nobody answers at the address."""
+    """The server does not answer."""
 
 
 class Refused(VisualprofError):
-    """The server answered with an error. answer: its body."""
+    """The server answered with an error.
+
+    Attributes:
+        answer: Body of the answer.
+    """
 
     def __init__(self, status: int, answer: Json) -> None:
         super().__init__(str(answer.get("error") or f"the server answered {status}"), str(answer.get("hint") or ""))
@@ -43,13 +47,15 @@ class Refused(VisualprofError):
 
 
 class Server:
-    """The API at an address.
+    """Client of the API at an address.
 
     Args:
-        address: of the server, or the link that it printed.
-        token: of the server; without, that of a printed link, of the environment, or of this user's server here.
+        address: Address of the server, or the link that it printed.
+        token: Token of the server (default: from the printed link, the environment, or your own server on this
+            machine).
 
-    Raises: BadParameter: the address is none.
+    Raises:
+        BadParameter: The address is invalid.
     """
 
     def __init__(self, address: str, token: str = "") -> None:
@@ -57,76 +63,90 @@ class Server:
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadParameter(f"--server {address!r} is no address", "for example: http://127.0.0.1:8040")
-        place, own = _own(parts)
+        place, own_token = _local_server(parts)
         self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}/"
         linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
-        token = token or linked or os.environ.get(VARIABLE, "").strip() or own
+        token = token or linked or os.environ.get(VARIABLE, "").strip() or own_token
         self._token = {HEADER: token} if token else dict[str, str]()
         self._opener = _opener(parts.hostname)
 
     def get(self, path: str) -> Json:
-        """The answer to a question.
+        """Return the answer to a GET request.
 
-        Raises: Unreachable, Refused.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
         """
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", headers=self._token), TIMEOUT_S)
 
     def post(self, path: str, body: object = None) -> Json:
-        """The answer to an order.
+        """Return the answer to a POST request.
 
-        Raises: Unreachable, Refused.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
         """
         return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: object = None) -> Json:
-        """The answer to an order of any method.
+        """Return the answer to a request with any method.
 
-        Raises: Unreachable, Refused.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
         """
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **self._token}
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress, **query: str) -> Json:
-        """Send a file, if it is not there already; progress gets bytes sent and all of them.
+        """Upload a file unless the server has it already.
 
-        query: what the server is to know of it.
+        Args:
+            progress: Called with the bytes sent and the total.
+            query: Query parameters that describe the file.
 
-        Raises: Unreachable, Refused. BadParameter: the file cannot be read.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
+            BadParameter: The file cannot be read.
         """
         try:
             with path.open("rb") as file:
                 digest = _sha256(file)
-            known = self._known_upload(path, digest, "part" in query)
-            if known:
-                return known
+            answer = self._known_upload(path, digest, "part" in query)
+            if answer:
+                return answer
             size = path.stat().st_size
             if size and self.get("session")["direct"]:
                 return self._send_direct(path, {"size_bytes": size, "blob": digest, "part": "part" in query}, progress)
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
                 headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self._token}
-                where = (
+                place = (
                     f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name, **query}, errors='replace')}"
                 )
-                return self._ask(urllib.request.Request(where, body, headers, method="POST"), UPLOAD_S)
+                return self._ask(urllib.request.Request(place, body, headers, method="POST"), UPLOAD_S)
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
 
     def download(self, path: str, target: Path, sha256: str) -> None:
-        """Write a file of the server, whole or not at all.
+        """Download a file of the server atomically.
 
-        Raises: Unreachable, Refused. VisualprofError: it cannot be written, or is not what it should be.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
+            VisualprofError: The file cannot be written, or its checksum is wrong.
         """
         request = urllib.request.Request(f"{self.url}api/v1/{path}", headers=self._token)
         part = target.with_name(f"{target.name}.part")
         try:
-            with self._refusals():
+            with self._translate_errors():
                 response = self._opener.open(request, timeout=UPLOAD_S)
             with response, part.open("wb") as file:
                 more = True
                 while more:
-                    with self._refusals():
+                    with self._translate_errors():
                         piece = response.read(1 << 20)
                     file.write(piece)
                     more = bool(piece)
@@ -140,29 +160,30 @@ class Server:
             part.unlink(missing_ok=True)
 
     def _send_direct(self, path: Path, facts: Json, progress: Progress) -> Json:
-        """Send a file to the server's bucket, in parts; what a try before this one sent stays there."""
+        """Upload a file to the server's bucket in parts. Parts that an earlier attempt uploaded are not sent again."""
         way = self.post("uploads/direct", {"name": path.name, **facts})
-        where, tries = f"uploads/direct/{way['upload']}", 0
+        address, tries = f"uploads/direct/{way['upload']}", 0
         while way["parts"]:
             have: int = way["have_bytes"]
             try:
                 for part in way["parts"]:
-                    self._put(path, part, lambda sent, done=have: progress(done + sent, facts["size_bytes"]))
+                    self._send_part(path, part, lambda sent, done=have: progress(done + sent, facts["size_bytes"]))
                     have += part["size_bytes"]
-            except Unreachable:  # also an address that is too old
+            except Unreachable:  # includes an expired address
                 tries += 1
                 if tries > TRIES:
                     raise
                 time.sleep(tries)
-            before, way = way["have_bytes"], self.get(where)
+            before, way = way["have_bytes"], self.get(address)
             tries = tries if way["have_bytes"] == before else 0
-        order = urllib.request.Request(f"{self.url}api/v1/{where}", b"", self._token, method="POST")
+        order = urllib.request.Request(f"{self.url}api/v1/{address}", b"", self._token, method="POST")
         return self._ask(order, UPLOAD_S)
 
-    def _put(self, path: Path, part: Json, progress: Callable[[int], None]) -> None:
-        """Send bytes of a file to an address that is signed: no token goes there.
+    def _send_part(self, path: Path, part: Json, progress: Callable[[int], None]) -> None:
+        """Upload a range of a file to a presigned address, without the token.
 
-        Raises: Unreachable: they did not arrive.
+        Raises:
+            Unreachable: The bytes did not arrive.
         """
         size: int = part["size_bytes"]
         with path.open("rb") as file:
@@ -187,26 +208,28 @@ class Server:
                 ) from None
 
     def _known_upload(self, path: Path, digest: str, part: bool) -> Json | None:
-        """The answer to the upload of a file that the server has."""
+        """Return the server's answer for a file that it has already, or None."""
         files = self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})["files"]
         return files[0] if files else None
 
     def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
-        with self._refusals(), self._opener.open(request, timeout=timeout_s) as response:
+        with self._translate_errors(), self._opener.open(request, timeout=timeout_s) as response:
             return self._decoded(response.read())
 
     @contextlib.contextmanager
-    def _refusals(self) -> Generator[None]:
-        """What can come of asking.
+    def _translate_errors(self) -> Generator[None]:
+        """Translate network errors into the errors of this module.
 
-        Raises: Unreachable, Refused.
+        Raises:
+            Unreachable: The server does not answer.
+            Refused: The server answers with an error.
         """
         try:
             yield
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(error.code, self._decoded(error.read())) from None
-        except (OSError, urllib.error.URLError) as error:  # also a connection that ends half-way
+        except (OSError, urllib.error.URLError) as error:  # includes a connection that breaks half-way
             why = getattr(error, "reason", error)
             raise Unreachable(
                 f"no server answers at {self.url} ({why})",
@@ -224,12 +247,12 @@ class Server:
 
 
 def _opener(host: str) -> urllib.request.OpenerDirector:
-    """Ask the environment's proxy, but not for this machine, which it cannot find."""
+    """Return an opener that uses the environment's proxy, except for this machine, which a proxy cannot reach."""
     return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_this_machine(host) else []))
 
 
 class _Watched:
-    """A file that tells how much of it was read."""
+    """File that reports how much of it was read."""
 
     def __init__(self, read: Callable[[int], bytes], size: int, progress: Progress) -> None:
         self._read = read
@@ -238,7 +261,7 @@ class _Watched:
         self._progress = progress
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         piece = self._read(size)
         self._done += len(piece)
         self._progress(self._done, self._size)
@@ -253,7 +276,7 @@ def _sha256(file: BinaryIO) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which server, and its token."""
+    """Add the options for the server and its token."""
     parser.add_argument(
         "--server", default="http://127.0.0.1:8040", metavar="URL", help="Address of the server (default: %(default)s)."
     )
@@ -269,7 +292,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def actions_of(parser: argparse.ArgumentParser, required: bool = False) -> Callable[..., argparse.ArgumentParser]:
-    """Add an action to a command, after which the server may be named as well as before."""
+    """Return a function that adds actions, after which the server options are accepted as well."""
     after = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in ("--server", "--token"):
         after.add_argument(name, help=argparse.SUPPRESS)
@@ -277,10 +300,11 @@ def actions_of(parser: argparse.ArgumentParser, required: bool = False) -> Calla
     return partial(actions.add_parser, parents=[after])
 
 
-def _own(parts: urllib.parse.SplitResult) -> tuple[str, str]:
-    """Where to ask, and the token of this user's server there: `localhost` is then the address that the server has.
+def _local_server(parts: urllib.parse.SplitResult) -> tuple[str, str]:
+    """Return the address of the server, and the token of your own server there. `localhost` becomes its real address.
 
-    Raises: BadParameter: the port is none.
+    Raises:
+        BadParameter: The port is invalid.
     """
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,4 +1,4 @@
-"""A run as one of the two of a comparison."""
+"""Load a run as one side of a comparison."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from visualprof.views.diff.side import SIDE, SideParams
 
 
 def side_of(path: str, worker: str, params: SideParams) -> Named:
-    """Worked out, or kept by an earlier process.
+    """Return one side of a comparison, computed or cached by an earlier process.
 
-    Raises: MissingData: it records no work. What opening it raises.
+    Raises:
+        MissingData: The run records no work.
+        VisualprofError: The run cannot be opened.
     """
     file = file_of(files_of(path), worker, "", path)
     side: Any = answer_of(SIDE, params, file)

@@ -1,4 +1,4 @@
-"""A start that costs little, see docs/adr/0032."""
+"""Reduce the cost of a start, see docs/adr/0032."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ THREADS = "OPENBLAS_NUM_THREADS"
 
 @contextlib.contextmanager
 def imports() -> Generator[None]:
-    """Around the imports of a process that stays: what they make stays too, and the collector need not look at it.
+    """Wrap the imports of a long-running process: the garbage collector skips the objects that they create.
 
-    numpy gets one thread, because no view multiplies matrices and idle ones spin. What is started later may want its
-    own: the setting is taken back.
+    numpy gets one thread, because no view multiplies matrices and idle threads spin. Child processes may want their own
+    setting, so it is restored.
     """
-    given = os.environ.get(THREADS)
+    before = os.environ.get(THREADS)
     os.environ.setdefault(THREADS, "1")
     gc.disable()
     try:
@@ -25,5 +25,5 @@ def imports() -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
-        if given is None:
+        if before is None:
             del os.environ[THREADS]

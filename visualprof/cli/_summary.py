@@ -1,4 +1,4 @@
-"""A comparison, or a run, in words: for a terminal, and as Markdown that fits a comment on a pull request."""
+"""Summarize a comparison or a run as text: for a terminal, and as Markdown for a comment on a pull request."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from visualprof.views.overview import OverviewAnswer
 
 ROWS = 10
-LONGEST = 60  # of a name in Markdown
-TOP = {  # of a run's tables
+LONGEST = 60  # characters of a name in Markdown
+TOP = {  # columns of a run's tables that must have values
     "operator": ("name", "calls", "device_self_ns", "host_self_ns"),
     "kernel": ("name", "calls", "total_ns", "mean_ns"),
 }
-COLUMNS = {  # of each table
+COLUMNS = {  # columns of each table
     "phases": (
         "phase",
         "base_steps",
@@ -64,7 +64,7 @@ NOTES = {
 
 
 def table(answer: DiffAnswer) -> str:
-    """For a terminal."""
+    """Return the comparison for a terminal."""
     lines = [f"{side}: {_plain(_run(run))}" for side, run in (("base", answer.base), ("new ", answer.new))]
     lines += [_step(answer), *(f"note: {_plain(note)}" for note in _notes(answer.notes))]
     blocks = ["\n".join(filter(None, lines)) + "\n"]
@@ -75,8 +75,8 @@ def table(answer: DiffAnswer) -> str:
 
 
 def markdown(answer: DiffAnswer, failed: Sequence[str]) -> str:
-    """For a comment on a pull request: at most ten rows of each table, names in code."""
-    lines = ["### visualprof\n", *(f"- :x: {_escaped(told)}" for told in failed), "", *_change(answer)]
+    """Return the comparison for a comment on a pull request: at most ten rows per table, names as code."""
+    lines = ["### visualprof\n", *(f"- :x: {_escaped(sentence)}" for sentence in failed), "", *_change(answer)]
     return "\n".join(lines) + "\n"
 
 
@@ -87,15 +87,18 @@ def run_markdown(
     tops: Mapping[str, Table[Any]],
     change: DiffAnswer | None,
 ) -> str:
-    """A run: its step and its parts, what is worth changing, what takes longest, and what changed since a base.
+    """Return a run as Markdown: its step, findings, the longest rows, and the change since a baseline.
 
-    tops: tables by view.
+    Args:
+        tops: Tables by view.
     """
     lines = ["### visualprof\n", _headline(path, overview)]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
     lines += _findings(findings) if findings is not None else []
     for view, shown in tops.items():
-        filled = [name for name in TOP[view] if any(shown.named().get(name, ()))]  # without a device it took nothing
+        filled = [
+            name for name in TOP[view] if any(shown.named().get(name, ()))
+        ]  # without a device, device columns are empty
         lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, filled))]
     if change is not None:
         lines += ["#### Since the base\n", *_change(change)]
@@ -103,18 +106,20 @@ def run_markdown(
 
 
 def _headline(path: str, overview: OverviewAnswer) -> str:
-    told, environment = overview.headline, overview.environment
+    headline, environment = overview.headline, overview.environment
     devices = dict.fromkeys(device.name for device in overview.devices if device.name)
     facts = ", ".join(filter(None, [environment.framework, environment.producer, *devices, _steps(environment.steps)]))
     step = ""
-    if told.step_median_ns is not None:
-        median, least, most = (cell("ns", ns) for ns in (told.step_median_ns, told.step_least_ns, told.step_most_ns))
+    if headline.step_median_ns is not None:
+        median, least, most = (
+            cell("ns", ns) for ns in (headline.step_median_ns, headline.step_least_ns, headline.step_most_ns)
+        )
         step = f"step {median} ({least} to {most}), "
     return f"{step}recorded {cell('ns', environment.duration_ns)}  \n{_code(path)}, {_escaped(facts)}\n"
 
 
 def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
-    """The parts of the mean step that it has."""
+    """Return the parts of the mean step that are not empty."""
     step = overview.average_step
     parts = {part: getattr(step, f"{part}_ns") for part in PARTS}
     parts = {part: ns for part, ns in parts.items() if ns}
@@ -124,7 +129,7 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
 
 
 def _findings(answer: FindingsAnswer) -> Iterator[str]:
-    """What is worth changing, what each would bring, and all of it together."""
+    """Yield the findings, the saving of each, and the combined saving."""
     step = cell("ns", answer.simulated_ns)
     for finding in answer.findings:
         gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
@@ -134,8 +139,8 @@ def _findings(answer: FindingsAnswer) -> Iterator[str]:
         for name, value in finding.evidence.items():
             kind = answer.kinds.get(name, "text")
             parts.append(f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}")
-        told = ", ".join(parts).replace("_", " ")
-        yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(told)}"
+        evidence = ", ".join(parts).replace("_", " ")
+        yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
     if answer.together is not None and answer.together.findings > 1:
         yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
 
@@ -163,13 +168,15 @@ def _step(answer: DiffAnswer) -> str:
     if step is None:
         return ""
     share = f" ({step.delta_ratio:+.1%})" if step.delta_ratio is not None else ""
-    of = f"{answer.phase} step" if answer.phase else "step"
-    told = f"{of} {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
+    subject = f"{answer.phase} step" if answer.phase else "step"
+    sentence = (
+        f"{subject} {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
+    )
     if step.significant is None or step.low_ns is None or step.high_ns is None:
-        return f"{told}; too few steps to tell it from chance"
+        return f"{sentence}; too few steps to tell it from chance"
     between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"
     sure = "significant" if step.significant else f"not significant (seen from {step.detectable_ratio:.1%} on)"
-    return f"{told}, {sure}; {between}"
+    return f"{sentence}, {sure}; {between}"
 
 
 def _notes(notes: Iterable[DiffNote]) -> Iterator[str]:
@@ -178,7 +185,7 @@ def _notes(notes: Iterable[DiffNote]) -> Iterator[str]:
 
 
 def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
-    """Those with rows, with the columns that a person reads."""
+    """Yield the tables that have rows, with the columns that people read."""
     for name, columns in COLUMNS.items():
         shown: Table[Any] | None = getattr(answer, name)
         if shown is not None and len(shown):
@@ -186,12 +193,12 @@ def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
 
 
 def _columns(shown: Table[Any], wanted: Sequence[str]) -> Table[dict[str, Column]]:
-    there = shown.named()
-    return Table(columns={key: there[key] for key in wanted if key in there}, kinds=shown.kinds)
+    columns = shown.named()
+    return Table(columns={key: columns[key] for key in wanted if key in columns}, kinds=shown.kinds)
 
 
 def _markdown(shown: Table[dict[str, Column]]) -> str:
-    """The first rows of a table."""
+    """Return the first rows of a table."""
     kinds: dict[str, Kind] = {name: shown.kinds.get(name, "text") for name in shown.columns}
     headings = [name.rpartition("_")[0] if kinds[name] in ("ns", "bytes", "ratio") else name for name in kinds]
     lines = ["", f"| {' | '.join(h.replace('delta', 'change') for h in headings)} |"]
@@ -222,7 +229,7 @@ def _delta(kind: Kind, value: float) -> str:
 
 
 def _code(text: str) -> str:
-    """Names come from the profiled program: nothing in them may become a link, a mention or another cell."""
+    """Return a name of the profiled program as code, so that it cannot become a link, a mention or another cell."""
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}…{text[-11:]}"
     return f"`{_plain(short).replace('`', chr(39)).replace('|', '/')}`"
 

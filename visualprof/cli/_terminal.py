@@ -1,4 +1,4 @@
-"""A view's answer for the eye: aligned columns, units that fit the size of the number."""
+"""Format a view's answer for a terminal: aligned columns, units that fit the size of the number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.views.answers.kinds import Kind, kinds_of
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page, plain
 
 _ROWS = 30
-TINY = 0.01  # below it two decimals would say nothing
+TINY = 0.01  # two decimals are not enough below this value
 _TEXTS: set[Kind] = {"name", "text", "word", "dims"}
 _SCALES: dict[Kind, tuple[tuple[float, str], ...]] = {
     "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
@@ -28,7 +28,11 @@ _UNITS = ("_bytes_per_s", "_ns", "_bytes", "_ratio")
 
 
 def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
-    """Every part of an answer below its name, or one table of it; rows: of the main table."""
+    """Return every part of an answer under its name, or one table of it.
+
+    Args:
+        rows: Number of rows of the main table.
+    """
     if table:
         return _table(named_table(answer, table), width)
     tables = answer.tables()
@@ -43,7 +47,7 @@ def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
 
 
 def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
-    """Pair, a list of structures, or a single value below (or after) its name; nothing of an empty list."""
+    """Return a pair, a list of structures or a single value under (or after) its name; nothing for an empty list."""
     if value is None:
         return ""
     if isinstance(value, msgspec.Struct):
@@ -76,12 +80,12 @@ def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
     if len(table) == 0:
         return "  (none)\n"
     cells = {name: plain(values) for name, values in page(table, Selection(limit=rows)).named().items()}
-    known = {name: values for name, values in cells.items() if any(v is not None for v in values)}
-    kinds: list[Kind] = [table.kinds.get(name, "text") for name in known]
-    headings = _headings(list(known))
+    filled = {name: values for name, values in cells.items() if any(v is not None for v in values)}
+    kinds: list[Kind] = [table.kinds.get(name, "text") for name in filled]
+    headings = _headings(list(filled))
     columns = [
         [heading, *(cell(kind, value) for value in values)]
-        for heading, kind, values in zip(headings, kinds, known.values(), strict=True)
+        for heading, kind, values in zip(headings, kinds, filled.values(), strict=True)
     ]
     numeric = [kind not in _TEXTS for kind in kinds]
     _fit(columns, numeric, width)
@@ -95,7 +99,7 @@ def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
 
 
 def _fit(columns: list[list[str]], numeric: Sequence[bool], width: int) -> None:
-    """Shortens texts, in the middle, so that the whole fits; at least 24 characters stay."""
+    """Shorten texts in the middle so that the columns fit; at least 24 characters stay."""
     texts = [i for i, number in enumerate(numeric) if not number]
     rest = width - sum(max(map(_size, columns[i])) + 2 for i in range(len(columns)) if i not in texts)
     room = max(24, rest // max(len(texts), 1) - 2)
@@ -104,9 +108,11 @@ def _fit(columns: list[list[str]], numeric: Sequence[bool], width: int) -> None:
 
 
 def _headings(names: Sequence[str]) -> list[str]:
-    """Names without their units, except where two columns would read the same."""
+    """Return the names without units, except where two columns would then have the same name."""
     short = [_heading(name) for name in names]
-    return [one if short.count(one) == 1 else name.replace("_", " ") for one, name in zip(short, names, strict=True)]
+    return [
+        label if short.count(label) == 1 else name.replace("_", " ") for label, name in zip(short, names, strict=True)
+    ]
 
 
 def _heading(name: str) -> str:
@@ -115,7 +121,7 @@ def _heading(name: str) -> str:
 
 
 def cell(kind: Kind, value: Any) -> str:
-    """A value in the unit that fits it, without control characters."""
+    """Return a value with a fitting unit, without control characters."""
     """A value in the unit that fits it, without control characters."""
     if value is None:
         return "-"
@@ -130,7 +136,7 @@ def cell(kind: Kind, value: Any) -> str:
         return ", ".join(f"{key}={cell('text', item)}" for key, item in pairs.items() if item is not None)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(cell("text", item) for item in cast("Sequence[Any]", value)) + "]"
-    # Names come from the profiled program: control characters could steer the terminal.
+    # Names come from the profiled program, whose control characters could control the terminal.
     return "".join(c if c.isprintable() else "�" for c in str(value))
 
 
@@ -149,7 +155,7 @@ def _number(kind: Kind, value: float) -> str:
 
 
 def _size(text: str) -> int:
-    """Columns on a terminal: Chinese characters take two."""
+    """Return the width of a text on a terminal: Chinese characters take two columns."""
     return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 

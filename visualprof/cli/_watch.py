@@ -1,4 +1,4 @@
-"""A job on the terminal: what happens while it runs, and its points at the end."""
+"""Show a job on the terminal: its progress while it runs, and its points at the end."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 ASK_S = 0.4
-PATIENCE_S = 120.0  # without an answer: a server that starts again keeps its jobs
+PATIENCE_S = 120.0  # without an answer: a restarting server keeps its jobs
 FINAL = ("succeeded", "failed", "cancelled")
 
 
 def plain(text: object) -> str:
-    """Text of other machines without what could steer the terminal."""
+    """Return text from other machines without control characters."""
     return "".join(c if c.isprintable() else "�" for c in str(text))
 
 
 def wait(server: Server, job: str, out: TextIO) -> Json:
-    """The job once it is over. The first Ctrl-C asks the server to cancel it, a second one leaves it to itself."""
+    """Return the job when it has finished. The first Ctrl-C cancels the job, a second one stops waiting."""
     shown = _Live(out) if out.isatty() else _Lines(out)
     asked = False
     while True:
@@ -47,23 +47,23 @@ def wait(server: Server, job: str, out: TextIO) -> Json:
 
 
 def _ask(server: Server, job: str, out: TextIO) -> Json:
-    """The job's state; a server that is away for a while is waited for."""
+    """Return the job's state. A server that is briefly unreachable is retried."""
     end = time.monotonic() + PATIENCE_S
-    told = False
+    warned = False
     while True:
         try:
             return server.get(f"jobs/{urllib.parse.quote(job)}")
         except Unreachable:  # noqa: PERF203 - the loop sleeps
             if time.monotonic() > end:
                 raise
-            if not told:
+            if not warned:
                 print("the server does not answer; waiting for it", file=out, flush=True)
-            told = True
+            warned = True
             time.sleep(1)
 
 
 class _Lines:
-    """A line for each change, for logs."""
+    """Output of one line per change, for logs."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -83,11 +83,11 @@ class _Lines:
                 print(f"{plain(task['spec'])}: {state}", file=self._out, flush=True)
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Finish the output."""
 
 
 class _Live:
-    """One block of lines that is drawn again and again."""
+    """Block of lines that is redrawn in place."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -102,7 +102,7 @@ class _Live:
         self._drawn = len(lines)
 
     def end(self) -> None:
-        """The last drawing stays."""
+        """Finish the output."""
 
 
 def _block(answer: Json) -> Iterator[str]:
@@ -114,10 +114,10 @@ def _block(answer: Json) -> Iterator[str]:
 
 
 def waits_for(wait: Json) -> str:
-    """Why a task waits."""
-    n, of, machine = wait["n"], wait["of"], plain(wait["machine"])
+    """Return why a task is waiting."""
+    n, total, machine = wait["n"], wait["of"], plain(wait["machine"])
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(wait["until_ns"] / 1e9)) if wait["until_ns"] else ""
-    hours = f"{(n or 0) / 3.6e12:,.1f} of {(of or 0) / 3.6e12:,.1f}"
+    hours = f"{(n or 0) / 3.6e12:,.1f} of {(total or 0) / 3.6e12:,.1f}"
     texts = {
         "files": "its files are not here yet",
         "machine": "no machine that is online can run it",
@@ -125,18 +125,18 @@ def waits_for(wait: Json) -> str:
         "maintenance": f"{machine} is in maintenance until {until}",
         "reserved": f"{machine} is reserved until {until}",
         "hours": f"hours of devices in 30 days: {hours} are used",
-        "jobs": f"quota: {n} of {of} jobs run",
-        "turn": f"its turn: {n} of {of}",
+        "jobs": f"quota: {n} of {total} jobs run",
+        "turn": f"its turn: {n} of {total}",
     }
     return texts[wait["reason"]]
 
 
 def _state(task: Json, answer: Json) -> str:
     phase = f", {task['phase']}" if task["phase"] and task["state"] == "running" else ""
-    where = f" on {plain(task['agent_name'])}" if task["agent_name"] and task["state"] == "running" else ""
+    place = f" on {plain(task['agent_name'])}" if task["agent_name"] and task["state"] == "running" else ""
     why = f" ({task['reason']})" if task["reason"] else ""
     waits = f": {waits_for(answer['waits'][task['id']])}" if task["id"] in answer["waits"] else ""
-    return f"{task['state']}{phase}{where}{why}{waits}"
+    return f"{task['state']}{phase}{place}{why}{waits}"
 
 
 def _point(point: Json) -> str:
@@ -147,20 +147,20 @@ def _point(point: Json) -> str:
 
 
 def _load(point: Json) -> str:
-    """How runs were asked for, where that is not one after another, and whether the limit was kept."""
-    one = _flat(point)
-    scenario, lanes, rate = one.get("scenario", "closed"), one.get("concurrency") or 1, one.get("offered_per_s")
+    """Return the load of a point unless runs followed one another, and whether the latency limit was met."""
+    row = _flat(point)
+    scenario, lanes, rate = row.get("scenario", "closed"), row.get("concurrency") or 1, row.get("offered_per_s")
     parts = [scenario] if scenario != "closed" else []
     parts += [f"{lanes} at once"] if lanes > 1 else []
     parts += [f"{rate:,.1f}/s offered"] if rate else []
-    if one.get("verdict") and one["limit_ns"]:
-        tail = "" if one["tail_ns"] is None else f" {one['tail_ns'] / 1e6:,.3f} ms"
-        parts.append(f"p{one['percentile']:g}{tail} of {one['limit_ns'] / 1e6:,.10g} ms: {one['verdict']}")
+    if row.get("verdict") and row["limit_ns"]:
+        tail = "" if row["tail_ns"] is None else f" {row['tail_ns'] / 1e6:,.3f} ms"
+        parts.append(f"p{row['percentile']:g}{tail} of {row['limit_ns'] / 1e6:,.10g} ms: {row['verdict']}")
     return "".join(f", {plain(part)}" for part in parts)
 
 
 def _flat(point: Json) -> Json:
-    """A point with what is known of its load beside the rest."""
+    """Return a point with the fields of its load at the top level."""
     load: Json = point.get("load") or {}
     return {**point, **(load.get("step") or {}), **load}
 
@@ -177,7 +177,7 @@ _RESULTS: dict[str, Kind] = {
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:
-    """Points as a table, where and how they ran, what failed and why, and where everything opens."""
+    """Print the points as a table, where and how they ran, what failed and why, and the links to open."""
     results: list[Json] = answer["results"]
     points = [{**_flat(point), "repeats": len(point["repeats"] or [point])} for point in answer["points"]]
     shown = _POINTS | (_LOAD if any(map(_load, points)) else {})
@@ -186,20 +186,20 @@ def summary(server: Server, answer: Json, out: TextIO) -> None:
         if rows:
             print(table(rows, kinds), file=out)
     for result in results:
-        beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
-        if verdicts := "; ".join(map(_verdict, [*result["verdicts"], *beside])):
+        compared = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
+        if verdicts := "; ".join(map(_verdict, [*result["verdicts"], *compared])):
             print(f"{plain(result['spec'])}: {verdicts}", file=out)
     for task in answer["job"]["tasks"]:
         for line in _ending(server, task):
             print(line, file=out)
     reports = [r["report"] for r in results if any(point["task"] == r["task"] for point in answer["points"])]
     if reports:
-        ids = ",".join(text.replace("%", "%25").replace(",", "%2C") for text in reports)  # as the page writes them
+        ids = ",".join(text.replace("%", "%25").replace(",", "%2C") for text in reports)  # the escapes of the web UI
         print(f"compare: {server.url}#/evaluation?{urllib.parse.urlencode({'reports': ids}, safe=',/')}", file=out)
 
 
 def table(rows: list[Json], kinds: dict[str, Kind]) -> str:
-    """Rows as aligned columns, each of its kind."""
+    """Return rows as aligned columns, each of its kind."""
     from visualprof.cli._terminal import render
     from visualprof.views.answers.table import Table
 
@@ -208,13 +208,13 @@ def table(rows: list[Json], kinds: dict[str, Kind]) -> str:
 
 
 def _verdict(verdict: Json) -> str:
-    """Its name, and the sizes for which it holds unless it is about all of them."""
+    """Return the name of a verdict, and the sizes that it applies to unless it applies to all."""
     sizes = f" (batch {', '.join(map(str, verdict['batches']))})" if verdict["batch"] is not None else ""
-    told = {
+    names = {
         "not_significant": "no significant difference to {best_spec}",
         "precision_differs": "{effective} beside {others}",
     }
-    text = told.get(verdict["id"], str(verdict["id"]).replace("_", " ")).format(**verdict["evidence"])
+    text = names.get(verdict["id"], str(verdict["id"]).replace("_", " ")).format(**verdict["evidence"])
     return f"{plain(text)}{sizes}"
 
 
@@ -231,10 +231,10 @@ def _ending(server: Server, task: Json) -> Iterator[str]:
 
 
 def exit_status(answer: Json) -> int:
-    """0 succeeded, 1 failed, 3 cancelled."""
+    """Return 0 if the job succeeded, 1 if it failed, 3 if it was canceled."""
     return {"succeeded": 0, "cancelled": 3}.get(answer["job"]["state"], 1)
 
 
 def stream(json: bool) -> TextIO:
-    """Where words for people go: beside the JSON, not into it."""
+    """Return the stream for text: stderr if JSON goes to stdout."""
     return sys.stderr if json else sys.stdout

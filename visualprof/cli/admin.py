@@ -36,7 +36,7 @@ _NOTED = "INSERT INTO audit (at_ns, email, action, subject, address) VALUES (?, 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One command a task."""
+    """Add one subcommand per task."""
     parser.add_argument("--logdir", default="", metavar="DIR", help="First log directory of the server.")
     parser.add_argument(
         "--data",
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one task."""
+    """Run one task."""
     if args.task == "backup":
         if args.database:
             raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")
@@ -141,12 +141,12 @@ def run(args: argparse.Namespace) -> int:
 def _folder(args: argparse.Namespace) -> Path:
     if not (args.logdir or args.data):
         raise BadParameter("whose accounts?", "name its folder or database: visualprof admin --logdir DIR ...")
-    first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]  # a file names several
+    first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]  # a config file lists several
     return Path(args.data) if args.data else Path(first) / ".visualprof"
 
 
 def _go_back(args: argparse.Namespace) -> None:
-    """While no server runs: the next start of this version brings it up to date again."""
+    """Downgrade the database while no server runs. The next start of this version upgrades it again."""
     from visualprof.remote.queue.store.database import migrate
 
     with _database(args) as database:
@@ -178,7 +178,7 @@ def _database(args: argparse.Namespace) -> Generator[Database]:
 
 @contextlib.contextmanager
 def _queue(args: argparse.Namespace) -> Generator[JobServices]:
-    """The queue beside the server: it takes nothing back, and removes nothing."""
+    """Open the queue next to a running server: leases are not revoked, and nothing is removed."""
     from visualprof.reader.logdir.scan import Root
     from visualprof.remote.queue.opening import open_services
     from visualprof.remote.queue.tasks.notifier import Notifier
@@ -206,12 +206,12 @@ def _days(text: str) -> int | str:
 
 
 def _shell() -> str:
-    """Who the log says it was."""
+    """Return the user name for the audit log."""
     return f"{getpass.getuser()} in the shell"
 
 
 def _password() -> str:
-    """From the keyboard, twice, or a line of standard input."""
+    """Read the password from the keyboard, twice, or as a line of standard input."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass("password: ")
@@ -221,17 +221,17 @@ def _password() -> str:
 
 
 def _missing(store: str, copy: Path) -> int:
-    """Says which uploaded files, and files of runs, of a copy are not in the bucket: it is whole only with them."""
+    """Print which uploaded files and run files of a backup are missing in the bucket."""
     from visualprof.remote.queue.store.bucket_url import parse_bucket_url
     from visualprof.remote.queue.store.s3 import Bucket
     from visualprof.remote.queue.store.signing import Signer
 
     place = parse_bucket_url(store)
     bucket = Bucket(Path(), Signer(b""), place, 0)
-    there = bucket.run_files().union(bucket.list_names("blobs"))
+    stored = bucket.run_files().union(bucket.list_names("blobs"))
     with contextlib.closing(sqlite3.connect(copy)) as database:
         named = {name for (name,) in database.execute(_NAMED)}
-    lost = sorted(named.difference(there))
+    lost = sorted(named.difference(stored))
     print(f"{len(named) - len(lost)} of {len(named)} files are in {place}; it needs a backup of its own")
     for name in lost:
         print(f"missing: {name}", file=sys.stderr)
@@ -239,7 +239,11 @@ def _missing(store: str, copy: Path) -> int:
 
 
 def _backup(source: Path, target: Path) -> None:
-    """Raises: VisualprofError: there is no database, or the target is there already."""
+    """Copy the database.
+
+    Raises:
+        VisualprofError: There is no database, or the target exists.
+    """
     if not source.is_file():
         raise NotFound(f"there is no {source}")
     if target.exists():

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from visualprof.cli import _trying, _watch, submit
+from visualprof.cli import _tuning, _watch, submit
 from visualprof.cli._server import Json, Server
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Objective
@@ -32,7 +32,7 @@ KINDS: dict[str, Kind] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
     add = parser.add_argument
     add(
@@ -98,16 +98,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Register the candidates that pass as new versions and evaluate them (with --server).",
     )
-    _trying.add_arguments(parser)
+    _tuning.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Try the candidates and prints what became of them."""
+    """Measure the candidates and print their verdicts."""
     if args.apply and not args.server:
         hint = "start one with `visualprof runs/ --with-agent` and name it: --server http://127.0.0.1:8040"
         raise BadParameter("--apply makes versions, which a server keeps", hint)
     out = _watch.stream(args.format == "json")
-    columns, args.report = _trying.tried(args, "advise", lambda data: {"advise": _advise(args, data)})
+    columns, args.report = _tuning.run_tuning(args, "advise", lambda data: {"advise": _advise(args, data)})
     applied = _applied(args) if args.apply else []
     if args.format == "json":
         print(json.dumps({"advice": columns, "applied": applied}))
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _advise(args: argparse.Namespace, data: dict[str, str]) -> Json:
-    """The part of a draft that says what is tried."""
+    """Return the fields of the draft that define the candidates."""
     metric = ""
     if args.metric:
         try:
@@ -130,8 +130,8 @@ def _advise(args: argparse.Namespace, data: dict[str, str]) -> Json:
 
 
 def _applied(args: argparse.Namespace) -> list[Json]:
-    """Makes versions of what passes."""
+    """Register versions of the candidates that pass."""
     answer = Server(args.server, args.token).post("advice/apply", {"report": args.report, "candidates": []})
-    for one in answer["versions"]:
-        print(f"{one['candidate']}: {one['address']}, job {one['job']}", file=sys.stderr)
+    for version in answer["versions"]:
+        print(f"{version['candidate']}: {version['address']}, job {version['job']}", file=sys.stderr)
     return answer["versions"]

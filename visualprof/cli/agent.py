@@ -1,4 +1,4 @@
-"""The command of `remote.agent.command`, with its errors as those of the command line."""
+"""Run `remote.agent.command`, with its errors as errors of the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ add_arguments = command.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the agent until it is stopped, or does what the action says."""
+    """Run the agent until it is stopped, or run the action."""
     try:
         return command.run(args)
     except AgentError as error:

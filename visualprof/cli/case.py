@@ -76,13 +76,13 @@ def export_model(model, config):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser("new", help="Create a folder with the files of a new case.")
     new.add_argument("name", metavar="FOLDER")
     for name, help in (
         ("check", "Report missing requirements without running anything."),
-        ("run", "Run the case here, or on machines of a server."),
+        ("run", "Run the case run_here, or on machines of a server."),
     ):
         _add_case(actions.add_parser(name, help=help), name == "run")
     for name, help in (
@@ -220,10 +220,10 @@ def _add_results(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run the action."""
     from visualprof.cli import _case_run, _case_shown
 
-    shown = {"list": _case_shown.listed, "compare": _case_shown.compared, "show": _case_shown.shown}
+    shown = {"list": _case_shown.print_list, "compare": _case_shown.print_comparison, "show": _case_shown.print_result}
     try:
         if args.action in shown:
             return shown[args.action](args)
@@ -232,7 +232,7 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "check":
             return _check(args)
         cases = _cases(args)
-        return _case_run.on_agents(args, cases) if args.agent else _case_run.here(args, cases)
+        return _case_run.submit_to_agents(args, cases) if args.agent else _case_run.run_here(args, cases)
     except TaskFailure as failure:
         raise VisualprofError(failure.error, failure.hint) from None
 
@@ -264,7 +264,7 @@ def _check(args: argparse.Namespace) -> int:
 
     case = find_case(args.case)
     try:
-        told = _case_run.checked(args, case)
+        facts = _case_run.check_case(args, case)
     except TaskFailure as failure:
         if args.format == "json":
             print(json.dumps({"missing": failure.error, "hint": failure.hint}))
@@ -273,9 +273,12 @@ def _check(args: argparse.Namespace) -> int:
             print(f"hint: {failure.hint}", file=sys.stderr)
         return MISSING
     if args.format == "json":
-        print(json.dumps(told, indent=2))
+        print(json.dumps(facts, indent=2))
         return 0
-    for line in (*told.get("settings", ()), *(f"warning: {one}" for one in told.get("warnings", ()))):
+    for line in (
+        *facts.get("settings", ()),
+        *(f"warning: {warning}" for warning in facts.get("warnings", ())),
+    ):
         print(line)
-    print(f"{case.name}: nothing is missing in {told['python']}")
+    print(f"{case.name}: nothing is missing in {facts['python']}")
     return 0

@@ -12,14 +12,14 @@ from visualprof.cli.view import add_output_arguments, model_at, print_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="A model file.")
     parser.add_argument("other", metavar="OTHER", help="The model file to compare it with.")
     add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints kinds of differences with the number of their nodes, and the nodes."""
+    """Print the kinds of differences with their number of nodes, and the nodes."""
     from visualprof.views.measure.graph_compare import compare
 
     print_answer(compare(model_at(args.model), model_at(args.other)).differences, args)

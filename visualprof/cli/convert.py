@@ -38,15 +38,15 @@ SHOWN = 12  # operators
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="A model that a runtime on this machine can load.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument(
         "--list",
         action="store_true",
         help="List the converters that accept the model, and how to install missing ones.",
     )
-    what.add_argument("--to", metavar="NAME", help="Converter to use.")
+    group.add_argument("--to", metavar="NAME", help="Converter to use.")
     parser.add_argument(
         "--option", action="append", default=[], metavar="K=V", help="Option of the converter; repeatable."
     )
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, or lists; 3 when the conversion had no effect."""
+    """Convert the model or list the converters; return 3 if the conversion had no effect."""
     if why := agent_unsupported_reason():
         raise VisualprofError(why.replace("an agent needs", "a conversion needs"), "")
     from visualprof.remote.queue.check.inspect import InspectedModel, inspect_file
@@ -116,7 +116,7 @@ def _convert(args: argparse.Namespace, path: Path, model: InspectedModel) -> int
     from visualprof.remote.agent.work.conversion import convert
     from visualprof.remote.converters import Conversion
 
-    shop = next((shop for has, shop in _shops(args) if kind.name in has), None)
+    shop = next((shop for has, shop in _environments(args) if kind.name in has), None)
     if shop is None:
         raise VisualprofError(f"no Python here has what {kind.name} needs ({_needs(kind)})", _install(kind))
     data = str(Path(args.data).absolute()) if args.data else ""
@@ -125,45 +125,53 @@ def _convert(args: argparse.Namespace, path: Path, model: InspectedModel) -> int
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".visualprof-convert-") as folder:
         work = Path(folder, "work")
         try:
-            made = convert(order, _parts(path, model), work, shop, args.timeout or kind.minutes * 60)
+            converted = convert(order, _parts(path, model), work, shop, args.timeout or kind.minutes * 60)
         except TaskFailure as failure:
             raise VisualprofError(f"{failure.reason}: {failure.error}", _with_log(failure.hint, work, out)) from None
-        files = [] if made.converted.changed is False else _moved(made, out)
+        files = [] if converted.converted.changed is False else _install_files(converted, out)
     before = sum(file.stat().st_size for file in (path, *_parts(path, model).values()))
-    _tell(args, before, kind, made, files)
+    _print_result(args, before, kind, converted, files)
     return 0 if files else NO_EFFECT
 
 
 def _kind(name: str, form: str) -> Converter:
     from visualprof.remote.converters import all_converters
 
-    taking = [each for each in all_converters() if each.takes == form]
+    taking = [converter for converter in all_converters() if converter.takes == form]
     for kind in all_converters():
         if kind.name == name and kind in taking:
             return kind
-    what = "takes no model of this format" if name in {each.name for each in all_converters()} else "does not exist"
-    names = ", ".join(each.name for each in taking) or "no converter takes this format"
-    raise BadParameter(f"--to {name}: that converter {what} ({form})", names)
+    reason = (
+        "takes no model of this format"
+        if name in {converter.name for converter in all_converters()}
+        else "does not exist"
+    )
+    names = ", ".join(converter.name for converter in taking) or "no converter takes this format"
+    raise BadParameter(f"--to {name}: that converter {reason} ({form})", names)
 
 
-def _out(given: str, path: Path, kind: Converter) -> Path:
-    """The file to make. Raises: BadParameter: it is there, or of another kind than what is made."""
+def _out(target: str, path: Path, kind: Converter) -> Path:
+    """Return the path of the file to write.
+
+    Raises:
+        BadParameter: The file exists, or its suffix does not fit the converter.
+    """
     from visualprof.remote.backends import all_formats
 
     suffix = kind.suffix or all_formats()[kind.makes].suffixes[0]
     name = f"{path.stem}.{kind.name}{suffix}"
-    out = Path(given or name).absolute()
+    out = Path(target or name).absolute()
     if out.is_dir():
         out = out / name
     elif out.suffix.lower() != suffix:
-        raise BadParameter(f"-o {given}: {kind.name} makes a {suffix}", f"for example: -o {out.stem}{suffix}")
+        raise BadParameter(f"-o {name}: {kind.name} makes a {suffix}", f"for example: -o {out.stem}{suffix}")
     if out.exists():
         raise BadParameter(f"-o {out}: that file is there already", "choose another name, or remove it")
     return out
 
 
-def _shops(args: argparse.Namespace) -> Iterator[tuple[list[str], Workshop]]:
-    """Each interpreter with the converters that it has."""
+def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], Workshop]]:
+    """Yield each interpreter with the converters that it has."""
     import psutil
 
     from visualprof.remote.agent import bundle
@@ -186,7 +194,11 @@ def _shops(args: argparse.Namespace) -> Iterator[tuple[list[str], Workshop]]:
 
 
 def _parts(path: Path, model: InspectedModel) -> dict[str, Path]:
-    """The files beside it that it names. Raises: BadParameter: one is not there."""
+    """Return the external files of a model by path.
+
+    Raises:
+        BadParameter: A file is missing.
+    """
     parts = {file.path: path.parent / file.path for file in model.external}
     for name, file in parts.items():
         if not file.is_file():
@@ -195,30 +207,36 @@ def _parts(path: Path, model: InspectedModel) -> dict[str, Path]:
 
 
 def _with_log(hint: str, work: Path, out: Path) -> str:
-    """A hint that says where the log is kept."""
-    log, kept = work / "log.txt", out.with_name(f"{out.name}.log.txt")
+    """Return a hint that names the saved log."""
+    log, saved = work / "log.txt", out.with_name(f"{out.name}.log.txt")
     if not log.is_file() or not log.stat().st_size:
         return hint
-    shutil.copyfile(log, kept)
-    return f"{hint}\nlog: {kept}" if hint else f"log: {kept}"
+    shutil.copyfile(log, saved)
+    return f"{hint}\nlog: {saved}" if hint else f"log: {saved}"
 
 
-def _moved(made: Made, out: Path) -> list[Path]:
-    """The files of a made model where they belong. Raises: VisualprofError: one of them is there already."""
-    names = {made.folder / name: out if len(made.files) == 1 else out.parent / name for name in made.files}
+def _install_files(converted: Made, out: Path) -> list[Path]:
+    """Move the files of a converted model to their place.
+
+    Raises:
+        VisualprofError: A file exists already.
+    """
+    names = {
+        converted.folder / name: out if len(converted.files) == 1 else out.parent / name for name in converted.files
+    }
     for target in names.values():
         if target.exists():
             raise VisualprofError(f"{target} is there already and belongs to this model", "choose another folder")
     for source, target in names.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
-    return [names[made.model], *(target for source, target in names.items() if source != made.model)]
+    return [names[converted.model], *(target for source, target in names.items() if source != converted.model)]
 
 
-def _tell(args: argparse.Namespace, before: int, kind: Converter, made: Made, files: list[Path]) -> None:
-    converted = made.converted
+def _print_result(args: argparse.Namespace, before: int, kind: Converter, made_model: Made, files: list[Path]) -> None:
+    converted = made_model.converted
     if args.format == "json":
-        sizes = {"size_bytes": made.size_bytes, "files": [str(file) for file in files]}
+        sizes = {"size_bytes": made_model.size_bytes, "files": [str(file) for file in files]}
         print(json.dumps({**asdict(converted), **sizes}, indent=2))
         return
     from visualprof.cli._terminal import cell
@@ -228,7 +246,7 @@ def _tell(args: argparse.Namespace, before: int, kind: Converter, made: Made, fi
     if not files:
         print("no effect: it has the operators, weights and types that the model had, so nothing is written")
         return
-    print(f"{files[0]}: {cell('bytes', made.size_bytes)}, the model has {cell('bytes', before)}")
+    print(f"{files[0]}: {cell('bytes', made_model.size_bytes)}, the model has {cell('bytes', before)}")
     for file in files[1:]:
         print(f"{file} belongs to it")
     names = {**converted.before, **converted.after} if converted.before else {}
@@ -243,14 +261,14 @@ def _tell(args: argparse.Namespace, before: int, kind: Converter, made: Made, fi
 
 
 def _list(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
-    """Each converter of the format: ready, nothing for the model, or what is missing."""
+    """Print each converter of the format: ready, without effect for this model, or its missing requirement."""
     from visualprof.remote.agent.work.conversion import applying
     from visualprof.remote.converters import all_converters
 
     kinds = [kind for kind in all_converters() if kind.takes == model.format]
-    told: dict[str, str] = {}
-    for has, shop in _shops(args):
-        if not {kind.name for kind in kinds} & {*has} - {*told}:
+    states: dict[str, str] = {}
+    for has, shop in _environments(args):
+        if not {kind.name for kind in kinds} & {*has} - {*states}:
             continue
         with tempfile.TemporaryDirectory(prefix="visualprof-convert-") as folder:
             try:
@@ -258,8 +276,8 @@ def _list(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
             except TaskFailure as failure:
                 raise VisualprofError(f"{failure.reason}: {failure.error}", failure.hint) from None
         for name, why in whys.items():
-            told.setdefault(name, f"nothing for it: {why}" if why else "ready")
-    rows = [_row(kind, told.get(kind.name) or f"missing: {_install(kind)}") for kind in kinds]
+            states.setdefault(name, f"nothing for it: {why}" if why else "ready")
+    rows = [_row(kind, states.get(kind.name) or f"missing: {_install(kind)}") for kind in kinds]
     if args.format == "json":
         print(json.dumps(rows, indent=2))
         return 0

@@ -36,7 +36,7 @@ _PATIENCE_S = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     add_server_arguments(parser)
     parser.add_argument(
         "--check", action="store_true", help="Run the job, request every view of every run once, and exit with 0 or 1."
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve a copy of the samples, which is gone afterwards."""
+    """Serve a temporary copy of the samples."""
     from visualprof.server.settings import Settings
 
     if not _SAMPLES.is_dir():
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lay_out(folder: Path) -> tuple[Path, Path]:
-    """A log directory with the samples, and the data of a queue that holds the job of the one that is a result."""
+    """Create a log directory with the samples, and the data of a queue that contains the job of the sample result."""
     runs, jobs = folder / "samples", folder / "jobs"
-    apart = shutil.ignore_patterns(_JOB.name, _MODEL.parent.name)
-    shutil.copytree(_SAMPLES, runs, ignore=apart)  # times of change, too, so that the cache knows the files next time
+    ignored = shutil.ignore_patterns(_JOB.name, _MODEL.parent.name)
+    shutil.copytree(_SAMPLES, runs, ignore=ignored)  # copies modification times, so that the cache stays valid
     (jobs / "blobs").mkdir(parents=True)
     with contextlib.closing(sqlite3.connect(jobs / "jobs.sqlite")) as database:
         database.executescript(_JOB.read_text("utf-8"))
@@ -80,9 +80,11 @@ def lay_out(folder: Path) -> tuple[Path, Path]:
 
 
 def check(runs: Path, jobs: Path | None, token: str = "") -> int:
-    """Ask a server of its own for all that it shows of a folder; 1 when anything fails or is empty.
+    """Request everything that a server shows of a folder; return 1 if a request fails or an answer is empty.
 
-    jobs: where a job is kept that is run before; None runs none. token: of the server.
+    Args:
+        jobs: Folder for the jobs; a job is run first unless it is None.
+        token: Token of the server.
     """
     from visualprof.server.serve import Server
     from visualprof.server.settings import Settings
@@ -113,7 +115,7 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
 
 
 def _can_measure() -> bool:
-    """Can the sample model be measured here? Says what to do when it cannot."""
+    """Whether the sample model can be measured here. If not, print what to do."""
     why = agent_unsupported_reason() or "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
     if importlib.util.find_spec("onnxruntime") and not agent_unsupported_reason():
         return True
@@ -122,7 +124,7 @@ def _can_measure() -> bool:
 
 
 def _measure(url: str, *options: str) -> int:
-    """Measure the sample model; the exit status of `visualprof submit`."""
+    """Measure the sample model; return the exit status of `visualprof submit`."""
     from visualprof.cli import main
 
     _wait_for_agent(url)
@@ -140,7 +142,7 @@ def _wait_for_agent(url: str) -> None:
 
 
 def _about_jobs(url: str) -> list[str]:
-    """What the pages Run, Evaluation and Machines ask; without a report the first question is refused."""
+    """Return the requests of the pages Run, Evaluation and Machines. Without a report the first request is rejected."""
     _, listed = _get(f"{url}api/v1/evaluation")
     overlay = f"evaluation/overlay?{urllib.parse.urlencode([('reports', row['id']) for row in listed['reports']])}"
     table = _get(f"{url}api/v1/{overlay}")[1].get("table", {"report": [], "batch": []})
@@ -151,7 +153,7 @@ def _about_jobs(url: str) -> list[str]:
 
 
 def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Of each span its query and views, once all are parsed, and what could not be."""
+    """Return the query and the views of each span after parsing, and the spans that could not be parsed."""
     end = time.monotonic() + _PATIENCE_S
     while True:
         _, answer = _get(f"{url}api/v1/runs")
@@ -169,7 +171,7 @@ def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
 
 
 def _get(url: str) -> tuple[int, dict[str, Any]]:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would not find this machine
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
     try:
         with direct.open(url, timeout=_PATIENCE_S) as response:
             return response.status, json.loads(response.read())

@@ -17,7 +17,7 @@ from visualprof.cli.view import (
     parameters,
     print_answer,
     subject_of,
-    travel_light,
+    tune_for_short_process,
 )
 from visualprof.errors import BadParameter
 
@@ -29,7 +29,7 @@ VIEWS = ("overview", "operator", "kernel", "modules", "runtime", "memory", "dist
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("base", metavar="BASE", help="A profile, the folder of a run or of results, or a model.")
     parser.add_argument("new", metavar="NEW", help="The profile, folder or model to compare with it.")
     f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
@@ -75,9 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison; 3 when a condition of --fail-on holds."""
-    travel_light()
-    from visualprof.cli import _limits  # with the kinds of columns
+    """Print the comparison; return 3 if a condition of --fail-on is true."""
+    tune_for_short_process()
+    from visualprof.cli import _limits  # imports numpy
 
     limits = [limit for text in args.fail_on for limit in _limits.parse(text)]
     chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     for limit in limits:
         if limit.view not in answers:
             answers[limit.view] = _compared(args, limit.view)
-    found = [limit.judged(answers[limit.view]) for limit in limits]
+    judgments = [limit.judged(answers[limit.view]) for limit in limits]
     if args.format == "html":
         from visualprof.cli.report import page_of
 
@@ -100,14 +100,14 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(page_of(*pair, worker=args.worker, base_worker=args.worker))
         sys.stdout.buffer.flush()
     else:
-        _print(answers[chosen], [told for failed, told in found if failed], args.format)
-    for _, told in found:
-        print(f"--fail-on {told}", file=sys.stderr)
-    return FAILED if any(failed for failed, _ in found) else 0
+        _print(answers[chosen], [sentence for failed, sentence in judgments if failed], args.format)
+    for _, sentence in judgments:
+        print(f"--fail-on {sentence}", file=sys.stderr)
+    return FAILED if any(failed for failed, _ in judgments) else 0
 
 
 def _measured(path: str) -> bool:
-    """Does a folder hold results of measured models?"""
+    """Whether a folder contains results of measured models."""
     return next(Path(path).glob("**/points.jsonl"), None) is not None if Path(path).is_dir() else False
 
 

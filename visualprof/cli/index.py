@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from visualprof.reader.logdir.listing import Span
 
 _PAUSE_S, _LOOK_S = 0.1, 5.0
-_WORST = 10  # failures that are printed
+_WORST = 10  # printed failures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "paths",
         nargs="+",
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read them; 1 when a file cannot be read."""
+    """Index the files; return 1 if a file cannot be read."""
     require(args.paths, create=False)
     from visualprof.reader.cache import Cache
     from visualprof.reader.logdir.directory import LogDirectory
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not cache.is_writable():
         raise VisualprofError(f"{cache.folder} cannot be written", "name another folder in VISUALPROF_CACHE_DIR")
     began = time.monotonic()
-    with contextlib.redirect_stdout(sys.stderr):  # Ray prints what becomes of its workers
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints the state of its workers
         parser = open_parser(partial(parse, cache=cache, parts=True), args.engine, args.workers or usable_processors())
         logdir = LogDirectory(args.paths, parser, cache, events=False, settle_s=0)
         try:
@@ -88,10 +88,10 @@ def _counts(logdir: LogDirectory) -> Counter[str]:
 
 
 def _wait(logdir: LogDirectory) -> None:
-    """Until every file is read. On a terminal it says how far it is."""
+    """Wait until every file is indexed. On a terminal, show the progress."""
     shown = ""
     while waiting := [span for span in _spans(logdir) if span.state in ("waiting", "parsing")]:
-        logdir.hurry(*waiting)  # those at an address wait for it
+        logdir.hurry(*waiting)  # remote files are only downloaded on request
         look = time.monotonic() + _LOOK_S
         while time.monotonic() < look:
             time.sleep(_PAUSE_S)
@@ -107,7 +107,10 @@ def _wait(logdir: LogDirectory) -> None:
 
 
 def _answer(logdir: LogDirectory, cache: Cache, before: int) -> dict[str, Any]:
-    """What became of the files. not_kept: read, but their columns are in no cache that this machine sees."""
+    """Return the outcome of the files.
+
+    `not_kept` counts files that were read, but whose columns are in no cache that this machine sees.
+    """
     spans = _spans(logdir)
     read = [span for span in spans if span.summary]
     failed = {span.log_file.file: span.failure.error for span in spans if span.failure}

@@ -33,7 +33,7 @@ DAY_NS = 24 * 3600 * 10**9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="Print the answers as JSON.")
     action = _server.actions_of(parser)
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists or removes."""
+    """List or remove jobs."""
     server = Server(args.server, args.token)
     answer = server.get("jobs")
     jobs: list[Json] = answer["jobs"]
@@ -88,7 +88,7 @@ def _row(job: Json) -> Json:
 
 
 def _note(job: str, answer: Json) -> str:
-    """Why it waits, or when it is going to be removed."""
+    """Return why a job waits, or when it will be removed."""
     if job in answer["waits"]:
         return waits_for(answer["waits"][job])
     at_ns = answer["leaving"].get(job)

@@ -14,7 +14,7 @@ On a server with accounts:
   visualprof machines public NAME                            let every user use it; private: only its owner and grantees
   visualprof machines reserve NAME EMAIL --until T           reserve it for one user, from --from T or from now
   visualprof machines maintain NAME --until T                assign no tasks during that time
-  visualprof machines free NAME [ID]                         End its booking.; ID chooses one of several
+  visualprof machines free NAME [ID]                         end its booking; ID chooses one of several
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CHANGES: dict[str, Json] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="Print the answer as JSON.")
     action = _server.actions_of(parser)
-    for name, what in (
+    for name, summary in (
         ("drain", "Assign no further tasks; running tasks continue."),
         ("out", "Block the machine; its running tasks are reassigned."),
         ("work", "Assign tasks again."),
@@ -62,27 +62,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("maintain", "Assign no tasks during a maintenance window."),
         ("free", "End its booking."),
     ):
-        one = action(name, help=what)
-        one.add_argument("machine", metavar="NAME", help="Name or id of the machine.")
+        command = action(name, help=summary)
+        command.add_argument("machine", metavar="NAME", help="Name or id of the machine.")
         if name in ("grant", "revoke", "reserve"):
-            one.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
+            command.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
         if name in ("grant", "revoke"):
-            one.add_argument("--project", metavar="P", default="", help="Name or id of the project.")
+            command.add_argument("--project", metavar="P", default="", help="Name or id of the project.")
         if name in ("reserve", "maintain"):
-            one.add_argument(
+            command.add_argument(
                 "--from", dest="begin", type=_time, metavar="T", help="Start of the booking (default: now)."
             )
-            one.add_argument(
+            command.add_argument(
                 "--until", type=_time, metavar="T", required=True, help="End of the booking, such as 2026-11-23T18:00."
             )
         if name == "free":
-            one.add_argument("booking", metavar="ID", nargs="?", default="", help="Id of the booking.")
+            command.add_argument("booking", metavar="ID", nargs="?", default="", help="Id of the booking.")
     action("enrol", help="Create a command by which one machine joins (needs accounts).")
     action("new-token", help="Rotate the registration token. Registered machines stay registered.")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the machines, after a change that was asked for."""
+    """Apply the requested change, then list the machines."""
     server = Server(args.server, args.token)
     commands = {"new-token": "agents/token", "enrol": "agents/codes"}
     if args.action in commands:
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _changed(server: Server, agent: Json, args: argparse.Namespace) -> Json:
-    """The answer to a change of a machine."""
+    """Return the answer to a change of a machine."""
     path, action = f"agents/{urllib.parse.quote(agent['id'], safe='')}", args.action
     if action in CHANGES:
         return server.send("PATCH", path, CHANGES[action])
@@ -116,7 +116,7 @@ def _changed(server: Server, agent: Json, args: argparse.Namespace) -> Json:
         times = {"from_ns": _ns(begin), "until_ns": _ns(args.until)}
         return server.post(f"{path}/bookings", {**times, "email": args.email if action == "reserve" else ""})
     if action == "free":
-        bookings = [{**one, "name": one["id"] if args.booking else ""} for one in agent["bookings"]]
+        bookings = [{**booking, "name": booking["id"] if args.booking else ""} for booking in agent["bookings"]]
         return server.send("DELETE", f"{path}/bookings/{_row_named(bookings, args.booking, 'booking')['id']}")
     return server.send("DELETE", path)
 
@@ -125,20 +125,24 @@ def _project(server: Server, name: str) -> Json:
     return _row_named(server.get("projects")["projects"], name, "project")
 
 
-def _row_named(rows: list[Json], name: str, what: str) -> Json:
-    """The row of that id or name. Raises: NotFound: none, or several have that name."""
-    found = [row for row in rows if name in (row["id"], row["name"])]
-    if len(found) != 1:
+def _row_named(rows: list[Json], name: str, noun: str) -> Json:
+    """Return the row with this id or name.
+
+    Raises:
+        NotFound: No row, or several rows, have this name.
+    """
+    matches = [row for row in rows if name in (row["id"], row["name"])]
+    if len(matches) != 1:
         names = ", ".join(f"{plain(row['name'])} ({row['id']})" for row in rows) or "none"
         raise NotFound(
-            f"{len(found) or 'no'} {what}{'s' if len(found) > 1 else ''} called {name!r}", f"there is {names}"
+            f"{len(matches) or 'no'} {noun}{'s' if len(matches) > 1 else ''} called {name!r}", f"there is {names}"
         )
-    return found[0]
+    return matches[0]
 
 
 def _time(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text).astimezone()  # without a zone: the one here
+        return datetime.fromisoformat(text).astimezone()  # without a time zone: the local one
     except ValueError:
         raise BadParameter(f"{text!r} is no time", "it looks like 2026-11-23T18:00") from None
 
@@ -155,21 +159,21 @@ def _print(agents: list[Json]) -> None:
     columns = {name: [row[name] for row in rows] for name in SHOWN}
     print(render(Table(columns=columns, kinds=SHOWN), "", shutil.get_terminal_size().columns, len(rows)), end="")
     for agent in agents:
-        for one in agent["bookings"]:
-            print(f"{plain(agent['name'])}: {_booked(one)}")
+        for booking in agent["bookings"]:
+            print(f"{plain(agent['name'])}: {_booked(booking)}")
 
 
 def _row(agent: Json) -> Json:
     has: Json = agent["capabilities"]
-    runtimes = ", ".join(f"{plain(one['backend'])} {plain(one['version'])}" for one in has["runtimes"])
+    runtimes = ", ".join(f"{plain(runtime['backend'])} {plain(runtime['version'])}" for runtime in has["runtimes"])
     texts = {name: plain(agent[name]) for name in ("name", "id", "standing")}
     machine = {"platform": plain(has["platform"]), "cpu": plain(has["cpu"]), "runtimes": runtimes}
     return {**texts, "online": agent["online"], **machine}
 
 
-def _booked(one: Json) -> str:
-    whom = "maintenance" if one["kind"] == "maintenance" else f"for {plain(one['email'] or 'somebody else')}"
+def _booked(booking: Json) -> str:
+    whom = "maintenance" if booking["kind"] == "maintenance" else f"for {plain(booking['email'] or 'somebody else')}"
     begin, end = (
-        datetime.fromtimestamp(one[name] // 10**9).strftime("%Y-%m-%d %H:%M") for name in ("from_ns", "until_ns")
+        datetime.fromtimestamp(booking[name] // 10**9).strftime("%Y-%m-%d %H:%M") for name in ("from_ns", "until_ns")
     )
-    return f"{whom} {begin} to {end} ({plain(one['id'])})"
+    return f"{whom} {begin} to {end} ({plain(booking['id'])})"

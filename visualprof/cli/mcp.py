@@ -27,7 +27,7 @@ _PORT = 8042
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="Folders with profiles and models, or one file.")
     parser.add_argument(
         "--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="Same as the positional PATH arguments."
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until the client goes, or until interrupted."""
+    """Serve until the client disconnects or the process is interrupted."""
     paths = [*args.paths, *args.logdir]
     if not paths:
         raise BadParameter("which profiles?", "name a folder: visualprof mcp runs/")
@@ -83,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _imported() -> tuple[ModuleType, ModuleType]:
-    """What speaks the protocol, and what carries it.
+    """Import the modules for the protocol and its transports.
 
-    Raises: VisualprofError: their package is missing, or another version of it.
+    Raises:
+        VisualprofError: Their package is missing or has another version.
     """
     from visualprof.cli._start import imports
 
@@ -102,21 +103,21 @@ def _imported() -> tuple[ModuleType, ModuleType]:
 
 
 def _serve_http(args: argparse.Namespace, transports: ModuleType, server: object) -> None:
-    """Say where it answers, and with which token."""
+    """Serve over HTTP, and print the address and the token."""
     from visualprof.server.session_token import chosen
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children stopped, temporary files gone
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that children stop and temporary files are removed
     token = "" if args.no_token else chosen()
     with transports.listen(args.host, args.port) as bound:
         name = f"[{bare}]" if ":" in (bare := args.host.strip("[]")) else bare
-        where = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
+        address = f"http://{name}:{bound.getsockname()[1]}{transports.PATH}"
         shown = f"; send Authorization: Bearer {token}" if token else ""
-        print(f"visualprof answers assistants at {where}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        print(f"visualprof answers assistants at {address}{shown}  (Ctrl-C ends it)", file=sys.stderr, flush=True)
         transports.serve_http(server, bound, token, [name, *args.allow_host])
 
 
 def _end_at_signals(resources: ExitStack) -> None:
-    """A thread that reads standard input waits for the client and for nobody else: the process ends without it."""
+    """Exit at signals without waiting for the thread that reads standard input."""
 
     def end(number: int, _: object) -> None:
         resources.close()
@@ -127,7 +128,7 @@ def _end_at_signals(resources: ExitStack) -> None:
 
 
 def _cache(resources: ExitStack) -> Cache:
-    """The cache that the dashboard uses, too, or one until the end where that cannot be written."""
+    """Return the cache of the dashboard, or a temporary one if that cannot be written."""
     from visualprof.reader.cache import Cache
 
     cache = Cache.default()

@@ -45,7 +45,7 @@ VERSIONS: dict[str, Kind] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     _server.add_arguments(parser)
     parser.add_argument(
         "--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s)."
@@ -99,7 +99,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one of the actions."""
+    """Run one of the actions."""
     server = Server(args.server, args.token)
     actions: dict[str, Callable[[Server, argparse.Namespace], int]] = {
         "add": _run_add, "list": _run_list, "show": _run_show, "versions": _run_versions, "tag": _run_tag,
@@ -124,8 +124,8 @@ def _run_add(server: Server, args: argparse.Namespace) -> int:
         model, parts = send_model(server, Path(args.path))
         body |= {"blob": model["blob"], "file": model["name"], "parts": parts, "path": str(Path(args.path).absolute())}
     answer = server.post("registry", body)
-    said = "added" if answer["new"] else "has this content already"
-    return _print_answer(args, answer, f"{plain(answer['version']['address'])} {said}")
+    state = "added" if answer["new"] else "has this content already"
+    return _print_answer(args, answer, f"{plain(answer['version']['address'])} {state}")
 
 
 def _run_list(server: Server, args: argparse.Namespace) -> int:
@@ -139,34 +139,34 @@ def _run_versions(server: Server, args: argparse.Namespace) -> int:
 
 
 def _run_show(server: Server, args: argparse.Namespace) -> int:
-    found = _at(server, args.address)
-    version: Json = found["version"]
+    answer = _at(server, args.address)
+    version: Json = answer["version"]
     lineage: Json = version["lineage"] or {}
     rows = _version_row(version)
     shown = {
         **{name: rows[name] for name in ("version", "aliases", "format", "parameters", "added")},
         "sha256": version["sha256"],
         "files": ", ".join(f"{file['path']} ({file['size_bytes']:,} B)" for file in version["files"]),
-        "inputs": ", ".join(_input(one) for one in version["configuration"]["inputs"]),
+        "inputs": ", ".join(_input(entry) for entry in version["configuration"]["inputs"]),
         "batch": "-".join(str(n) for n in _batches(version["configuration"])),
         "from": rows["from"], "by": rows["by"], "options": _pairs(lineage.get("options")),
         "tools": _pairs(lineage.get("tools")), "host": lineage.get("host"), "notes": version["notes"],
-        "evaluations": ", ".join(one["id"] for one in version["evaluations"]),
+        "evaluations": ", ".join(evaluation["id"] for evaluation in version["evaluations"]),
     }  # fmt: skip
     lines = [f"{name:12} {plain(str(value))}" for name, value in shown.items() if value not in (None, "", [])]
-    return _print_answer(args, found, "\n".join(lines))
+    return _print_answer(args, answer, "\n".join(lines))
 
 
 def _run_tag(server: Server, args: argparse.Namespace) -> int:
     name, at, alias = args.address.partition("@")
     place, model = _place(server, name)
     if at:
-        where = f"{place}/aliases/{urllib.parse.quote(alias, safe='')}"
+        path = f"{place}/aliases/{urllib.parse.quote(alias, safe='')}"
         if args.remove:
-            return _print_answer(args, server.send("DELETE", where), f"{plain(args.address)} is no more")
+            return _print_answer(args, server.send("DELETE", path), f"{plain(args.address)} is no more")
         if len(args.values) != 1 or not args.values[0].isdecimal():
             raise BadParameter("which version?", f"visualprof model tag {args.address} 3")
-        answer = server.send("PUT", where, {"number": int(args.values[0])})
+        answer = server.send("PUT", path, {"number": int(args.values[0])})
         return _print_answer(args, answer, f"{plain(args.address)} is {plain(name)}/{args.values[0]}")
     tags = [tag for tag in model["tags"] if tag not in args.values] if args.remove else [*model["tags"], *args.values]
     answer = server.send("PATCH", place, {"tags": tags})
@@ -174,9 +174,9 @@ def _run_tag(server: Server, args: argparse.Namespace) -> int:
 
 
 def _run_get(server: Server, args: argparse.Namespace) -> int:
-    found = _at(server, args.address)
-    place = f"registry/{found['model']['id']}/{found['version']['number']}/file"
-    for file in found["version"]["files"]:
+    answer = _at(server, args.address)
+    place = f"registry/{answer['model']['id']}/{answer['version']['number']}/file"
+    for file in answer["version"]["files"]:
         target = args.output / file["path"]
         if not target.resolve().is_relative_to(args.output.resolve()):
             raise BadParameter(
@@ -186,13 +186,13 @@ def _run_get(server: Server, args: argparse.Namespace) -> int:
         server.download(f"{place}?{urllib.parse.urlencode({'path': file['path']})}", target, file["sha256"])
         if args.format == "table":
             print(plain(str(target)))
-    return _print_answer(args, found, "") if args.format == "json" else 0
+    return _print_answer(args, answer, "") if args.format == "json" else 0
 
 
 def _run_delete(server: Server, args: argparse.Namespace) -> int:
     if "/" in args.address or "@" in args.address:
-        found = _at(server, args.address)
-        place = f"registry/{found['model']['id']}/{found['version']['number']}"
+        answer = _at(server, args.address)
+        place = f"registry/{answer['model']['id']}/{answer['version']['number']}"
     else:
         place, _ = _place(server, args.address)
     losses = server.get(f"{place}/losses")
@@ -214,12 +214,12 @@ def _at(server: Server, address: str) -> Json:
 
 
 def _place(server: Server, name: str) -> tuple[str, Json]:
-    """Where a model is asked for by its name, also one without versions, and the model."""
+    """Return the path of a model in the API, and the model, which may have no versions."""
     named = [model for model in server.get("registry")["models"] if model["name"].lower() == name.lower()]
-    mine = [model for model in named if model["changeable"]] or named
-    if len(mine) != 1:
-        raise BadParameter(f"{len(mine) or 'no'} registered models are called {name!r}", "visualprof model list")
-    return f"registry/{mine[0]['id']}", mine[0]
+    candidates = [model for model in named if model["changeable"]] or named
+    if len(candidates) != 1:
+        raise BadParameter(f"{len(candidates) or 'no'} registered models are called {name!r}", "visualprof model list")
+    return f"registry/{candidates[0]['id']}", candidates[0]
 
 
 def _print_answer(args: argparse.Namespace, answer: Json, text: str) -> int:
@@ -268,9 +268,9 @@ def _day(at_ns: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ns / 1e9))
 
 
-def _input(one: Json) -> str:
-    dims = "?" if one["dims"] is None else ",".join(map(str, one["dims"]))
-    return f"{one['name']}={one['dtype']}[{dims}]"
+def _input(entry: Json) -> str:
+    dims = "?" if entry["dims"] is None else ",".join(map(str, entry["dims"]))
+    return f"{entry['name']}={entry['dtype']}[{dims}]"
 
 
 def _batches(configuration: Json) -> list[int]:

@@ -27,7 +27,7 @@ _ODD = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where, how many steps, and what to record."""
+    """Add the options of the command."""
     add = parser.add_argument
     add("logdir", metavar="DIR", help="Log directory, or a run in it.")
     add("--run", default="", metavar="NAME", help="Run to record, if processes of several runs are listening.")
@@ -45,48 +45,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the request; says who is asked and, with --wait, what came of it."""
+    """Write the request, print which processes it reaches and, with --wait, the outcome."""
     folder, beats = _live(Path(args.logdir), args.run)
     asked = live.ask(folder, Wish(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
     print(f"{folder}: {asked.count} steps of {len(asked.workers)} processes{first}")
-    there = [beat for beat in beats if live.health(beat, asked.t_ns)[0] != "ended"]
-    for beat in there:
+    listening = [beat for beat in beats if live.health(beat, asked.t_ns)[0] != "ended"]
+    for beat in listening:
         if beat.worker not in asked.workers:
             print(f"  {plain(beat.worker)}: not asked: {plain(beat.problem or _odd(beat, asked.t_ns))}")
-    for rank in sorted(_absent(there)):
+    for rank in sorted(_missing_ranks(listening)):
         print(f"  rank {rank}: does not listen")
     return _wait(folder, asked) if args.wait else 0
 
 
 def _live(logdir: Path, name: str) -> tuple[Path, list[Beat]]:
-    """The run in which processes listen.
+    """Return the run in which processes listen.
 
     Raises:
-        NotFound: none does.
-        BadParameter: processes of several runs do.
+        NotFound: No process listens.
+        BadParameter: Processes of several runs listen.
     """
-    found, alive = _look(logdir, name)
-    if not alive and any(found.values()):  # where clocks differ, only the next heartbeat shows who lives
+    heartbeats, alive = _scan(logdir, name)
+    if not alive and any(
+        heartbeats.values()
+    ):  # if clocks differ, only the next heartbeat shows which processes are alive
         time.sleep(LOOK_S)
-        found, alive = _look(logdir, name)
+        heartbeats, alive = _scan(logdir, name)
     now = time.time_ns()
     if not alive:
-        gone = [f"{b.worker} {_odd(b, now)}" for beats in found.values() for b in beats]
-        what = f": {plain('; '.join(gone[:4]))}" if gone else ""
-        raise NotFound(f"no process listens in {logdir}{what}", "call capture.listen(...) with this folder there")
+        gone = [f"{b.worker} {_odd(b, now)}" for beats in heartbeats.values() for b in beats]
+        ended = f": {plain('; '.join(gone[:4]))}" if gone else ""
+        raise NotFound(f"no process listens in {logdir}{ended}", "call capture.listen(...) with this folder there")
     if len(alive) > 1:
         names = plain(", ".join(folder.name for folder in alive))
         raise BadParameter(f"processes of {len(alive)} runs listen in {logdir}: {names}", "choose: --run NAME")
-    return alive[0], found[alive[0]]
+    return alive[0], heartbeats[alive[0]]
 
 
-def _look(logdir: Path, name: str) -> tuple[dict[Path, list[Beat]], list[Path]]:
-    """The runs in which somebody listens or did, and those in which somebody lives."""
-    found = {folder: live.beats(folder) for folder in live.folders(logdir) if name in ("", folder.name)}
+def _scan(logdir: Path, name: str) -> tuple[dict[Path, list[Beat]], list[Path]]:
+    """Return the runs in which processes listen or listened, and those with live processes."""
+    heartbeats = {folder: live.beats(folder) for folder in live.folders(logdir) if name in ("", folder.name)}
     now = time.time_ns()
-    lives = {f: any(live.health(beat, now)[0] not in ("ended", "silent") for beat in found[f]) for f in found}
-    return found, [folder for folder in found if lives[folder]]
+    lives = {f: any(live.health(beat, now)[0] not in ("ended", "silent") for beat in heartbeats[f]) for f in heartbeats}
+    return heartbeats, [folder for folder in heartbeats if lives[folder]]
 
 
 def _odd(beat: Beat, now: int) -> str:
@@ -100,22 +102,22 @@ def _still(since_ns: int, why: str) -> str:
     return f"no step ended for {since_ns // 10**9} s: {why or _ODD['hung']}"
 
 
-def _absent(beats: list[Beat]) -> set[int]:
-    """Ranks of which nothing is known."""
+def _missing_ranks(beats: list[Beat]) -> set[int]:
+    """Return the ranks without a heartbeat."""
     world = max((beat.world_size for beat in beats), default=0)
     return set(range(min(world, live.MOST_FILES))) - {beat.rank for beat in beats} if world > 1 else set()
 
 
 def _wait(folder: Path, asked: Request) -> int:
-    """Tell what changes, until nothing more comes."""
-    told: dict[str, Turn] = {}
+    """Print changes until no further change can come."""
+    reported: dict[str, Turn] = {}
     while True:
         turns = live.turns(folder, asked)
         for turn in turns:
-            before = told.get(turn.worker)
+            before = reported.get(turn.worker)
             if before is None or before.state != turn.state:
-                told[turn.worker] = turn
-                print(f"  {plain(turn.worker)}: {_said(turn, folder)}", flush=True)
+                reported[turn.worker] = turn
+                print(f"  {plain(turn.worker)}: {_progress_line(turn, folder)}", flush=True)
         if all(turn.state in live.FINAL for turn in turns):
             break
         time.sleep(ASK_S)
@@ -125,7 +127,7 @@ def _wait(folder: Path, asked: Request) -> int:
     return 0 if done == len(turns) else 1
 
 
-def _said(turn: Turn, folder: Path) -> str:
+def _progress_line(turn: Turn, folder: Path) -> str:
     if turn.state == "done":
         return plain(folder / turn.file)
     if turn.state == "hung":

@@ -30,7 +30,7 @@ TIMEOUT_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     add = parser.add_argument
     add("path", metavar="PATH", help="A profile, or the folder of a run.")
     add("--operator", required=True, metavar="NAME", help="Operator to replay, such as aten::addmm or Conv.")
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the script, or measures."""
+    """Write the script, or measure the operator."""
     from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import script
     from visualprof.server.operator_call import check_backend
@@ -102,18 +102,22 @@ def run(args: argparse.Namespace) -> int:
     if args.agent:
         return _on_agent(args, call)
     if args.run:
-        return _here(args, call)
+        return _run_here(args, call)
     if not args.out:
         print(script(call), end="")
     return 0
 
 
 def _call(args: argparse.Namespace) -> Call:
-    """The call of the profile. Raises: VisualprofError: it has none, or it cannot be run alone."""
+    """Return the call of the profile.
+
+    Raises:
+        VisualprofError: The profile has no such call, or the call cannot be replayed alone.
+    """
     from visualprof.server.operator_call import OTHERS, WITHOUT, call_of, nodes_of
     from visualprof.views import view as view_of
 
-    view.travel_light()
+    view.tune_for_short_process()
     chosen = view_of("calls")
     file = view.file_of(view.files_of(args.path), args.worker, args.span, args.path)
     answer = view.answer_of(chosen, chosen.parse({"operator": args.operator}), file)
@@ -125,8 +129,8 @@ def _call(args: argparse.Namespace) -> Call:
     return call_of(calls, args.operator, args.shape, nodes_of(calls, models))
 
 
-def _here(args: argparse.Namespace, call: Call) -> int:
-    """Measure it in a child like those of an agent."""
+def _run_here(args: argparse.Namespace, call: Call) -> int:
+    """Measure the call in a child process like those of an agent."""
     from visualprof.remote.operators.alone import result_of
     from visualprof.remote.operators.comparison import compared
 
@@ -140,7 +144,7 @@ def _here(args: argparse.Namespace, call: Call) -> int:
 
 
 def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, str]:
-    """What the backend says of the call that it measured."""
+    """Return the backend's description of the measured call."""
     import psutil
 
     from visualprof.remote.agent import bundle
@@ -162,7 +166,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     spec = Spec(
         call.framework, call.framework, device=args.device or "cpu", threads=max(args.threads, 0), options=options
     )
-    brief = Measure(warmup_s=0, min_s=0, max_s=1, min_n=1)  # it is measured when it is loaded
+    brief = Measure(warmup_s=0, min_s=0, max_s=1, min_n=1)  # loading measures the call
     request = Request("", ModelRef("", file.name), [spec], measure=brief, timeout_s=TIMEOUT_S)
     memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     code, work = bundle.child_archive(), folder / "work"
@@ -175,7 +179,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
 
 
 def _on_agent(args: argparse.Namespace, call: Call) -> int:
-    """Submit a job of it."""
+    """Submit the call as a job."""
     from visualprof.cli import submit
     from visualprof.remote.operators.alone import suffix_of
     from visualprof.remote.operators.script import file_name

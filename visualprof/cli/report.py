@@ -25,7 +25,7 @@ _SUFFIXES = {"html": ".html", "markdown": ".md", "pdf": ".pdf"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
     parser.add_argument(
         "--compare",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=list(_SUFFIXES),
         default="html",
-        help=("html, markdown, or pdf: the first page, printed by Chromium or Chrome (default: %(default)s)."),
+        help=("html, markdown, or pdf: the first page, print_page by Chromium or Chrome (default: %(default)s)."),
     )
     parser.add_argument(
         "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file and says how large it is."""
+    """Write the file and print its size."""
     output = Path(args.output or f"report{_SUFFIXES[args.format]}")
     if args.format == "markdown":
         page = _markdown(args).encode("utf-8", "replace")
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
         page = page_of(Path(args.path), base, worker=args.worker, span=args.span)
     try:
         if args.format == "pdf":
-            from visualprof.cli._printed import printed
+            from visualprof.cli._pdf import print_page
 
-            page = printed(page, output.absolute().parent)
+            page = print_page(page, output.absolute().parent)
         output.write_bytes(page)
     except OSError as error:
         raise BadParameter(f"cannot write {output}: {error.strerror}", "name another file: -o FILE") from error
@@ -78,15 +78,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _markdown(args: argparse.Namespace) -> str:
-    """The run and what changed since the base, with at most ten rows of each table."""
+    """Return the run and the change since the baseline as Markdown, with at most ten rows per table."""
     from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
-    from visualprof.cli.view import answer_of, file_of, files_of, travel_light
+    from visualprof.cli.view import answer_of, file_of, files_of, tune_for_short_process
     from visualprof.views import view
     from visualprof.views.diff.compare import compare
     from visualprof.views.diff.side import SideParams
 
-    travel_light()
+    tune_for_short_process()
     require([args.path, *filter(None, [args.compare])], create=False)
     file = file_of(files_of(args.path), args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
@@ -113,11 +113,16 @@ def page_of(
     base_worker: str = "",
     newest: bool = False,
 ) -> bytes:
-    """The report of a profile, or of a run's folder: what the page's button saves.
+    """Return the report of a profile or of a run's folder, as the report button of the web UI saves it.
 
-    base: what it is compared with. newest: of several runs take that one.
+    Args:
+        base: Baseline to compare with.
+        newest: Take the newest of several runs.
 
-    Raises: NotFound, BadParameter: there is not one run. VisualprofError: it cannot be read.
+    Raises:
+        NotFound: There is no run.
+        BadParameter: There are several runs.
+        VisualprofError: The run cannot be read.
     """
     paths = [path, base] if base else [path]
     require(map(str, paths), create=False)
@@ -140,7 +145,7 @@ def page_of(
 
 
 def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
-    """From an application that nobody else can reach."""
+    """Return an answer of an application that accepts no connections."""
     from visualprof.server.app import create_app
     from visualprof.server.settings import Settings
 
@@ -154,16 +159,16 @@ def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
 
 
 def _run_at(listing: Listing, path: Path, newest: bool = False) -> str:
-    """The only run there, or the newest."""
+    """Return the id of the only run, or of the newest one."""
     whole = path.expanduser().absolute()
     files = {run.id: run.workers[0].spans[0].log_file for run in listing.runs if run.workers}
-    there = [id for id, file in files.items() if whole in (found := Path(file.path), *found.parents)]
-    if not there:
+    matching = [id for id, file in files.items() if whole in (log_file := Path(file.path), *log_file.parents)]
+    if not matching:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
     if newest:
-        return max((run for run in listing.runs if run.id in there), key=lambda run: run.modified_ns).id
-    if len(there) > 1:
-        some = ", ".join(files[id].file for id in there[:5])
-        raise BadParameter(f"{path} holds {len(there)} runs", f"name a file or a folder of it, for example {some}")
-    return there[0]
+        return max((run for run in listing.runs if run.id in matching), key=lambda run: run.modified_ns).id
+    if len(matching) > 1:
+        some = ", ".join(files[id].file for id in matching[:5])
+        raise BadParameter(f"{path} holds {len(matching)} runs", f"name a file or a folder of it, for example {some}")
+    return matching[0]

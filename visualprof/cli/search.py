@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from visualprof.cli import _request, _trying, _watch, submit
+from visualprof.cli import _request, _tuning, _watch, submit
 from visualprof.cli._server import Json
 from visualprof.remote.protocol import SearchObjective
 
@@ -27,14 +27,14 @@ KINDS: dict[str, Kind] = {
     "ratio_low": "ratio", "ratio_high": "ratio", "margin_ratio": "ratio", "p50_ns": "ns", "p99_ns": "ns",
     "samples_per_s": "count", "rss_bytes": "bytes", "error": "count", "why": "text", "setting": "text",
 }  # fmt: skip
-OVER = (
+SETTINGS = (
     "batch=1:64, threads=1:4, streams=1,2 (runs at once), precision=f32,bf16, conversion=none,onnx_fp16, or an option "
     "of the runtime: optimization=all,basic"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
     add = parser.add_argument
     add(
@@ -77,13 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Output directory. Resumes an interrupted search found there (default: MODEL-search).",
     )
     add("--format", choices=("table", "json"), default="table", help="Output format (default: %(default)s).")
-    _trying.add_arguments(parser)
+    _tuning.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tries settings and prints what became of them."""
+    """Search, and print the trials and the best settings."""
     out = _watch.stream(args.format == "json")
-    columns, _ = _trying.tried(args, "search", lambda data: _search_fields(args, data))
+    columns, _ = _tuning.run_tuning(args, "search", lambda data: _search_fields(args, data))
     if args.format == "json":
         print(json.dumps({"search": columns}))
     else:
@@ -93,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _search_fields(args: argparse.Namespace, data: dict[str, str]) -> Json:
-    """The parts of a draft that say what is searched."""
-    over = _request.pairs(args.over, "--over", "threads=1:4")
+    """Return the fields of the draft that define the search."""
+    settings = _request.pairs(args.over, "--over", "threads=1:4")
     texts = {"trials": args.trials, "trial_s": args.trial_s, "budget_s": args.budget, "seed": args.seed}
-    search = {"objective": args.objective, "over": over, "where": "\n".join(args.where), **texts}
+    search = {"objective": args.objective, "over": settings, "where": "\n".join(args.where), **texts}
     return {"search": search, "advise": {"data": data}}

@@ -21,9 +21,9 @@ from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
 from visualprof.remote.queue.store.bucket_url import CACHE_BYTES, parse_bucket_url
 
-# They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
+# Not on the command line, which every user of the machine can read, but in a variable or in the config file.
 SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}
-_PORTS = 100  # tried one after the other
+_PORTS = 100  # tried in order
 _NEXT = """visualprof: what shall it show?
   visualprof demo                  sample runs, without files of your own
   visualprof runs/                 all profiles and models in a folder
@@ -33,7 +33,7 @@ _NEXT = """visualprof: what shall it show?
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the server."""
+    """Add the options of the server."""
     parser.set_defaults(**{name: os.environ.get(variable, "") for name, variable in SECRETS.items()})
     parser.add_argument(
         "paths",
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
-    """Who may log in, what stands in front of the server, and how people are told."""
+    """Add the options for accounts, proxies and notifications."""
     parser.add_argument("--accounts", action="store_true", help="Require users to log in. See `visualprof admin`.")
     parser.add_argument(
         "--registration",
@@ -170,7 +170,7 @@ def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """The option that `admin` shares. It is in the list of processes, so that a password is better in the variable."""
+    """Add the database option, which `admin` shares. A password is safer in the environment variable."""
     parser.add_argument(
         "--database",
         default=os.environ.get("VISUALPROF_DATABASE", ""),
@@ -183,7 +183,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """The option that `admin` shares. Credentials are none of it."""
+    """Add the store option, which `admin` shares. Credentials come from the environment."""
     parser.add_argument(
         "--store",
         type=_store,
@@ -196,7 +196,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """The option that says where files are read, which `index` has, too."""
+    """Add the option for the engine that parses files, which `index` shares."""
     parser.add_argument(
         "--engine",
         default="processes",
@@ -209,7 +209,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that `demo` shares."""
+    """Add the options that `demo` shares."""
     parser.add_argument(
         "--host", default="127.0.0.1", help="Address to listen on (default: %(default)s, this machine only)."
     )
@@ -313,10 +313,10 @@ def _check_user(allow_root: bool) -> None:
 
 
 def token_of(args: argparse.Namespace) -> str:
-    """The session's token: none where it is not wanted, or where there is nothing to guard."""
+    """Return the session token, "" if it is not wanted or there is nothing to protect."""
     from visualprof.server.session_token import chosen
 
-    if getattr(args, "accounts", False):  # people have sessions instead
+    if getattr(args, "accounts", False):  # users have sessions instead
         return ""
     guards = args.private or not getattr(args, "read_only", False)
     return chosen() if guards and not args.no_token else ""
@@ -330,9 +330,11 @@ def serve(
     then: Callable[[str], object] | None = None,
     page: str = "",
 ) -> int:
-    """Run a server in the foreground and says where it is.
+    """Run a server in the foreground and print its address.
 
-    then: is called with its address, beside it. page: where to look first, after the address.
+    Args:
+        then: Called with the address, in a thread.
+        page: Fragment of the address to open first.
     """
     from visualprof.cli._start import imports
     from visualprof.server.settings import Settings
@@ -340,25 +342,25 @@ def serve(
     assert isinstance(settings, Settings)
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
-    )  # end as with Ctrl-C: children stopped, temporary files gone
+    )  # as Ctrl-C: children stop and temporary files are removed
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
     with imports():
         from visualprof.server.serve import Server
 
-        made = Server(paths, port, settings, ports=_PORTS)
-    with made as server:
+        new_server = Server(paths, port, settings, ports=_PORTS)
+    with new_server as server:
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
         print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
         if server.lacks_people:
-            where = (
+            hint = (
                 "--database URL"
                 if settings.database
                 else f"--data {settings.data}"
                 if settings.data
                 else f"--logdir {paths[0]}"
             )
-            print(f"nobody has an account yet: visualprof admin {where} create-user you@example.org --role admin")
+            print(f"nobody has an account yet: visualprof admin {hint} create-user you@example.org --role admin")
         if open_page:
             import webbrowser
 
@@ -409,7 +411,7 @@ def _address(text: str) -> str:
 
 
 def _issuer(text: str) -> str:
-    """As it calls itself, which may end with a slash."""
+    """Return the issuer's address exactly as the issuer names itself; it may end with a slash."""
     parts = urlsplit(text)
     schemes = ("https", "http") if parts.hostname in ("localhost", "127.0.0.1", "::1") else ("https",)
     if parts.scheme not in schemes or not parts.netloc or parts.query:

@@ -15,7 +15,7 @@ from visualprof.cli._server import Server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which run, and how long."""
+    """Add the options of the command."""
     _server.add_arguments(parser)
     parser.add_argument("run", metavar="RUN", help="Id of a run or report.")
     parser.add_argument(

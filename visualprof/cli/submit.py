@@ -28,11 +28,11 @@ MODEL = (
 )
 PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
-MET = 4  # a condition of --fail-on
+MET = 4  # exit status if a condition of --fail-on is true
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     _server.add_arguments(parser)
     add_inputs(parser)
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Which inputs, and in which sizes."""
+    """Add the options for inputs and their sizes."""
     add = parser.add_argument
     add(
         "--input",
@@ -119,7 +119,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_specs(parser: argparse.ArgumentParser) -> None:
-    """Where and how the model is run."""
+    """Add the options for where and how the model runs."""
     add = parser.add_argument
     add("--agent", default="", metavar="NAME", help="Name or id of the machine (default: any suitable one).")
     add(
@@ -188,7 +188,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Submit, and waits when asked to."""
+    """Submit the job, and wait for it with --wait."""
     conditions = _fail_on.parse(args.fail_on)
     if conditions and not args.wait:
         raise BadParameter("--fail-on needs --wait", "nothing is measured yet when submit ends")
@@ -212,8 +212,8 @@ def run(args: argparse.Namespace) -> int:
     answer = _watch.wait(server, job, out)
     _watch.summary(server, answer, out)
     met = _fail_on.met(conditions, answer)
-    for told in met:
-        print(f"--fail-on: {_watch.plain(told)}", file=out)
+    for sentence in met:
+        print(f"--fail-on: {_watch.plain(sentence)}", file=out)
     return _answered({**answer, "fail_on": met}, args.json, _watch.exit_status(answer) or (MET if met else 0))
 
 
@@ -223,12 +223,12 @@ def _answered(answer: Json, as_json: bool, status: int) -> int:
     return status
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s'[: number != 1]}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s'[: number != 1]}"
 
 
 def upload(server: Server, args: argparse.Namespace) -> _request.Files:
-    """Send the model, the files that it names, and the arrays of `--input`."""
+    """Upload the model, the files that it names, and the arrays of `--input`."""
     packed = [text for text in args.input if text.lower().endswith(".npz") and "=" not in text]
     arrays = _request.pairs([text for text in args.input if text not in packed], "--input", "data=data.npy")
     registered = _registered(server, args.model)
@@ -244,33 +244,33 @@ def upload(server: Server, args: argparse.Namespace) -> _request.Files:
 
 
 def arrays_of(server: Server, path: Path) -> dict[str, Json]:
-    """Send an .npz; the answers of its arrays by their names."""
+    """Upload an .npz; return the server's answers by array name."""
     first = send(server, path, "array")
-    return {one["name"].removesuffix(".npy"): one for one in (first, *first["others"])}
+    return {array["name"].removesuffix(".npy"): array for array in (first, *first["others"])}
 
 
 def _registered(server: Server, model: str) -> tuple[Json, Json] | None:
-    """The file of a registered model and what its next job begins with; None where a file is meant."""
+    """Return the file of a registered model and the draft that its next job starts with, or None for a path."""
     if Path(model).exists():
         return None
     try:
-        found = server.get(f"registry/version?{urllib.parse.urlencode({'address': model})}")
+        registered = server.get(f"registry/version?{urllib.parse.urlencode({'address': model})}")
     except Refused as refused:
         if refused.status not in (400, 404):
             raise
-        return None  # that there is no such file is told by who reads it
-    place = f"registry/{found['model']['id']}/{found['version']['number']}"
+        return None  # reading the path reports that it does not exist
+    place = f"registry/{registered['model']['id']}/{registered['version']['number']}"
     return server.get(f"{place}/files")["files"][0], server.get(f"{place}/draft")
 
 
 def _member(array: Json, name: str) -> Json:
-    """The array of that name in an .npz, or the only one."""
+    """Return the array of that name in an .npz, or the only one."""
     every = [array, *array["others"]]
-    return next((one for one in every if one["name"] == f"{name}.npy"), array)
+    return next((array for array in every if array["name"] == f"{name}.npy"), array)
 
 
 def submitted(server: Server, request: Json, tries: int = TRIES) -> Json:
-    """Sent again when no answer came: its key makes it the same job."""
+    """Submit a job and return the answer. Retrying is safe, because the key identifies the job."""
     try:
         return server.post("jobs", request)
     except Unreachable:
@@ -289,7 +289,7 @@ def _refused(errors: list[Json], as_json: bool) -> int:
 
 
 def _line(error: Json) -> str:
-    """An error of a field as text."""
+    """Return the error of a field as text."""
     hint = f" ({_watch.plain(error['hint'])})" if error["hint"] else ""
     field = f"{_watch.plain(error['field'])}: " if error["field"] else ""
     return f"{field}{_watch.plain(error['error'])}{hint}"

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from visualprof.views.trend.figures import Figures
     from visualprof.views.trend.series import Measured
 
-_FEW = 3  # files for which no process is worth its start
+_FEW = 3  # up to this many files, starting processes costs more than it saves
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("logdir", metavar="LOGDIR", help="A folder with runs, or with reports of measured models.")
     parser.add_argument(
         "--metric",
@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the series, those that became worse first, and their measurements."""
+    """Print the series, regressions first, and their measurements."""
     from visualprof.views.trend.series import trend
 
-    measured = [one for one in _measured(args.logdir) if fnmatchcase(one.series, args.series)]
+    measured = [row for row in _measured(args.logdir) if fnmatchcase(row.series, args.series)]
     answer = trend(measured, args.metric)
     if not len(answer.series):
         raise MissingData(
@@ -65,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measured(logdir: str) -> Iterator[Measured]:
-    """What was recorded and measured below a folder."""
+    """Yield the recordings and measurements below a folder."""
     from visualprof.reader.logdir.listing import profiles
     from visualprof.views.trend.series import measured_in, measured_of, recorded
 
     recordings = recorded(profiles([logdir]).runs)
-    found = _figures_of([Path(span.log_file.path) for _, span in recordings])
-    for (run, span), figures in zip(recordings, found, strict=True):
+    metrics = _figures_of([Path(span.log_file.path) for _, span in recordings])
+    for (run, span), figures in zip(recordings, metrics, strict=True):
         if isinstance(figures, str):
             print(f"visualprof: left out: {figures}", file=sys.stderr)
         else:
@@ -81,7 +81,7 @@ def _measured(logdir: str) -> Iterator[Measured]:
 
 
 def _figures_of(paths: list[Path]) -> list[Figures | str]:
-    """Of each file, or why it cannot be read."""
+    """Return the metrics of each file, or why the file cannot be read."""
     if len(paths) <= _FEW:
         return [_figures(path) for path in paths]
     from visualprof.reader.processors import share_processors, usable_processors

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "view",
         metavar="VIEW",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `print_answer`."""
+    """Add the options of `print_answer`."""
     parser.add_argument("--table", default="", metavar="NAME", help="Print only this table of an answer with several.")
     parser.add_argument(
         "--format", choices=["table", "json", "csv"], default="table", help="Output format (default: %(default)s)."
@@ -62,7 +62,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the view."""
-    travel_light()
+    tune_for_short_process()
     from visualprof.views import all_views, view
 
     if args.view == "all" and (args.format != "json" or args.param or args.table):
@@ -78,19 +78,19 @@ def run(args: argparse.Namespace) -> int:
         print_answer(chosen.compute(subject_of(chosen.subject, args.path), params), args)
         return 0
     workers = files_of(args.path)
-    mine = file_of(workers, args.worker, args.span, args.path)
+    file = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
-        answer = answer_of(chosen, params, mine)
+        answer = answer_of(chosen, params, file)
     else:
-        answer = _answers({chosen.name: (chosen, params)}, workers, mine).get(chosen.name)
+        answer = _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
     if answer is None:
-        raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
+        raise MissingData(f"{file.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
     print_answer(answer, args)
     return 0
 
 
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
-    """Of one file: kept by an earlier process, or worked out. None where there is no data for it."""
+    """Return the answer for one file, computed or cached by an earlier process, or None without data for the view."""
     from visualprof.reader.cache import Cache
     from visualprof.reader.captured.files import fingerprint as fingerprint_of
     from visualprof.views.answers.disk_cache import KeptAnswer
@@ -105,48 +105,53 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
 
 
 def framework_of(file: FileOf) -> str:
-    """The framework that a file is of."""
+    """Return the framework of a file."""
     return _open(file).meta.framework
 
 
 def _answers(
-    views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[FileOf]]], mine: FileOf
+    views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[FileOf]]], file: FileOf
 ) -> dict[str, Answer]:
-    """Of each view that there is data for: of all ranks, or of one."""
+    """Return the answers of the views that have data, for all ranks or for one."""
     from visualprof.cli._parts import parts
 
-    trace = _open(mine) if any(one.subject == "trace" for one, _ in views.values()) else None
+    trace = _open(file) if any(entry.subject == "trace" for entry, _ in views.values()) else None
     alone = trace if len(workers) == 1 else None
-    whole = {name: one for name, one in views.items() if one[0].subject == "run"}
-    asked = tuple((name, one.asks(params)) for name, (one, params) in whole.items() if not alone or one.needs(alone))
-    files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [mine.path]
-    known = parts(asked, files, lambda _: trace or _open(mine)) if asked else {}
+    whole = {name: entry for name, entry in views.items() if entry[0].subject == "run"}
+    asked = tuple(
+        (name, entry.asks(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
+    )
+    files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
+    values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
     answers: dict[str, Answer] = {}
-    for name, (one, params) in views.items():
-        if any(map(one.shows, (part for _, part in known.get(name, ())))):
-            answers[name] = one.of_parts(known[name], params)
-        elif trace and one.subject == "trace" and one.needs(trace):
-            answers[name] = one.compute(trace, params)
+    for name, (chosen, params) in views.items():
+        if any(map(chosen.shows, (part for _, part in values.get(name, ())))):
+            answers[name] = chosen.of_parts(values[name], params)
+        elif trace and chosen.subject == "trace" and chosen.needs(trace):
+            answers[name] = chosen.compute(trace, params)
     return answers
 
 
-def travel_light() -> None:
-    """A process that ends soon makes almost nothing that can be freed before: 0.1 s of 0.3 with a small file."""
+def tune_for_short_process() -> None:
+    """Tune a process that ends soon, where garbage collection frees almost nothing.
+
+    Saves 0.1 of 0.3 s for a small file.
+    """
     gc.set_threshold(50_000)
-    atexit.register(gc.freeze)  # the system takes it all back faster
+    atexit.register(gc.freeze)  # the process exits faster
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no view multiplies matrices, and idle threads spin
 
 
 def model_at(path: str) -> ModelGraph:
-    """The model in a file."""
-    from visualprof.reader.child import run_in_child
+    """Return the model in a file."""
+    from visualprof.reader.child import call
     from visualprof.reader.models import read_model
 
     return run_in_child(read_model, path)
 
 
 def subject_of(kind: Subject, path: str) -> object:
-    """What a view of no trace looks at: a model, or the reports below a folder."""
+    """Return the subject of a view without a trace: a model, or the reports below a folder."""
     if kind == "model":
         return model_at(path)
     reports = reports_below(path)
@@ -156,7 +161,7 @@ def subject_of(kind: Subject, path: str) -> object:
 
 
 def reports_below(path: str) -> list[Report]:
-    """The reports of measured models in a folder and those below it."""
+    """Return the reports of measured models in a folder and its subfolders."""
     from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
 
@@ -169,14 +174,15 @@ def write_json(body: object) -> None:
     from visualprof.views.answers.encoding import encode
 
     sys.stdout.buffer.write(encode(body))
-    sys.stdout.buffer.write(b"\n")  # not joined to 60 MB
+    sys.stdout.buffer.write(b"\n")  # without copying 60 MB
     sys.stdout.buffer.flush()
 
 
 def parameters(texts: list[str]) -> dict[str, str]:
-    """Those of `--param K=V`.
+    """Parse the parameters of `--param K=V`.
 
-    Raises: BadParameter.
+    Raises:
+        BadParameter: A parameter is not of this form.
     """
     pairs: dict[str, str] = {}
     for text in texts:
@@ -188,14 +194,18 @@ def parameters(texts: list[str]) -> dict[str, str]:
 
 
 class FileOf(NamedTuple):
-    """A file of a worker; id is that of its span."""
+    """File of a worker.
+
+    Attributes:
+        id: Id of its span.
+    """
 
     id: str
     path: Path
 
 
 def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
-    """The workers of a run with their files; a folder may hold one run only. One at an address is copied first."""
+    """Return the workers of a run with their files. A remote run is downloaded first."""
     from visualprof.reader.source import is_address
 
     whole = Path(path)
@@ -222,9 +232,10 @@ def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
 
 
 def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, path: str) -> FileOf:
-    """The file of a worker, of the first one where none is named.
+    """Return the file of a worker (default: the first).
 
-    Raises: NotFound.
+    Raises:
+        NotFound: There is no such worker or span.
     """
     for name, spans in workers:
         for file in spans if worker in ("", name) else ():
@@ -257,7 +268,7 @@ def print_answer(answer: Answer, args: argparse.Namespace) -> None:
 
 
 def width() -> int:
-    """Columns of the terminal."""
+    """Return the number of columns of the terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except OSError:
@@ -265,7 +276,7 @@ def width() -> int:
 
 
 class _Meter:
-    """Shows on a terminal how far a large file is read."""
+    """Progress display for large files on a terminal."""
 
     def __init__(self) -> None:
         self._shown = -1

@@ -12,7 +12,7 @@ from visualprof.cli import view
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
     parser.add_argument(
         "--change",
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the forecast."""
+    """Print the predicted step time."""
     of_ranks = any("rank[" in change for change in args.change)
     args.view, args.param = "ranks" if of_ranks else "whatif", [f"change={';'.join(args.change)}"]
     return view.run(args)

@@ -1,4 +1,4 @@
-"""Trying a model in many ways, on this machine or on a server's: what `advise` and `search` share."""
+"""Measure a model in many configurations, on this machine or on a server: shared by `advise` and `search`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from visualprof.remote.queue.store.records import Agent
 
 Stage = Literal["advise", "search"]
-Asked = Callable[[dict[str, str]], Json]  # fields of a draft, of sha256 of the data by the inputs' names
+DraftFields = Callable[[dict[str, str]], Json]  # (sha256 of the data by input name) -> draft fields
 
-MEMORY_SHARE = 0.9  # that two processes may take together
+MEMORY_SHARE = 0.9  # of the total memory, for two processes together
 TRIALS = "work/box/out/search.json"
 NOUN: dict[Stage, str] = {"advise": "advice", "search": "search"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where it is tried, on which inputs, and what is measured of the model itself."""
+    """Add the options for the machine, the inputs and the measurement of the model itself."""
     add = parser.add_argument
     add(
         "--server",
@@ -48,50 +48,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**dict.fromkeys(sent), name="", priority="normal", profile_runs=None, min_s=1.0, timeout=None)
 
 
-def tried(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, str]:
-    """Measure a model and runs a stage: its table, and the report that has it."""
-    return _at_server(args, stage, asked) if args.server else _here(args, stage, asked)
+def run_tuning(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
+    """Measure a model and run a stage; return its table and the id of the report that contains it."""
+    return _at_server(args, stage, asked) if args.server else _run_here(args, stage, asked)
 
 
-def _at_server(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, str]:
-    """Submit a job and waits for it."""
+def _at_server(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
+    """Submit a job and wait for it."""
     server = Server(args.server, args.token)
     files = submit.upload(server, args)
     data: dict[str, str] = {}
     if args.data:
         check_rows(args.data, files.model["model"]["inputs"])
-        data = {name: one["blob"] for name, one in submit.arrays_of(server, args.data).items()}
+        data = {name: answer["blob"] for name, answer in submit.arrays_of(server, args.data).items()}
     drafted = server.post("jobs/draft", _request.draft(args, f"cli-{uuid.uuid4().hex}", files) | asked(data))
     if drafted["errors"]:
-        raise _refused(drafted["errors"])
+        raise _draft_error(drafted["errors"])
     request = drafted["request"]
-    request["specs"] = request["specs"][:1]  # of several ways to run it the others are candidates
+    request["specs"] = request["specs"][:1]  # the other configurations become candidates
     answer = submit.submitted(server, request)
     print(f"job {answer['job']['id']}: {server.url}#/run?job={answer['job']['id']}", file=sys.stderr)
     answer = _watch.wait(server, answer["job"]["id"], sys.stderr)
     runs = [task["run"] for task in answer["job"]["tasks"] if task["run"]]
     if not runs:
         raise VisualprofError("the job ended without a result", "the Run page has its log")
-    found = server.get(f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}")[NOUN[stage]]
+    columns = server.get(f"evaluation/overlay?{urllib.parse.urlencode({'reports': runs[0]})}")[NOUN[stage]]
     warning = next((text for task in answer["job"]["tasks"] for text in task["warnings"]), "")
-    return _with_report(found, stage, warning), runs[0]
+    return _with_report(columns, stage, warning), runs[0]
 
 
 def _with_report(columns: Json, stage: Stage, otherwise: str = "") -> Json:
     if not columns["report"]:
-        what = f"there is no {NOUN[stage]}"
-        raise VisualprofError(f"{what}: {otherwise}" if otherwise else what, "see the log")
+        error = f"there is no {NOUN[stage]}"
+        raise VisualprofError(f"{error}: {otherwise}" if otherwise else error, "see the log")
     return columns
 
 
-def _refused(errors: list[Json]) -> BadParameter:
+def _draft_error(errors: list[Json]) -> BadParameter:
     first = errors[0]
     named = f"{first['field']}: " if first["field"] else ""
     return BadParameter(f"{named}{first['error']}", first["hint"] or "")
 
 
-def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, str]:
-    """Tries everything on this machine, in children like those of an agent."""
+def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
+    """Run everything on this machine, in child processes like those of an agent."""
     import psutil
 
     from visualprof.cli.view import reports_below
@@ -110,12 +110,12 @@ def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, s
         raise BadParameter(f"{folder} is there and no result", "name another folder: -o DIR")
     machine = probe_all([], [], sandbox_level("auto", _say), Nvml(), _say)
     memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
-    with _place(folder, stage) as place:
-        known = _Here(machine.capabilities, place)
-        drafted = known.drafted(args, asked)
-        files = Files(known.model, known.parts, known.inputs, known.data)
+    with _work_folder(folder, stage) as place:
+        queue = _LocalQueue(machine.capabilities, place)
+        drafted = queue.drafted(args, asked)
+        files = Files(queue.model, queue.parts, queue.inputs, queue.data)
         work, stages = place / "work", ("measure:0", stage)
-        begun = _begun(place, folder)
+        begun = _saved_trials(place, folder)
         result = work / "box" / "out"
         try:
             result = work_alone(
@@ -126,8 +126,8 @@ def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, s
         except KeyboardInterrupt:
             if stage != "search" or not (result / "search.json").is_file():
                 raise
-            _say("stopped; what was tried is kept, and the same command goes on with it")
-        _moved(result, folder)
+            _say("stopped; what was run_tuning is kept, and the same command goes on with it")
+        _install_result(result, folder)
     reports = reports_below(str(folder))
     print(f"{folder}: visualprof {folder} shows it", file=sys.stderr)
     columns = getattr(compute(reports, EvaluationParams()), NOUN[stage]).columns
@@ -135,8 +135,8 @@ def _here(args: argparse.Namespace, stage: Stage, asked: Asked) -> tuple[Json, s
 
 
 @contextmanager
-def _place(folder: Path, stage: Stage) -> Generator[Path]:
-    """Where a stage works: a search beside its result, where its trials stay until they are moved there."""
+def _work_folder(folder: Path, stage: Stage) -> Generator[Path]:
+    """Provide the work folder of a stage. The trials of a search stay next to its result until they are moved there."""
     if stage != "search":
         with tempfile.TemporaryDirectory(prefix=f"visualprof-{stage}-") as temporary:
             yield Path(temporary)
@@ -150,8 +150,8 @@ def _place(folder: Path, stage: Stage) -> Generator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _begun(*folders: Path) -> bytes:
-    """The trials of a search that was killed, or stopped; none of one that has ended."""
+def _saved_trials(*folders: Path) -> bytes:
+    """Return the trials of a search that was killed or stopped, b"" if it has ended."""
     for file in (folders[0] / TRIALS, folders[1] / "search.json"):
         if file.is_file():
             return file.read_bytes()
@@ -162,32 +162,39 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _moved(result: Path, folder: Path) -> None:
+def _install_result(result: Path, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     shutil.move(str(result), folder)
 
 
 def check_rows(path: Path, inputs: list[Json]) -> None:
-    """Refuse rows that do not fit a model before any is sent.
+    """Reject rows that do not fit a model before any is uploaded.
 
-    Args: inputs: of the model, as the server tells them.
-    Raises: BadParameter.
+    Args:
+        inputs: Inputs of the model, as the server reports them.
+
+    Raises:
+        BadParameter: The rows do not fit.
     """
     from visualprof.remote.protocol import Input
     from visualprof.remote.queue.check.rows import row_errors
     from visualprof.remote.queue.check.shapes import Array
 
-    wanted = [Input(one["name"], one["dtype"], one["dims"]) for one in inputs if one["dims"] is not None]
+    wanted = [Input(row["name"], row["dtype"], row["dims"]) for row in inputs if row["dims"] is not None]
     whole = {name: Array(path.name, str(values.dtype), list(values.shape)) for name, values in rows_of(path).items()}
-    known = {name: array for name, array in whole.items() if name in {one.name for one in wanted}}
-    free = {dim for one in wanted for dim in one.dims if isinstance(dim, str)}
-    if error := next(row_errors(wanted, {}, free, known if len(wanted) < len(inputs) else whole), None):
+    fitting = {name: array for name, array in whole.items() if name in {item.name for item in wanted}}
+    free = {dim for item in wanted for dim in item.dims if isinstance(dim, str)}
+    if error := next(row_errors(wanted, {}, free, fitting if len(wanted) < len(inputs) else whole), None):
         raise BadParameter(f"--data {path.name}: {error.error}", error.hint or "")
 
 
 def rows_of(path: Path) -> Mapping[str, Any]:
-    """The arrays of an .npz. Raises: BadParameter: it cannot be read."""
+    """Return the arrays of an .npz.
+
+    Raises:
+        BadParameter: The file cannot be read.
+    """
     import numpy as np
 
     try:
@@ -197,8 +204,8 @@ def rows_of(path: Path) -> Mapping[str, Any]:
         raise BadParameter(f"--data {path} cannot be read: {error}", "numpy.savez(path, **{input: rows})") from error
 
 
-class _Here:
-    """What a server would know of the files of the command line, and this machine as its only agent."""
+class _LocalQueue:
+    """Local stand-in for a server: it knows the files of the command line, and this machine is its only agent."""
 
     def __init__(self, capabilities: Any, folder: Path) -> None:
         from visualprof.remote.protocol import Intervals
@@ -215,34 +222,38 @@ class _Here:
         self.data: dict[str, Path] = {}
 
     def inspection(self, sha256: str) -> Json | None:
-        """What inspection found in a file."""
+        """Return the result of inspecting a file."""
         return self._kept.get(sha256)
 
     def agents(self) -> list[Agent]:
-        """This machine."""
+        """Return this machine."""
         return [self._agent]
 
-    def drafted(self, args: argparse.Namespace, asked: Asked) -> CheckedDraft:
-        """The job that the command means. Raises: VisualprofError: what is wrong with it."""
+    def drafted(self, args: argparse.Namespace, asked: DraftFields) -> CheckedDraft:
+        """Return the job that the command line describes.
+
+        Raises:
+            VisualprofError: The job is invalid.
+        """
         from visualprof.remote.queue.draft.compose import compose
         from visualprof.remote.queue.draft.forms import parse_draft
 
         self.model = model_of(Path(args.model))
         model = self._file(self.model, "")
         parts = {place: self._part(place) for place in _request.external(model)}
-        given = _request.pairs(args.input, "--input", "data=data.npy")
-        self.inputs = {name: Path(file) for name, file in given.items()}
+        pairs = _request.pairs(args.input, "--input", "data=data.npy")
+        self.inputs = {name: Path(file) for name, file in pairs.items()}
         arrays = {name: self._file(path, "array") for name, path in self.inputs.items()}
         data = self._data(args.data) if args.data else {}
         files = _request.Files(model, arrays, parts)
         body = _request.draft(args, "here", files) | asked(data)
         drafted = compose(parse_draft(body), self)
         if drafted.errors:
-            raise _refused([asdict(error) for error in drafted.errors])
+            raise _draft_error([asdict(error) for error in drafted.errors])
         return drafted
 
     def _file(self, path: Path, kind: str) -> Json:
-        """A file as a server answers its upload."""
+        """Return the answer that a server would give to the upload of a file."""
         from visualprof.remote.agent.child_files import digest
         from visualprof.remote.queue.check.inspect import inspect_file, inspection_to_json
 
@@ -250,11 +261,11 @@ class _Here:
             blob = digest(path)
         except OSError as error:
             raise BadParameter(f"{path} cannot be read: {error.strerror}") from error
-        found = inspection_to_json(inspect_file(path, path.name))
-        if kind and found["kind"] != kind:
+        inspected = inspection_to_json(inspect_file(path, path.name))
+        if kind and inspected["kind"] != kind:
             raise BadParameter(f"{path.name} is a model", "an input is an .npy file: --input NAME=FILE.npy")
-        self._kept[blob] = found | {"name": path.name, "size_bytes": path.stat().st_size}
-        return {"blob": blob, "name": path.name, "model": found, "others": []}
+        self._kept[blob] = inspected | {"name": path.name, "size_bytes": path.stat().st_size}
+        return {"blob": blob, "name": path.name, "model": inspected, "others": []}
 
     def _part(self, place: str) -> str:
         from visualprof.remote.agent.child_files import digest
@@ -268,7 +279,7 @@ class _Here:
         return blob
 
     def _data(self, path: Path) -> dict[str, str]:
-        """The arrays of an .npz as files of their own, and their sha256."""
+        """Save the arrays of an .npz as separate files; return their sha256 by name."""
         import numpy as np
 
         for i, (name, values) in enumerate(rows_of(path).items()):

@@ -1,4 +1,4 @@
-"""A page as a PDF, printed by a browser of the machine: none of ours."""
+"""Print a page as a PDF with a browser of this machine."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ _BROWSERS = (
     "C:/Program Files/Google/Chrome/Application/chrome.exe",
     "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
 )  # fmt: skip
-_DRAWN_MS = 20_000  # of the page's own clock, which runs ahead while nothing is left to do
+_DRAWN_MS = 20_000  # virtual time of the browser, which runs ahead while the page is idle
 _AT_MOST_S = 120
 
 
-def printed(page: bytes, folder: Path) -> bytes:
-    """The first page of a report as PDF.
+def print_page(page: bytes, folder: Path) -> bytes:
+    """Return the first page of a report as PDF.
 
-    folder: where a browser may read and write; one in a sandbox of the system does not see the system's temporary one.
+    Args:
+        folder: Folder that the browser may read and write. A sandboxed browser does not see the system's temporary
+            folder.
 
-    Raises: VisualprofError: there is no browser, or it does not print. OSError: the folder cannot be written.
+    Raises:
+        VisualprofError: There is no browser, or printing failed.
+        OSError: The folder cannot be written.
     """
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     hint = "or write HTML, open it in a browser and print it there"
@@ -37,14 +41,14 @@ def printed(page: bytes, folder: Path) -> bytes:
         command = [browser, "--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={Path(name, 'profile')}"]
         command += ["--no-pdf-header-footer", f"--virtual-time-budget={_DRAWN_MS}", f"--print-to-pdf={pdf}"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.append("--no-sandbox")  # as root it starts in no other way
+            command.append("--no-sandbox")  # required as root
         try:
-            said = subprocess.run(
+            output = subprocess.run(
                 [*command, html.as_uri()], capture_output=True, check=False, timeout=_AT_MOST_S
             ).stderr
         except subprocess.TimeoutExpired:
-            said = f"it took over {_AT_MOST_S} s".encode()
+            output = f"it took over {_AT_MOST_S} s".encode()
         if not pdf.exists():
-            last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+            last = output.decode("utf-8", "replace").strip().splitlines()[-1:]
             raise VisualprofError(f"{browser} did not print the report: {' '.join(last)}", hint)
         return pdf.read_bytes()
