@@ -8,8 +8,8 @@ function circle(name: string, path: readonly string[] = [], done = new Set<strin
   if (path.includes(name)) return [...path.slice(path.indexOf(name)), name];
   if (done.has(name)) return [];
   for (const next of imports.get(name) ?? []) {
-    const found = circle(next, [...path, name], done);
-    if (found.length > 0) return found;
+    const cycle = circle(next, [...path, name], done);
+    if (cycle.length > 0) return cycle;
   }
   done.add(name);
   return [];
@@ -17,7 +17,7 @@ function circle(name: string, path: readonly string[] = [], done = new Set<strin
 
 describe("the rooms", () => {
   it("have no circle of imports", () =>
-    expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
+    expect([...imports.keys()].map((name) => circle(name)).filter((cycle) => cycle.length > 0)).toEqual([]));
 
   it("keep each page to itself", () => {
     const pageOf = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];

@@ -9,7 +9,7 @@ import "./styles/base.css";
 
 /** Show the web UI. Its pages are added before (`addPages`). */
 export async function start(): Promise<void> {
-  watch(language, (wanted) => void speak(wanted));
+  watch(language, (newLanguage) => void speak(newLanguage));
   // Tooltips say what a number means.
   for (const gesture of ["pointermove", "keydown"])
     addEventListener(gesture, () => void speak(language.value, SHARED_TEXTS), { once: true });

@@ -38,12 +38,12 @@ export function reachable(
   entry: string,
   skipped: (path: string) => boolean,
 ): string[] {
-  const seen = new Set<string>();
+  const visited = new Set<string>();
   const visit = (path: string) => {
-    if (seen.has(path) || skipped(path)) return;
-    seen.add(path);
+    if (visited.has(path) || skipped(path)) return;
+    visited.add(path);
     (graph.get(path) ?? []).forEach(visit);
   };
   visit(entry);
-  return [...seen];
+  return [...visited];
 }

@@ -21,31 +21,31 @@ export function sliceBytes(entries: readonly Made[]): ArrayBuffer {
     new kind(buffer, 8 + 4 * n * column, n).set(values);
   put(
     0,
-    entries.map((one) => one.start),
+    entries.map((entry) => entry.start),
     Float32Array,
   );
   put(
     1,
-    entries.map((one) => one.end),
+    entries.map((entry) => entry.end),
     Float32Array,
   );
   put(
     2,
-    entries.map((one, place) => one.event ?? place),
+    entries.map((entry, index) => entry.event ?? index),
     Uint32Array,
   );
   put(
     3,
-    entries.map((one) => one.name ?? 0),
+    entries.map((entry) => entry.name ?? 0),
     Uint32Array,
   );
   put(
     4,
-    entries.map((one) => one.count ?? 1),
+    entries.map((entry) => entry.count ?? 1),
     Uint32Array,
   );
-  new Uint16Array(buffer, 8 + 20 * n, n).set(entries.map((one) => one.lane ?? 0));
-  new Uint8Array(buffer, 8 + 20 * n + lanes, n).set(entries.map((one) => one.category ?? 0));
+  new Uint16Array(buffer, 8 + 20 * n, n).set(entries.map((entry) => entry.lane ?? 0));
+  new Uint8Array(buffer, 8 + 20 * n + lanes, n).set(entries.map((entry) => entry.category ?? 0));
   return buffer;
 }
 
@@ -80,12 +80,12 @@ export function noise(seed: number): () => number {
 /** A lane of `count` events that do not overlap, in 256 buckets. */
 export function randomLane(random: () => number, count: number, lane = 0): Made[] {
   const edges = Array.from({ length: 2 * count }, () => Math.fround(random() * 256)).sort((a, b) => a - b);
-  return Array.from({ length: count }, (_, place) => ({
-    start: edges[2 * place] ?? 0,
-    end: edges[2 * place + 1] ?? 0,
+  return Array.from({ length: count }, (_, index) => ({
+    start: edges[2 * index] ?? 0,
+    end: edges[2 * index + 1] ?? 0,
     lane,
-    event: lane * 10_000 + place,
+    event: lane * 10_000 + index,
     count: random() < 0.3 ? 3 : 1,
-    name: place % 7,
+    name: index % 7,
   }));
 }

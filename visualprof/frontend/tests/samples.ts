@@ -27,11 +27,11 @@ export class Builder {
     this.group(name, -1, "model");
   }
 
-  group(name: string, parent = 0, kind = "scope", twin = -1): number {
+  group(name: string, parent = 0, kind = "scope", templateId = -1): number {
     const id = this.groups.name.push(name) - 1;
     this.groups.parent.push(parent);
     this.groups.kind.push(kind);
-    this.groups.twin.push(twin < 0 ? id : twin);
+    this.groups.twin.push(templateId < 0 ? id : templateId);
     this.groups.node.push(null);
     this.groups.operators.push(0);
     this.groups.parameters.push(0);
@@ -107,8 +107,8 @@ export function residual(blocks: readonly number[] = [3, 4, 6, 3]): GraphAnswer 
     const stage = b.group(`layer${s + 1}`);
     let [first, plain] = [-1, -1];
     for (let k = 0; k < count; k += 1) {
-      const twin = k === 0 ? first : plain;
-      const block = b.group(`layer${s + 1}/block${k}`, stage, "block", twin);
+      const templateId = k === 0 ? first : plain;
+      const block = b.group(`layer${s + 1}/block${k}`, stage, "block", templateId);
       if (k === 0) first = block;
       else if (plain < 0) plain = block;
       const at = `layer${s + 1}/block${k}`;

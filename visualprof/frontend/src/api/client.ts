@@ -64,10 +64,10 @@ export interface Held {
   nearest: (kind: "g" | "c" | "p", id: number, level: number, index: number) => [level: number, index: number];
 }
 
-export let held: Held | null = null;
+export let offlineReport: Held | null = null;
 
-export function hold(one: Held): void {
-  held = one;
+export function hold(report: Held): void {
+  offlineReport = report;
 }
 
 let declined = false;
@@ -75,19 +75,19 @@ let declined = false;
 /** Whoever has no token is asked for it once; again only by what he does himself. */
 async function mayAct(asks: boolean): Promise<boolean> {
   if (declined && asks) return false;
-  const given = await askToken();
-  declined = !given;
-  return given;
+  const entered = await askToken();
+  declined = !entered;
+  return entered;
 }
 
 /** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
 export async function ask(url: string, options: RequestInit = {}, again = true): Promise<Response> {
   const headers = { ...(options.headers as Record<string, string> | undefined), ...sessionHeaders() };
-  const response = await (held ? Promise.resolve(held.answer(url)) : fetch(url, { ...options, headers })).catch(
-    (error: unknown) => {
-      throw options.signal?.aborted ? error : new ApiError(0, String(error));
-    },
-  );
+  const response = await (
+    offlineReport ? Promise.resolve(offlineReport.answer(url)) : fetch(url, { ...options, headers })
+  ).catch((error: unknown) => {
+    throw options.signal?.aborted ? error : new ApiError(0, String(error));
+  });
   if (response.status === 401 && again && (await mayAct(options.method === undefined))) return ask(url, options);
   if (!response.ok && response.status !== 304) throw await failure(response);
   return response;

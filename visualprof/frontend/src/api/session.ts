@@ -60,22 +60,22 @@ export function enterAccount(): void {
   location.reload();
 }
 
-function keep(given: string): void {
+function keep(newToken: string): void {
   ofTab("");
-  token = given;
-  stored(given);
+  token = newToken;
+  stored(newToken);
 }
 
 /** Takes the token out of the address, where others may see it, and the router would keep it. */
 function begin(): void {
-  const here = new URL(location.href);
-  const given = here.searchParams.get("token");
-  if (given !== null) keep(given);
-  else token = ofTab(here.searchParams.get("link") ?? undefined) || stored();
-  for (const name of ONCE) linked[name] = here.searchParams.get(name) ?? undefined;
-  const clean = new URL(here);
+  const url = new URL(location.href);
+  const urlToken = url.searchParams.get("token");
+  if (urlToken !== null) keep(urlToken);
+  else token = ofTab(url.searchParams.get("link") ?? undefined) || stored();
+  for (const name of ONCE) linked[name] = url.searchParams.get(name) ?? undefined;
+  const clean = new URL(url);
   for (const name of ["token", "link", ...ONCE]) clean.searchParams.delete(name);
-  const [state, code, error] = ["state", "code", "error"].map((name) => here.searchParams.get(name) ?? "") as [
+  const [state, code, error] = ["state", "code", "error"].map((name) => url.searchParams.get(name) ?? "") as [
     string,
     string,
     string,
@@ -85,21 +85,21 @@ function begin(): void {
     clean.search = ""; // issuers add things of their own
     clean.hash = ofTab(undefined, PLACE);
   }
-  if (clean.href !== here.href) history.replaceState(history.state, "", clean);
+  if (clean.href !== url.href) history.replaceState(history.state, "", clean);
 }
 
 /** What a request carries. */
-export function sessionHeaders(given = token): Record<string, string> {
-  return given ? { [HEADER]: given } : {};
+export function sessionHeaders(sessionToken = token): Record<string, string> {
+  return sessionToken ? { [HEADER]: sessionToken } : {};
 }
 
-export async function readSession(given?: string): Promise<SessionAnswer | null> {
-  const answer = await fetch("api/v1/session", { headers: sessionHeaders(given) }).catch(() => null);
+export async function readSession(sessionToken?: string): Promise<SessionAnswer | null> {
+  const answer = await fetch("api/v1/session", { headers: sessionHeaders(sessionToken) }).catch(() => null);
   return answer?.ok === true ? ((await answer.json()) as SessionAnswer) : null;
 }
 
-export async function isTrusted(given?: string): Promise<boolean> {
-  return (await readSession(given))?.trusted === true;
+export async function isTrusted(sessionToken?: string): Promise<boolean> {
+  return (await readSession(sessionToken))?.trusted === true;
 }
 
 let asking: Promise<boolean> | null = null;
@@ -114,13 +114,13 @@ export function askToken(): Promise<boolean> {
     }
     accounts.value = now?.accounts ? now : null;
     const other = stored();
-    const given =
+    const enteredToken =
       !accounts.value && other !== token && (await isTrusted(other))
         ? other
         : await new Promise<string | null>((resolve) => (question.value = resolve));
     question.value = null;
-    if (given !== null) keep(given);
-    return given !== null;
+    if (enteredToken !== null) keep(enteredToken);
+    return enteredToken !== null;
   })().finally(() => (asking = null));
   return asking;
 }

@@ -20,8 +20,8 @@ describe("a band", () => {
   });
 
   it("goes along the upper ends and back along the lower; 0 on a logarithmic axis is its floor", () => {
-    const place = (x: number, y: number) => [x, -Math.log10(y)] as const;
-    expect(outlineOf(rows.slice(5), place, 99)).toEqual([
+    const toPixel = (x: number, y: number) => [x, -Math.log10(y)] as const;
+    expect(outlineOf(rows.slice(5), toPixel, 99)).toEqual([
       [32, -Math.log10(300)],
       [64, -Math.log10(700)],
       [64, -Math.log10(500)],
@@ -36,7 +36,7 @@ describe("a band", () => {
     ) => { children: { style: { fill: string } }[] } | null;
     const api = { coord: (point: readonly number[]) => point, visual: () => "red" };
     const frame = (dataIndexInside: number) => ({ dataIndexInside, coordSys: { y: 0, height: 9 } });
-    expect(draw(frame(0), api)?.children.map((one) => one.style.fill)).toEqual(["red", "red"]);
+    expect(draw(frame(0), api)?.children.map((child) => child.style.fill)).toEqual(["red", "red"]);
     expect(draw(frame(1), api)).toBeNull();
   });
 });

@@ -15,9 +15,9 @@ export function runsOf(rows: readonly Row[]): Row[][] {
 }
 
 /** Around the area: along the upper ends, and back along the lower ones. `place` is in pixels; what is below a logarithmic axis stands on it. */
-export function outlineOf(run: readonly Row[], place: (x: number, y: number) => Point, floor: number): Point[] {
+export function outlineOf(run: readonly Row[], toPixel: (x: number, y: number) => Point, floor: number): Point[] {
   const at = (row: Row, end: 1 | 2): Point => {
-    const [x, y] = place(row[0] ?? 0, row[end] ?? 0);
+    const [x, y] = toPixel(row[0] ?? 0, row[end] ?? 0);
     return [x, Number.isFinite(y) ? y : floor];
   };
   return [...run.map((row) => at(row, 2)), ...run.map((row) => at(row, 1)).reverse()];
@@ -30,7 +30,7 @@ interface Frame {
 
 interface Drawing {
   coord: (point: Point) => Point;
-  visual: (what: "color") => string;
+  visual: (property: "color") => string;
 }
 
 /** A series whose data are rows of x, low and high. */

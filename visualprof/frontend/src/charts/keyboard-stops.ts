@@ -13,8 +13,10 @@ function isObject(value: unknown): value is Record<string, unknown> {
 
 /** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
 export function stopsOf(option: JsonObject): Stop[] {
-  const all = [option["series"]].flat().map((series, place) => ({ place, series: isObject(series) ? series : {} }));
-  const heard = all.filter(
+  const allSeries = [option["series"]]
+    .flat()
+    .map((series, seriesIndex) => ({ place: seriesIndex, series: isObject(series) ? series : {} }));
+  const heard = allSeries.filter(
     ({ series }) => series["silent"] !== true && Array.isArray(series["data"]) && series["data"].length > 0,
   );
   const single = heard.some(({ series }) => series["type"] === "scatter" || series["type"] === "pie");

@@ -31,8 +31,8 @@ const FORMATTERS: Record<string, (value: number) => string> = {
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function valueFormatter(name: string): ValueFormatter {
   const format = FORMATTERS[name] ?? count;
-  const formatter: ValueFormatter = (given) => {
-    const value = typeof given === "object" && given !== null && "value" in given ? given.value : given;
+  const formatter: ValueFormatter = (entry) => {
+    const value = typeof entry === "object" && entry !== null && "value" in entry ? entry.value : entry;
     const number = Number(Array.isArray(value) ? value[value.length - 1] : value);
     return Number.isFinite(number) ? format(number) : "–";
   };
@@ -70,8 +70,8 @@ function unitFormatter(value: Resolved): ValueFormatter | null {
   if (typeof value === "function") return value;
   if (typeof value !== "object" || value === null) return null;
   for (const entry of Object.values(value)) {
-    const found = unitFormatter(entry);
-    if (found) return found;
+    const formatter = unitFormatter(entry);
+    if (formatter) return formatter;
   }
   return null;
 }
@@ -100,15 +100,15 @@ export function axisTooltip(
   total: string,
   axis = "",
 ): (entries: TooltipEntry | TooltipEntry[]) => string {
-  return (given) => {
-    const entries = Array.isArray(given) ? given : [given];
-    const shown = entries.filter((entry) => numeric(entry.value) !== 0);
+  return (params) => {
+    const entries = Array.isArray(params) ? params : [params];
+    const nonZero = entries.filter((entry) => numeric(entry.value) !== 0);
     const row = (label: string, value: number) => `<tr><td>${label}</td><td>${format(value)}</td></tr>`;
-    const rows = shown.map((entry) =>
+    const rows = nonZero.map((entry) =>
       row(`${entry.marker ?? ""}${entries.length > 1 ? escapeHtml(entry.seriesName ?? "") : ""}`, numeric(entry.value)),
     );
-    const sum = shown.reduce((all, entry) => all + numeric(entry.value), 0);
-    if (shown.length > 1) rows.push(row(escapeHtml(total), sum));
+    const sum = nonZero.reduce((total, entry) => total + numeric(entry.value), 0);
+    if (nonZero.length > 1) rows.push(row(escapeHtml(total), sum));
     return `<div class="chart-tip-name">${escapeHtml([axis, entries[0]?.name].filter(Boolean).join(" "))}</div><table>${rows.join("")}</table>`;
   };
 }
@@ -117,7 +117,7 @@ function dressPie(option: Option, format: ValueFormatter, context: Context): Opt
   const ink = INK[context.theme];
   const series = objects(option["series"]);
   const values = new Map(objects(series[0]?.["data"]).map((slice) => [String(slice["name"]), numeric(slice["value"])]));
-  const sum = [...values.values()].reduce((all, value) => all + value, 0);
+  const sum = [...values.values()].reduce((total, value) => total + value, 0);
   const limit = Math.max(10, Math.floor((context.width * 0.56 - 90) / 7.2));
   return {
     ...option,
@@ -136,8 +136,8 @@ function dressPie(option: Option, format: ValueFormatter, context: Context): Opt
         `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
     },
     tooltip: { ...tooltipLook(context), trigger: "item", formatter: sliceTooltip(format) as ValueFormatter },
-    series: series.map((one) => ({
-      ...one,
+    series: series.map((item) => ({
+      ...item,
       type: "pie",
       center: [context.legend === false ? "50%" : "20.5%", "50%"],
       radius: ["48%", "84%"],
@@ -159,20 +159,20 @@ function categoryBars(server: JsonObject): JsonObject {
   const names = axis["data"];
   if (!Array.isArray(series) || !Array.isArray(names) || !names.every(isToken)) return server;
   const lying = { ...server, xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
-  const [one] = series;
+  const [firstSeries] = series;
   if (
     series.length !== 1 ||
-    typeof one !== "object" ||
-    one === null ||
-    Array.isArray(one) ||
-    !Array.isArray(one["data"])
+    typeof firstSeries !== "object" ||
+    firstSeries === null ||
+    Array.isArray(firstSeries) ||
+    !Array.isArray(firstSeries["data"])
   )
     return lying;
-  const data: Json[] = one["data"].map((value, index) => ({
+  const data: Json[] = firstSeries["data"].map((value, index) => ({
     value,
     itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]|\|.*$/g, "")}` },
   }));
-  return { ...lying, series: [{ ...one, data }] };
+  return { ...lying, series: [{ ...firstSeries, data }] };
 }
 
 function steppedBack(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
@@ -222,8 +222,8 @@ function dressBars(option: Option, format: ValueFormatter, context: Context): Op
       : [],
     xAxis: xAxes.map((axis) => dressAxis(axis, format, context)),
     yAxis: objects(option["yAxis"]).map((axis) => dressAxis(axis, format, context)),
-    series: objects(option["series"]).map((one) => ({
-      ...steppedBack(one, categories, context.selected),
+    series: objects(option["series"]).map((item) => ({
+      ...steppedBack(item, categories, context.selected),
       label: { show: false },
       barMaxWidth: Array.isArray(categories) ? 44 : 22,
       cursor: "pointer",
@@ -239,8 +239,8 @@ export function chartOption(server: JsonObject, context: Context): Option {
   const resolved = resolve(neutralRest(categoryBars(server)), context) as Option;
   const format = unitFormatter(resolved) ?? valueFormatter("count");
   const option: Option = { ...resolved, title: { show: false } };
-  const kinds = objects(option["series"]).map((one) => String(one["type"]));
-  const kind = kinds.find((each) => each in DRESSES) ?? "bar";
+  const kinds = objects(option["series"]).map((item) => String(item["type"]));
+  const kind = kinds.find((candidate) => candidate in DRESSES) ?? "bar";
   const dressed = (DRESSES[kind] ?? dressBars)(option, format, context);
   return {
     ...dressed,
@@ -254,7 +254,7 @@ export function chartOption(server: JsonObject, context: Context): Option {
 /** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
 export function needsMore(option: Option): boolean {
   return (
-    objects(option["series"]).some((one) => one["type"] !== "bar" && one["type"] !== "pie") ||
+    objects(option["series"]).some((item) => item["type"] !== "bar" && item["type"] !== "pie") ||
     objects(option["dataZoom"]).length > 0
   );
 }

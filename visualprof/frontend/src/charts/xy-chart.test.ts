@@ -95,6 +95,6 @@ describe("points", () => {
       },
       context,
     ) as { series: { type: string }[] };
-    expect(option.series.map((one) => one.type)).toEqual(["scatter", "line"]);
+    expect(option.series.map((item) => item.type)).toEqual(["scatter", "line"]);
   });
 });

@@ -51,31 +51,31 @@ function pointsOf(series: Option): number[][] {
  * a point keeps its own value as the third number.
  */
 function stacked(series: Option[]): Option[] {
-  if (!series.some((one) => one["stack"])) return series;
+  if (!series.some((item) => item["stack"])) return series;
   const below: number[] = [];
-  return series.map((one, place) => {
-    const data = pointsOf(one).map(([x = 0, y = 0], index) => {
+  return series.map((item, index) => {
+    const data = pointsOf(item).map(([x = 0, y = 0], index) => {
       const top = (below[index] ?? 0) + y;
       below[index] = top;
       return [x, top, y];
     });
-    return { ...one, stack: null, data, z: 2 + series.length - place, areaStyle: { opacity: 1 } };
+    return { ...item, stack: null, data, z: 2 + series.length - index, areaStyle: { opacity: 1 } };
   });
 }
 
 function largestValue(series: Option[]): number {
   let largest = 0;
-  for (const one of series) {
-    const limits = objects(objects(one["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
+  for (const item of series) {
+    const limits = objects(objects(item["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
     largest = Math.max(largest, ...limits);
-    for (const [, y = 0] of pointsOf(one)) largest = Math.max(largest, y);
+    for (const [, y = 0] of pointsOf(item)) largest = Math.max(largest, y);
   }
   return largest;
 }
 
-function linesTooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry | PointEntry[]) => string {
-  return (given) => {
-    const entries = Array.isArray(given) ? given : [given];
+function linesTooltip(x: ValueFormatter, y: ValueFormatter): (params: PointEntry | PointEntry[]) => string {
+  return (params) => {
+    const entries = Array.isArray(params) ? params : [params];
     const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
     const body = rows.map((entry) =>
       tableRow(
@@ -89,35 +89,41 @@ function linesTooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry 
 
 /** Upright marks whose names have room; where they are too close, the first keeps its name. */
 function uprightMarks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
-  const place = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
-  const [first, last] = [place(xs[0] ?? 0), place(xs[xs.length - 1] ?? 1)];
-  let taken = -MARK_PX;
+  const toLinear = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
+  const [first, last] = [toLinear(xs[0] ?? 0), toLinear(xs[xs.length - 1] ?? 1)];
+  let lastX = -MARK_PX;
   return marks.map((mark) => {
-    const at = ((place(Number(mark["xAxis"])) - first) / (last - first || 1)) * width;
-    const room = at - taken >= MARK_PX;
-    if (room) taken = at;
+    const at = ((toLinear(Number(mark["xAxis"])) - first) / (last - first || 1)) * width;
+    const room = at - lastX >= MARK_PX;
+    if (room) lastX = at;
     return { ...mark, label: { show: room } };
   });
 }
 
-function dressMarks(one: Option, y: ValueFormatter, context: Context, log: boolean): Option {
+function dressMarks(lineSeries: Option, y: ValueFormatter, context: Context, log: boolean): Option {
   const ink = INK[context.theme];
-  const named: ValueFormatter = (given) => {
-    const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
+  const labelFormatter: ValueFormatter = (entry) => {
+    const { name, value, data } = entry as { name: string; value: unknown; data?: { coord?: number[] } };
     return `${name} ${y(data?.coord?.[1] ?? value)}`;
   };
-  const label = { color: ink.text, fontSize: 11, textBorderColor: ink.surface, textBorderWidth: 3, formatter: named };
-  const point = objects(one["markPoint"])[0];
-  const xs = pointsOf(one).map(([x = 0]) => x);
+  const label = {
+    color: ink.text,
+    fontSize: 11,
+    textBorderColor: ink.surface,
+    textBorderWidth: 3,
+    formatter: labelFormatter,
+  };
+  const point = objects(lineSeries["markPoint"])[0];
+  const xs = pointsOf(lineSeries).map(([x = 0]) => x);
   const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
   // On the side where there is room, so that it stands on no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
-  const line = objects(one["markLine"])[0];
+  const line = objects(lineSeries["markLine"])[0];
   const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
   if (line && upright) {
     const data = uprightMarks(objects(line["data"]), xs, log, context.width - 60);
     return {
-      ...one,
+      ...lineSeries,
       markLine: {
         ...line,
         data,
@@ -129,7 +135,7 @@ function dressMarks(one: Option, y: ValueFormatter, context: Context, log: boole
     };
   }
   return {
-    ...one,
+    ...lineSeries,
     ...(point && {
       markPoint: {
         ...point,
@@ -161,10 +167,10 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
   const [yAxis = {}] = objects(option["yAxis"]);
   const [x, y] = [axisFormat(xAxis) ?? format, axisFormat(yAxis) ?? format];
   const series = stacked(objects(option["series"]));
-  const least = Math.min(0, ...along(series, 1).filter(Number.isFinite));
-  const step = byteStep(largestValue(series) - least);
+  const min = Math.min(0, ...along(series, 1).filter(Number.isFinite));
+  const step = byteStep(largestValue(series) - min);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
-  const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
+  const below: Option = min < 0 ? { min: Math.floor(min / step) * step } : {};
   const yMarks: Option =
     y.unit === "bytes" ? { interval: step, max: Math.ceil((largestValue(series) / step) * 1.02) * step, ...below } : {};
   return {
@@ -195,18 +201,18 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
       axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
     yAxis: { ...dressAxis(yAxis, y, context), ...yMarks },
-    series: series.map((one) =>
-      one["type"] === "scatter"
+    series: series.map((item) =>
+      item["type"] === "scatter"
         ? {
-            ...one,
+            ...item,
             symbolSize: 9,
             itemStyle: { color: ink.text, borderColor: ink.surface, borderWidth: 1.5 },
             cursor: "pointer",
           }
         : {
-            ...dressMarks(one, y, context, xAxis["type"] === "log"),
+            ...dressMarks(item, y, context, xAxis["type"] === "log"),
             symbol: "none",
-            lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) },
+            lineStyle: { width: 1.5, ...(item["lineStyle"] as Option | undefined) },
             cursor: "crosshair",
           },
     ),
@@ -217,11 +223,11 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
 export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
   return (entry) => {
     const values = numbers(entry.value);
-    const rows = fields.map((field, place) => {
+    const rows = fields.map((field, index) => {
       const format = field["formatter"];
       return tableRow(
         escapeHtml(String(field["name"])),
-        typeof format === "function" ? format(values[place]) : String(values[place]),
+        typeof format === "function" ? format(values[index]) : String(values[index]),
       );
     });
     const series =
@@ -233,10 +239,10 @@ export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
 }
 
 /** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
-function along(series: Option[], place: 0 | 1): number[] {
-  return series.flatMap((one) =>
-    (Array.isArray(one["data"]) ? one["data"] : []).map(
-      (entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[place] ?? Number.NaN,
+function along(series: Option[], axis: 0 | 1): number[] {
+  return series.flatMap((item) =>
+    (Array.isArray(item["data"]) ? item["data"] : []).map(
+      (entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[axis] ?? Number.NaN,
     ),
   );
 }
@@ -271,7 +277,7 @@ export function dressScatter(option: Option, format: ValueFormatter, context: Co
   const ink = INK[context.theme];
   const [xAxis = {}] = objects(option["xAxis"]);
   const [yAxis = {}] = objects(option["yAxis"]);
-  const all = objects(option["series"]);
+  const series = objects(option["series"]);
   const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
   const emphasis: Resolved = {
     scale: 1.3,
@@ -301,25 +307,25 @@ export function dressScatter(option: Option, format: ValueFormatter, context: Co
       trigger: "item",
       formatter: pointTooltip(fields) as unknown as ValueFormatter,
     },
-    xAxis: dressLog(xAxis, axisFormat(xAxis) ?? format, context, true, along(all, 0)),
-    yAxis: dressLog(yAxis, axisFormat(yAxis) ?? format, context, false, along(all, 1)),
-    series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter"
+    xAxis: dressLog(xAxis, axisFormat(xAxis) ?? format, context, true, along(series, 0)),
+    yAxis: dressLog(yAxis, axisFormat(yAxis) ?? format, context, false, along(series, 1)),
+    series: objects(option["series"]).map((item) =>
+      item["type"] === "scatter"
         ? {
-            ...one,
-            ...(one["label"]
+            ...item,
+            ...(item["label"]
               ? {
                   labelLayout: { hideOverlap: true },
-                  label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 },
+                  label: { ...(item["label"] as Option), color: ink.muted, fontSize: 10 },
                 }
               : {}),
-            itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
+            itemStyle: { ...objects(item["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
             emphasis,
             cursor: "pointer",
           }
-        : one["type"] === "custom"
-          ? dressBand(one)
-          : one,
+        : item["type"] === "custom"
+          ? dressBand(item)
+          : item,
     ),
   };
 }

@@ -15,10 +15,10 @@ import {
 } from "../state";
 
 /** Of a run as a whole: the reason of its files, where all have one. */
-export function obstacleOf(one: Run): Obstacle | null {
-  const shown = span.value;
-  if (!shown) return null;
-  const reasons = spansOf(one).map((base) => between(base, shown));
+export function obstacleOf(candidate: Run): Obstacle | null {
+  const currentSpan = span.value;
+  if (!currentSpan) return null;
+  const reasons = spansOf(candidate).map((base) => between(base, currentSpan));
   return reasons.includes(null)
     ? null
     : (reasons.find((reason) => reason !== "same") ?? (reasons.length > 0 ? "same" : "apart"));
@@ -29,7 +29,7 @@ export function chooseBase(id: string): void {
   const other =
     id === run.value?.id
       ? run.value.workers
-          .flatMap((one) => one.spans.map((file) => ({ one, file })))
+          .flatMap((candidate) => candidate.spans.map((file) => ({ one: candidate, file })))
           .find(({ file }) => file !== span.value && file.state !== "failed")
       : undefined;
   patchQuery({ base: id, base_worker: other?.one.id ?? null, base_span: other?.file.id ?? null }, true);

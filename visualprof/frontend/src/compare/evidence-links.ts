@@ -27,12 +27,12 @@ function swapped(to: RouteLocationRaw): RouteLocationRaw {
   const base = baseQuery.value;
   if (!base || typeof to !== "object" || !("path" in to)) return to;
   const { run: baseId, worker: baseWorker, span: baseSpanId } = base;
-  const own = { base: queryValue("run"), base_worker: queryValue("worker"), base_span: queryValue("span") };
-  const place = { run: baseId, worker: baseWorker, span: baseSpanId, ...own };
+  const current = { base: queryValue("run"), base_worker: queryValue("worker"), base_span: queryValue("span") };
+  const swappedQuery = { run: baseId, worker: baseWorker, span: baseSpanId, ...current };
   return {
     ...to,
     query: Object.fromEntries(
-      Object.entries({ ...to.query, ...place }).filter(([, value]) => value !== null && value !== undefined),
+      Object.entries({ ...to.query, ...swappedQuery }).filter(([, value]) => value !== null && value !== undefined),
     ) as Record<string, string>,
   };
 }
@@ -42,18 +42,18 @@ export function rowLinks(view: string, row: RowOf): RowLink[] {
   const gone = text(row, "status") === "removed";
   const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");
   const name = view === "modules" ? eventName(names) : first(names).replace(SHAPES, "");
-  const there = (gone ? baseSpan.value : span.value)?.views ?? [];
+  const views = (gone ? baseSpan.value : span.value)?.views ?? [];
   if (!name) return [];
   const onDevice = view === "kernel" || ON_DEVICE.has(text(row, "part"));
-  const place = (to: RouteLocationRaw) => (gone ? swapped(to) : to);
+  const toLocation = (to: RouteLocationRaw) => (gone ? swapped(to) : to);
   const page = onDevice ? "kernel" : "operator";
   const links: RowLink[] = [];
-  if (there.includes("trace"))
-    links.push({ page: "trace", to: place(longestLocation(name, onDevice ? "device" : "host")) });
-  if (view === "overview" && there.includes(page))
+  if (views.includes("trace"))
+    links.push({ page: "trace", to: toLocation(longestLocation(name, onDevice ? "device" : "host")) });
+  if (view === "overview" && views.includes(page))
     links.push({
       page,
-      to: place({
+      to: toLocation({
         path: `/${page}`,
         query: {
           ...(longestLocation(name, "host") as { query: Record<string, string> }).query,

@@ -15,7 +15,10 @@ export interface Pair {
 }
 
 function longest(steps: readonly Step[]): number {
-  return steps.reduce((best, one, place) => (one.duration_ns > (steps[best]?.duration_ns ?? -1) ? place : best), -1);
+  return steps.reduce(
+    (best, candidate, index) => (candidate.duration_ns > (steps[best]?.duration_ns ?? -1) ? index : best),
+    -1,
+  );
 }
 
 /**
@@ -24,19 +27,25 @@ function longest(steps: readonly Step[]): number {
  * or the first that both have, stand for them.
  */
 export function pairOf(
-  own: readonly Step[],
+  steps: readonly Step[],
   base: readonly Step[],
-  way: Way,
+  mode: Way,
   chosen: string | null,
-  beside: string | null,
+  baseName: string | null,
 ): Pair | null {
-  const named = (name: string | undefined) => base.findIndex((one) => one.name === name);
-  const at = own.findIndex((one) => (chosen !== null ? one.name === chosen : way !== "name" || named(one.name) >= 0));
+  const indexOfName = (name: string | undefined) => base.findIndex((candidate) => candidate.name === name);
+  const at = steps.findIndex((candidate) =>
+    chosen !== null ? candidate.name === chosen : mode !== "name" || indexOfName(candidate.name) >= 0,
+  );
   const pair =
-    way === "longest"
-      ? { own: longest(own), base: longest(base) }
-      : { own: at, base: way === "name" ? named(own[at]?.name) : chosen === null ? at : named(beside ?? undefined) };
-  return own[pair.own] && base[pair.base] ? pair : null;
+    mode === "longest"
+      ? { own: longest(steps), base: longest(base) }
+      : {
+          own: at,
+          base:
+            mode === "name" ? indexOfName(steps[at]?.name) : chosen === null ? at : indexOfName(baseName ?? undefined),
+        };
+  return steps[pair.own] && base[pair.base] ? pair : null;
 }
 
 /** What stands at the place of a step in the other run: as many steps from the pair as the step is from its own. */
@@ -46,11 +55,11 @@ export function stepBeside(
   to: readonly Step[],
   shift: number,
 ): string | null {
-  const place = from.findIndex((one) => one.name === name);
-  return place < 0 ? null : (to[place + shift]?.name ?? null);
+  const index = from.findIndex((candidate) => candidate.name === name);
+  return index < 0 ? null : (to[index + shift]?.name ?? null);
 }
 
 /** By how much the base is moved, ns, so that the pair begins together. */
-export function shiftOf(own: readonly Step[], base: readonly Step[], pair: Pair | null): number {
-  return pair ? (own[pair.own]?.start_ns ?? 0) - (base[pair.base]?.start_ns ?? 0) : 0;
+export function shiftOf(steps: readonly Step[], base: readonly Step[], pair: Pair | null): number {
+  return pair ? (steps[pair.own]?.start_ns ?? 0) - (base[pair.base]?.start_ns ?? 0) : 0;
 }

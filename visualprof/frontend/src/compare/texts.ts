@@ -14,10 +14,10 @@ export interface Verdict {
 }
 
 /** Whether the step changed, or why one cannot tell. `marked`: its steps are marked in the file. */
-export function verdict(step: Step, marked: boolean): Verdict {
+export function verdict(step: Step, hasSteps: boolean): Verdict {
   const { low_ns, high_ns, detectable_ratio } = step;
   if (step.significant === null)
-    return { tone: "", heading: t("compare.unsure"), reason: t(marked ? "compare.few_steps" : "compare.no_steps") };
+    return { tone: "", heading: t("compare.unsure"), reason: t(hasSteps ? "compare.few_steps" : "compare.no_steps") };
   const between =
     low_ns === null || high_ns === null
       ? ""
@@ -37,10 +37,10 @@ export function verdict(step: Step, marked: boolean): Verdict {
 
 /** What makes the two not alike. */
 export function noteText(note: Note): string {
-  const said = (text: string) =>
+  const summarize = (text: string) =>
     text === "yes" ? t("compare.so") : note.id === "framework" ? textOr(`framework.${text}`, text) : visible(text);
   const [base, now] = [note.base, note.new].map((text) =>
-    text === null || text === undefined ? t("compare.not_so") : said(text),
+    text === null || text === undefined ? t("compare.not_so") : summarize(text),
   );
   return t(`compare.note.${note.id}`, {
     base,

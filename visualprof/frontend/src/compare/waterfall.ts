@@ -43,10 +43,10 @@ export function waterfall(parts: Parts): Waterfall {
   const fromNs = rows.reduce((sum, row) => sum + row.base_ns, 0);
   const levels = [fromNs];
   for (const row of rows) levels.push((levels[levels.length - 1] ?? 0) + row.delta_ns);
-  const [least, most] = [Math.min(...levels), Math.max(...levels)];
-  const seen = most - least;
-  const floorNs = seen > 0 && seen < LEAST * most ? Math.max(0, least - (seen / LEAST) * STUB) : 0;
-  const share = (level: number | undefined) => ((level ?? 0) - floorNs) / (most - floorNs || 1);
+  const [min, max] = [Math.min(...levels), Math.max(...levels)];
+  const visibleSpan = max - min;
+  const floorNs = visibleSpan > 0 && visibleSpan < LEAST * max ? Math.max(0, min - (visibleSpan / LEAST) * STUB) : 0;
+  const share = (level: number | undefined) => ((level ?? 0) - floorNs) / (max - floorNs || 1);
   return {
     floor_ns: floorNs,
     base: share(fromNs),

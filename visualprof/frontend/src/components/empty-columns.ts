@@ -21,9 +21,9 @@ export function useEmptyColumns(answer: ShallowRef<Table | null>, key: () => str
 
   watch(answer, (table) => {
     if (!table) return;
-    const whole = (table.matching_rows ?? table.total_rows) === table.total_rows;
-    if (judged.key === key() && (judged.whole || !whole)) return;
-    judged = { key: key(), whole };
+    const isComplete = (table.matching_rows ?? table.total_rows) === table.total_rows;
+    if (judged.key === key() && (judged.whole || !isComplete)) return;
+    judged = { key: key(), whole: isComplete };
     empty.value = emptyColumns(table);
   });
   return empty;

@@ -46,7 +46,7 @@ const NAME_TOOLS_PX = 80;
 /** Wide characters (CJK) take two places of a Latin one. */
 function textWidth(text: string): number {
   return [...text].reduce(
-    (all, character) => all + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6),
+    (width, character) => width + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6),
     0,
   );
 }
@@ -66,13 +66,13 @@ export function columnsOf(
     // The first name says what a row is, others what it belongs to.
     const width =
       kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
-    const shown =
+    const shownWidth =
       AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(textWidth))) + 20 : 0;
-    const least = Math.max(width, textWidth(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
-    const most =
+    const minWidth = Math.max(width, textWidth(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shownWidth) : 0);
+    const maxText =
       kind === "name"
-        ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX))
-        : Math.round(least * NUMBER_ROOM);
+        ? Math.max(minWidth, Math.min(MOST_NAME_PX, shownWidth + NAME_TOOLS_PX))
+        : Math.round(minWidth * NUMBER_ROOM);
     return {
       name,
       label,
@@ -80,8 +80,8 @@ export function columnsOf(
       kind,
       numeric: isNumber(kind),
       signed: SIGNED.test(name),
-      widthPx: least,
-      most: kind === "text" ? "1fr" : `${most}px`,
+      widthPx: minWidth,
+      most: kind === "text" ? "1fr" : `${maxText}px`,
     };
   });
 }
@@ -91,5 +91,5 @@ export function gridTemplate(columns: readonly Column[]): string {
 }
 
 export function leastWidth(columns: readonly Column[]): number {
-  return columns.reduce((all, column) => all + column.widthPx, 0);
+  return columns.reduce((sum, column) => sum + column.widthPx, 0);
 }

@@ -19,29 +19,29 @@ export interface TablePages<T extends Table> {
 export function useTablePages<T extends Table>(
   addressAt: (offset: number) => string | null,
   stamp: () => unknown,
-  known: () => T | null = () => null,
+  preloaded: () => T | null = () => null,
 ): TablePages<T> {
-  const { data, error, loading } = useResource<T>(() => (known() ? null : addressAt(0)), stamp);
-  const first = computed(() => known() ?? data.value);
+  const { data, error, loading } = useResource<T>(() => (preloaded() ? null : addressAt(0)), stamp);
+  const first = computed(() => preloaded() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
-  let asked = new Set<number>();
+  let requestedPages = new Set<number>();
   const nextSignal = useLatest();
   let signal = nextSignal();
 
   watch(first, () => {
     signal = nextSignal();
-    asked = new Set();
+    requestedPages = new Set();
     rest.value = new Map();
   });
 
   async function load(page: number): Promise<void> {
     const target = addressAt(page * PAGE_ROWS);
     if (target === null) return;
-    const pages = asked;
+    const pages = requestedPages;
     pages.add(page);
     try {
       const answer = await get<Table>(target, { signal });
-      if (answer && pages === asked) rest.value = new Map(rest.value).set(page, answer.body.columns);
+      if (answer && pages === requestedPages) rest.value = new Map(rest.value).set(page, answer.body.columns);
     } catch {
       // The rows stay blank and are asked for again when they next come into sight.
       pages.delete(page);
@@ -50,7 +50,7 @@ export function useTablePages<T extends Table>(
 
   function need(from: number, to: number): void {
     for (let page = Math.floor(from / PAGE_ROWS); page <= Math.floor(to / PAGE_ROWS); page += 1) {
-      if (page > 0 && !asked.has(page)) void load(page);
+      if (page > 0 && !requestedPages.has(page)) void load(page);
     }
   }
 

@@ -5,7 +5,7 @@ export function useVisibleColumns(scope: string) {
   const choices = useStored<Record<string, boolean>>(`columns.${scope}`, {});
   return {
     isVisible: (name: string, byDefault: boolean) => choices.value[name] ?? byDefault,
-    choose: (name: string, shown: boolean) => (choices.value = { ...choices.value, [name]: shown }),
+    choose: (name: string, visible: boolean) => (choices.value = { ...choices.value, [name]: visible }),
     reset: () => (choices.value = {}),
   };
 }

@@ -14,16 +14,21 @@ const answer = (revision: number, since: number | null, jobs: JobRow[], problem:
 });
 
 test("changed jobs take their places, new ones come first, the others stay the same objects", () => {
-  const known = answer(3, null, [job("b"), job("a")]);
-  const now = updated(known, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
-  expect(now.jobs.map((one) => `${one.id} ${one.state}`)).toEqual(["d waiting", "c waiting", "b waiting", "a running"]);
-  expect(now.jobs[2]).toBe(known.jobs[0]);
+  const previous = answer(3, null, [job("b"), job("a")]);
+  const now = updated(previous, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
+  expect(now.jobs.map((item) => `${item.id} ${item.state}`)).toEqual([
+    "d waiting",
+    "c waiting",
+    "b waiting",
+    "a running",
+  ]);
+  expect(now.jobs[2]).toBe(previous.jobs[0]);
   expect(now.revision).toBe(5);
 });
 
 test("everything takes the place of everything, and nothing changes nothing", () => {
-  const known = answer(3, null, [job("b"), job("a")]);
-  expect(updated(known, answer(4, null, [job("a")])).jobs.map((one) => one.id)).toEqual(["a"]);
-  expect(updated(known, answer(3, 3, []))).toBe(known);
-  expect(updated(known, answer(3, 3, [], "the disk is full")).problem).toBe("the disk is full");
+  const previous = answer(3, null, [job("b"), job("a")]);
+  expect(updated(previous, answer(4, null, [job("a")])).jobs.map((item) => item.id)).toEqual(["a"]);
+  expect(updated(previous, answer(3, 3, []))).toBe(previous);
+  expect(updated(previous, answer(3, 3, [], "the disk is full")).problem).toBe("the disk is full");
 });

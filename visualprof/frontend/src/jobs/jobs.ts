@@ -18,28 +18,28 @@ function pause(answer: JobsAnswer | null): number {
 }
 
 /** Changes laid over what is known: jobs that did not change stay the same objects. */
-export function updated(known: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
-  if (answer.since === null || known === null) return answer;
-  if (answer.revision === known.revision && beside(answer) === beside(known)) return known;
+export function updated(previous: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
+  if (answer.since === null || previous === null) return answer;
+  if (answer.revision === previous.revision && queueState(answer) === queueState(previous)) return previous;
   const changed = new Map(answer.jobs.map((job) => [job.id, job]));
-  const kept = known.jobs.map((job) => changed.get(job.id) ?? job);
-  for (const job of kept) changed.delete(job.id);
-  return { ...answer, jobs: [...changed.values(), ...kept] };
+  const oldJobs = previous.jobs.map((job) => changed.get(job.id) ?? job);
+  for (const job of oldJobs) changed.delete(job.id);
+  return { ...answer, jobs: [...changed.values(), ...oldJobs] };
 }
 
 /** What changes without the jobs. */
-const beside = ({ problem, waits, leaving }: JobsAnswer) => JSON.stringify([problem, waits, leaving]);
+const queueState = ({ problem, waits, leaving }: JobsAnswer) => JSON.stringify([problem, waits, leaving]);
 
 export function useJobs() {
-  let known: JobsAnswer | null = null;
+  let previous: JobsAnswer | null = null;
   const polled = usePolled<JobsAnswer>(
     () => address("jobs"),
     pause,
     async (_, { signal }) => {
-      const answer = await get<JobsAnswer>(address("jobs", { since: known?.revision }), { signal });
-      const body = answer && updated(known, answer.body);
-      if (!body || body === known) return null;
-      known = body;
+      const answer = await get<JobsAnswer>(address("jobs", { since: previous?.revision }), { signal });
+      const body = answer && updated(previous, answer.body);
+      if (!body || body === previous) return null;
+      previous = body;
       return { body, etag: null };
     },
   );

@@ -6,13 +6,13 @@ import { visible } from "../lib/text";
 import { locale, t } from "../locales";
 
 export function waitsFor({ reason, machine, until_ns, n, of }: Wait): string {
-  const shown = (value: number | null | undefined) =>
+  const formatMoment = (value: number | null | undefined) =>
     reason === "hours" ? amount("device_ns", value ?? 0) : String(value ?? "");
   return t(`run.wait.${reason}`, {
     machine: visible(machine ?? ""),
     until: until_ns == null ? "" : exactMinute(until_ns, locale.value),
-    n: shown(n),
-    of: shown(of),
+    n: formatMoment(n),
+    of: formatMoment(of),
   });
 }
 

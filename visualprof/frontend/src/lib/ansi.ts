@@ -7,8 +7,8 @@ const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b
 
 /** A progress bar writes over its line: what was last written counts. */
 function overwritten(line: string): string {
-  const whole = line.endsWith("\r") ? line.slice(0, -1) : line;
-  return whole.slice(whole.lastIndexOf("\r") + 1);
+  const visibleLine = line.endsWith("\r") ? line.slice(0, -1) : line;
+  return visibleLine.slice(visibleLine.lastIndexOf("\r") + 1);
 }
 
 export function logLines(text: string): string[] {

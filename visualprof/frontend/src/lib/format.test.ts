@@ -96,9 +96,9 @@ describe("columns", () => {
 
 describe("recording_name", () => {
   it("reads times of the Unix epoch, of any unit, as such", () => {
-    const told = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recordingName);
-    expect(new Set(told).size).toBe(1);
-    expect(told[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
+    const names = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recordingName);
+    expect(new Set(names).size).toBe(1);
+    expect(names[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
   });
 
   it("leaves other names as they are", () => {

@@ -29,9 +29,9 @@ function scaled(value: number, step: number, units: readonly string[]): string {
 }
 
 function longDuration(seconds: number): string {
-  const whole = Math.round(seconds);
-  const minutes = Math.floor(whole / 60);
-  if (minutes < 60) return `${minutes}${GAP}min${GAP}${whole % 60}${GAP}s`;
+  const totalSeconds = Math.round(seconds);
+  const minutes = Math.floor(totalSeconds / 60);
+  if (minutes < 60) return `${minutes}${GAP}min${GAP}${totalSeconds % 60}${GAP}s`;
   return `${Math.floor(minutes / 60)}${GAP}h${GAP}${minutes % 60}${GAP}min`;
 }
 

@@ -10,8 +10,8 @@ export type Strength = "short" | "easy" | "fair" | "good";
 /** The first two are refused. Each character counts as much as the different ones of the password allow. */
 export function strength(password: string, email: string): Strength {
   const letters = new Set(password).size;
-  const mine = email.trim().toLowerCase();
+  const address = email.trim().toLowerCase();
   if (password.length < LEAST_LENGTH) return "short";
-  if (letters < LEAST_LETTERS || [mine, mine.split("@")[0]].includes(password.toLowerCase())) return "easy";
+  if (letters < LEAST_LETTERS || [address, address.split("@")[0]].includes(password.toLowerCase())) return "easy";
   return password.length * Math.log2(letters) >= GOOD_BITS ? "good" : "fair";
 }

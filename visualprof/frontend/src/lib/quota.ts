@@ -12,8 +12,8 @@ export function amount(kind: Kind, value: number): string {
 }
 
 /** What was typed: nothing is without a bound. */
-export function quotaOf(typed: Readonly<Record<Kind, string | number>>): QuotaRow {
-  const bound = (kind: Kind) => (typed[kind] === "" ? null : Math.round(Number(typed[kind]) * UNITS[kind]));
+export function quotaOf(input: Readonly<Record<Kind, string | number>>): QuotaRow {
+  const bound = (kind: Kind) => (input[kind] === "" ? null : Math.round(Number(input[kind]) * UNITS[kind]));
   return {
     jobs_waiting: bound("jobs_waiting"),
     jobs_running: bound("jobs_running"),

@@ -1,10 +1,10 @@
 /** "0–3, 7": runs of numbers in few words. */
 export function numberRanges(numbers: readonly number[]): string {
   const runs: [number, number][] = [];
-  for (const one of [...numbers].sort((a, b) => a - b)) {
+  for (const number of [...numbers].sort((a, b) => a - b)) {
     const last = runs[runs.length - 1];
-    if (last && one <= last[1] + 1) last[1] = one;
-    else runs.push([one, one]);
+    if (last && number <= last[1] + 1) last[1] = number;
+    else runs.push([number, number]);
   }
   return runs
     .map(([from, to]) => (from === to ? String(from) : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`))

@@ -7,23 +7,23 @@ const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [
   ["second", 1],
 ];
 
-function told(seconds: number, language: string, sign: 1 | -1): string {
-  const whole = Math.max(0, Math.floor(seconds));
-  const [unit, size] = STEPS.find(([, each]) => whole >= each) ?? ["second", 1];
+function formatRelative(seconds: number, language: string, sign: 1 | -1): string {
+  const wholeSeconds = Math.max(0, Math.floor(seconds));
+  const [unit, size] = STEPS.find(([, unitSeconds]) => wholeSeconds >= unitSeconds) ?? ["second", 1];
   return new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(
-    sign * Math.floor(whole / size),
+    sign * Math.floor(wholeSeconds / size),
     unit,
   );
 }
 
 /** "5 sec. ago", "3 hr. ago" in the language; a clock that runs ahead of ours reads as now. */
 export function ago(thenNs: number, nowMs: number, language: string): string {
-  return told(nowMs / 1000 - thenNs / 1e9, language, -1);
+  return formatRelative(nowMs / 1000 - thenNs / 1e9, language, -1);
 }
 
 /** "in 3 hr." of what is to come; what is over reads as now. */
 export function until(thenNs: number, nowMs: number, language: string): string {
-  return told(thenNs / 1e9 - nowMs / 1000, language, 1);
+  return formatRelative(thenNs / 1e9 - nowMs / 1000, language, 1);
 }
 
 /** "Nov 22, 2026, 12:00 – 2:00 PM". */

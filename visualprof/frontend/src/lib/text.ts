@@ -20,8 +20,8 @@ export function shorten(text: string, limit: number): string {
 /** A C++ function without its return type and arguments: what is left tells kernels apart in a legend. */
 export function abbreviate(name: string, limit: number): string {
   const bare = name.replace(/^void /, "");
-  const named = /::|>\(/.test(bare) ? bare.replace(/\([^()]*(\([^()]*\)[^()]*)*\)( const)?$/, "") : bare;
-  return shorten(named || name, limit);
+  const withoutArguments = /::|>\(/.test(bare) ? bare.replace(/\([^()]*(\([^()]*\)[^()]*)*\)( const)?$/, "") : bare;
+  return shorten(withoutArguments || name, limit);
 }
 
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };

@@ -57,7 +57,7 @@ describe("locales", () => {
   });
 
   it("define every number that a table shows", () => {
-    const shown = [...english.keys()]
+    const columns = [...english.keys()]
       .filter((key) => /^column\.[^.]+$/.test(key))
       .map((key) => key.slice("column.".length));
     const onlyFacts = new Set([
@@ -72,7 +72,7 @@ describe("locales", () => {
       "duration_ns",
       "kernels",
     ]);
-    expect(shown.filter((column) => !english.has(`metric.${column}`) && !onlyFacts.has(column))).toEqual([]);
+    expect(columns.filter((column) => !english.has(`metric.${column}`) && !onlyFacts.has(column))).toEqual([]);
   });
 });
 
@@ -83,7 +83,7 @@ describe("the files of texts", () => {
   const graph = importGraph();
   const isTest = (path: string) => path.endsWith(".test.ts");
   /** Files with the texts that a source names; of a key such as `run.state.${state}` the part before the slot is known. */
-  const used = (path: string) =>
+  const usedFiles = (path: string) =>
     [...(sources[path] ?? "").matchAll(/["'`]([a-z_]+(?:\.\w+)*\.)(\w+(?=["'`]))?(?=["'`]|\$\{)/g)].flatMap(
       ([, start = "", end]) => [
         ...new Set(
@@ -95,7 +95,7 @@ describe("the files of texts", () => {
     );
   const missing = (entry: string, loaded: readonly string[], skipped: (path: string) => boolean = isTest) =>
     reachable(graph, entry, skipped).flatMap((path) =>
-      used(path)
+      usedFiles(path)
         .filter((name) => !loaded.includes(name))
         .map((name) => `${path}: ${name}.json`),
     );

@@ -1,19 +1,19 @@
 import { expect, it } from "vitest";
-import { learnSaid, said, speak } from ".";
+import { learnSaid, translateMessage, speak } from ".";
 import en from "./server/en.json";
 import zh from "./server/zh.json";
 
 it("translates every message of the server", async () => {
   await speak("zh");
   await learnSaid("zh");
-  const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, place: string) => `v${place}`);
+  const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, index: string) => `v${index}`);
   const translations = new Map<string, Set<string>>();
   for (const [id, text] of Object.entries(en))
     translations.set(
       filled(text),
       (translations.get(filled(text)) ?? new Set()).add(filled(zh[id as keyof typeof zh])),
     );
-  const wrong = [...translations].filter(([english, words]) => !words.has(said(english)));
+  const wrong = [...translations].filter(([english, words]) => !words.has(translateMessage(english)));
   expect(wrong).toEqual([]);
 });
 
@@ -29,9 +29,9 @@ it.each([
   ],
   ["it has data for: overview, kernel", "可用的视图：overview, kernel"],
   ["a backend of somebody else's failed: E_42", "a backend of somebody else's failed: E_42"],
-])("also where they stand in one another: %s", (english, chinese) => expect(said(english)).toBe(chinese));
+])("also where they stand in one another: %s", (english, chinese) => expect(translateMessage(english)).toBe(chinese));
 
 it("leaves English as the server says it", async () => {
   await speak("en");
-  expect(said("the server is read-only")).toBe("the server is read-only");
+  expect(translateMessage("the server is read-only")).toBe("the server is read-only");
 });

@@ -11,7 +11,7 @@ type Catalog = Record<string, string>;
 type Message = { parts: readonly string[]; words: string };
 
 const CATALOGS = import.meta.glob<Catalog>("./server/*.json", { import: "default" });
-const asked = new Map<Language, Promise<void>>();
+const loading = new Map<Language, Promise<void>>();
 const learned = shallowReactive(new Map<Language, readonly Message[]>());
 
 /** Pair the texts of two catalogs by id. Longer texts come first: "{0} has no column {1}" before "{0} has no {1}". */
@@ -46,13 +46,13 @@ async function learn(language: Language): Promise<void> {
 
 /** Fetch the catalogs of a language once, when the first message arrives. English needs none. */
 export function learnSaid(language: Language): Promise<void> {
-  const learning = asked.get(language) ?? learn(language);
-  asked.set(language, learning);
+  const learning = loading.get(language) ?? learn(language);
+  loading.set(language, learning);
   return learning;
 }
 
 /** Translate a message of the server, or several that follow one another. An unknown text stays as it is. */
-export function said(text: string): string {
+export function translateMessage(text: string): string {
   void learnSaid(locale.value);
   return translated(text, learned.get(locale.value) ?? []);
 }
@@ -61,7 +61,7 @@ function translated(text: string, messages: readonly Message[]): string {
   for (const { parts, words } of messages) {
     const values = putIn(text, parts);
     if (values)
-      return words.replace(/\{(\d+)\}/g, (_slot, place: string) => translated(values[Number(place)] ?? "", messages));
+      return words.replace(/\{(\d+)\}/g, (_slot, index: string) => translated(values[Number(index)] ?? "", messages));
   }
   const [, head = "", mark = "", rest = ""] = /^(.+?)([:;] )(.+)$/s.exec(text) ?? [];
   const pieces = mark && messages.length > 0 ? [translated(head, messages), translated(rest, messages)] : [];

@@ -3,8 +3,8 @@ import type { Kinds } from "../api/model";
 import { t, te } from "./i18n";
 
 function firstKnown(keys: readonly string[]): string | null {
-  const known = keys.find(te);
-  return known === undefined ? null : t(known);
+  const knownKey = keys.find(te);
+  return knownKey === undefined ? null : t(knownKey);
 }
 
 export function textOr(key: string, fallback: string): string {
@@ -22,10 +22,10 @@ export function columnLabel(column: string, scope = ""): string {
 /** The headings of one table: those that would read alike say what they count, too. */
 export function columnLabels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
   const names = columns.map((column) => columnLabel(column, scope));
-  const alike = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
+  const isDuplicate = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
   const label = (column: string, name: string) =>
-    alike(name) ? t("table.of_kind", { name, kind: textOr(`kind.${kinds[column]}`, column) }) : name;
-  return Object.fromEntries(columns.map((column, place) => [column, label(column, names[place] ?? column)]));
+    isDuplicate(name) ? t("table.of_kind", { name, kind: textOr(`kind.${kinds[column]}`, column) }) : name;
+  return Object.fromEntries(columns.map((column, index) => [column, label(column, names[index] ?? column)]));
 }
 
 /** "busy_time" as a heading. */
@@ -89,10 +89,10 @@ const COUNTERS = [
 /** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
 export function counterName(name: string): string {
   const [, plain = name, unit = ""] = /^(.*?)( (?:%|MHz|W|C|bytes))?$/.exec(name) ?? [];
-  const known = COUNTERS.find((one) => plain === one || plain.endsWith(` ${one}`));
-  if (known === undefined) return name;
+  const counter = COUNTERS.find((candidate) => plain === candidate || plain.endsWith(` ${candidate}`));
+  if (counter === undefined) return name;
   const sign = unit === " bytes" ? "" : unit === " C" ? " °C" : unit;
-  return `${plain.slice(0, plain.length - known.length)}${textOr(`counter.${slug(known)}`, known)}${sign}`;
+  return `${plain.slice(0, plain.length - counter.length)}${textOr(`counter.${slug(counter)}`, counter)}${sign}`;
 }
 
 /** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */

@@ -12,16 +12,17 @@ declare global {
   var visualprofReport: ArrayBuffer;
 }
 
-const held = new Held(globalThis.visualprofReport);
-hold(held);
+const reportFile = new Held(globalThis.visualprofReport);
+hold(reportFile);
 // The timeline begins with the longest step, and what ran in it.
-leave("/trace", held.first);
+leave("/trace", reportFile.first);
 
 async function begin(): Promise<void> {
   addPages(REPORT_PAGES);
   await speak(language.value, ALL_TEXTS);
-  const asked = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
-  if (!("run" in asked.query)) await router.replace({ path: asked.path, query: { ...held.shown, ...asked.query } });
+  const target = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
+  if (!("run" in target.query))
+    await router.replace({ path: target.path, query: { ...reportFile.shown, ...target.query } });
   const { start } = await import("../start");
   await start();
 }

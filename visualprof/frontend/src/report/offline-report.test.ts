@@ -41,7 +41,7 @@ const VIEWS = {
     },
   ],
 };
-const held = new Held(
+const reportFile = new Held(
   file(
     {
       views: VIEWS,
@@ -54,7 +54,7 @@ const held = new Held(
     [9, 1, 2, 3],
   ),
 );
-const ask = (url: string) => held.answer(`api/v1/${url}`);
+const ask = (url: string) => reportFile.answer(`api/v1/${url}`);
 
 describe("rows of a report", () => {
   it("are sorted with unknown values last, either way", () => {
@@ -105,13 +105,13 @@ describe("what a report holds", () => {
     expect(ask("view/operator?run=r&step=3").status).toBe(404);
     expect(ask("view/operator?table=none").status).toBe(404);
     expect(ask("jobs").status).toBe(404);
-    expect(held.hasStep("4") && !held.hasStep("3")).toBe(true);
+    expect(reportFile.hasStep("4") && !reportFile.hasStep("3")).toBe(true);
   });
 
   it("has of the timeline the tile, or the one above it", async () => {
-    expect(held.nearest("g", 2, 7, 1)).toEqual([7, 1]);
-    expect(held.nearest("g", 2, 5, 6)).toEqual([7, 1]);
-    expect(held.nearest("g", 2, 5, 9)).toEqual([9, 0]);
+    expect(reportFile.nearest("g", 2, 7, 1)).toEqual([7, 1]);
+    expect(reportFile.nearest("g", 2, 5, 6)).toEqual([7, 1]);
+    expect(reportFile.nearest("g", 2, 5, 9)).toEqual([9, 0]);
     expect([...new Uint8Array(await ask("timeline/tile?group=2&level=7&index=1").arrayBuffer())]).toEqual([1, 2, 3]);
     expect(ask("timeline/tile?group=3&level=7&index=1").status).toBe(404);
   });

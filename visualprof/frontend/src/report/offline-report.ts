@@ -36,7 +36,7 @@ export class Held implements Answers {
     const { views } = this.facts.answers["views"] as unknown as ViewsAnswer;
     this.usual.set("diff view", "overview").set("diff group", "name");
     for (const { name, parameters } of views)
-      for (const one of parameters) this.usual.set(`${name} ${one.name}`, String(one.default ?? ""));
+      for (const parameter of parameters) this.usual.set(`${name} ${parameter.name}`, String(parameter.default ?? ""));
   }
 
   get madeMs(): number {
@@ -71,58 +71,63 @@ export class Held implements Answers {
   }
 
   answer(url: string): Response {
-    const { pathname, searchParams: asked } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
+    const { pathname, searchParams: query } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
     const route = pathname.replace("/api/v1/", "");
-    const found = asked.has("run") && !this.isOf(asked.get("run") ?? "") ? undefined : this.found(route, asked);
-    return found instanceof Response
-      ? found
-      : found === undefined
+    const answer = query.has("run") && !this.isOf(query.get("run") ?? "") ? undefined : this.found(route, query);
+    return answer instanceof Response
+      ? answer
+      : answer === undefined
         ? json({ error: t("report.not_held"), hint: t("report.not_held_hint") }, 404)
-        : json(found);
+        : json(answer);
   }
 
-  private found(route: string, asked: URLSearchParams): Response | Json | object | undefined {
-    if (route === "timeline/tile") return this.tile("g", asked.get("group"), asked);
-    if (route === "timeline/counter") return this.tile("c", asked.get("track"), asked);
-    if (route === "timeline/path") return this.tile("p", "0", asked);
+  private found(route: string, query: URLSearchParams): Response | Json | object | undefined {
+    if (route === "timeline/tile") return this.tile("g", query.get("group"), query);
+    if (route === "timeline/counter") return this.tile("c", query.get("track"), query);
+    if (route === "timeline/path") return this.tile("p", "0", query);
     if (route === "timeline/strings")
-      return this.strings(Number(asked.get("offset") ?? 0), Number(asked.get("limit") ?? 0));
+      return this.strings(Number(query.get("offset") ?? 0), Number(query.get("limit") ?? 0));
     if (route === "models/match") return { models: [], best: null, reading: 0 };
-    if (route === "runs/changes" && asked.has("since"))
+    if (route === "runs/changes" && query.has("since"))
       return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
-    if (route === "diff" || route.startsWith("view/")) return this.rows(route, asked);
-    const answer = this.facts.answers[this.key(route, asked)];
-    return route === "timeline/window" && answer !== undefined ? rowsOf(answer as unknown as Table, asked) : answer;
+    if (route === "diff" || route.startsWith("view/")) return this.rows(route, query);
+    const answer = this.facts.answers[this.key(route, query)];
+    return route === "timeline/window" && answer !== undefined ? rowsOf(answer as unknown as Table, query) : answer;
   }
 
-  private key(route: string, asked: URLSearchParams): string {
+  private key(route: string, query: URLSearchParams): string {
     const [kind, view = ""] = route.split("/");
-    const usual = (name: string) =>
+    const defaultValue = (name: string) =>
       this.usual.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
-    const own = [...asked].filter(([name, value]) => !OWN.test(name) && value !== "" && value !== usual(name));
-    return [route, ...own.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name}=${value}`)].join("&");
+    const ownParameters = [...query].filter(
+      ([name, value]) => !OWN.test(name) && value !== "" && value !== defaultValue(name),
+    );
+    return [
+      route,
+      ...ownParameters.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name}=${value}`),
+    ].join("&");
   }
 
-  private rows(route: string, asked: URLSearchParams): Response | object | undefined {
-    const whole = new URLSearchParams(asked);
-    whole.delete("table");
-    const name = asked.get("table") ?? "";
-    const answer = this.facts.answers[this.key(route, whole)] as JsonObject | undefined;
-    const table = (this.facts.answers[this.key(route, asked)] ?? answer?.[name]) as unknown as Table | undefined;
+  private rows(route: string, query: URLSearchParams): Response | object | undefined {
+    const tableQuery = new URLSearchParams(query);
+    tableQuery.delete("table");
+    const name = query.get("table") ?? "";
+    const answer = this.facts.answers[this.key(route, tableQuery)] as JsonObject | undefined;
+    const table = (this.facts.answers[this.key(route, query)] ?? answer?.[name]) as unknown as Table | undefined;
     if (!table?.columns) return name ? undefined : answer;
-    const rows = rowsOf(table, asked);
-    const format = asked.get("format");
+    const rows = rowsOf(table, query);
+    const format = query.get("format");
     return format === null
       ? rows
       : new Response(textOf(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
   }
 
-  private tile(kind: "g" | "c" | "p", id: string | null, asked: URLSearchParams): Response | undefined {
-    const place = this.facts.tiles[`${kind}${id}/${asked.get("level")}/${asked.get("index")}`];
-    return place && new Response(this.tiles.slice(place[0], place[0] + place[1]));
+  private tile(kind: "g" | "c" | "p", id: string | null, query: URLSearchParams): Response | undefined {
+    const range = this.facts.tiles[`${kind}${id}/${query.get("level")}/${query.get("index")}`];
+    return range && new Response(this.tiles.slice(range[0], range[0] + range[1]));
   }
 
   private strings(offset: number, limit: number): object {
-    return { strings: Array.from({ length: limit }, (_, place) => this.facts.names[offset + place] ?? "") };
+    return { strings: Array.from({ length: limit }, (_, index) => this.facts.names[offset + index] ?? "") };
   }
 }

@@ -13,8 +13,8 @@ const KINDS: Record<string, (text: string) => Test> = {
   max: (text) => (value) => typeof value === "number" && value <= Number(text),
 };
 
-function testsOf(asked: URLSearchParams): [column: string, test: Test][] {
-  return [...asked].flatMap(([key, text]) => {
+function testsOf(query: URLSearchParams): [column: string, test: Test][] {
+  return [...query].flatMap(([key, text]) => {
     const [kind = "", ...column] = key.split(".");
     const test = text === "" ? undefined : KINDS[kind]?.(text);
     return test ? [[column.join(".") || "name", test] as [string, Test]] : [];
@@ -35,19 +35,19 @@ function orderOf(values: readonly Cell[], descending: boolean): (a: number, b: n
   };
 }
 
-export function rowsOf(table: Table, asked: URLSearchParams): Table {
+export function rowsOf(table: Table, query: URLSearchParams): Table {
   const columns = table.columns as Columns;
   const count = Object.values(columns)[0]?.length ?? 0;
-  const tests = testsOf(asked);
+  const tests = testsOf(query);
   const rows = [...Array(count).keys()].filter((row) => tests.every(([column, test]) => test(columns[column]?.[row])));
-  const sort = columns[asked.get("sort") ?? ""];
-  if (sort) rows.sort(orderOf(sort, asked.get("order") !== "asc"));
-  const from = Number(asked.get("offset") ?? 0);
-  const shown = rows.slice(from, asked.has("limit") ? from + Number(asked.get("limit")) : undefined);
-  const taken = Object.fromEntries(
-    Object.entries(columns).map(([name, values]) => [name, shown.map((row) => values?.[row] ?? null)]),
+  const sort = columns[query.get("sort") ?? ""];
+  if (sort) rows.sort(orderOf(sort, query.get("order") !== "asc"));
+  const from = Number(query.get("offset") ?? 0);
+  const page = rows.slice(from, query.has("limit") ? from + Number(query.get("limit")) : undefined);
+  const pageColumns = Object.fromEntries(
+    Object.entries(columns).map(([name, values]) => [name, page.map((row) => values?.[row] ?? null)]),
   );
-  return { ...table, columns: taken, matching_rows: rows.length, offset: from };
+  return { ...table, columns: pageColumns, matching_rows: rows.length, offset: from };
 }
 
 /** As a spreadsheet reads it; what it would run begins with a mark. */

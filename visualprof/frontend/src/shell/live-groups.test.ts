@@ -4,9 +4,9 @@ import { groups, lasting } from "./live-groups";
 
 describe("groups", () => {
   it("tells what goes on before what is wrong, and leaves out what has no state", () => {
-    const all = ["ended", "done", "", "armed", "done"];
-    const found = groups([...all.keys()], (place) => all[place] || null);
-    expect(found).toEqual([
+    const states = ["ended", "done", "", "armed", "done"];
+    const result = groups([...states.keys()], (index) => states[index] || null);
+    expect(result).toEqual([
       { state: "armed", members: [3] },
       { state: "done", members: [1, 4] },
       { state: "ended", members: [0] },
@@ -16,12 +16,12 @@ describe("groups", () => {
 
 describe("lasting", () => {
   const nowMs = 1e12;
-  const asked = (minutes: number, over: boolean): LiveRecording => ({
+  const recording = (minutes: number, isOver: boolean): LiveRecording => ({
     id: "a",
     by: "page",
     steps: 5,
     asked_ns: (nowMs - minutes * 60e3) * 1e6,
-    over,
+    over: isOver,
     workers: [],
   });
   it.each([
@@ -29,7 +29,7 @@ describe("lasting", () => {
     [11, true, true, false],
     [11, false, true, true],
     [11, false, false, false], // nobody is left who could end it
-  ])("asked %i minutes ago, over %s, somebody there %s", (minutes, over, live, shown) =>
-    expect(lasting(asked(minutes, over), live, nowMs)).toBe(shown),
+  ])("asked %i minutes ago, over %s, somebody there %s", (minutes, isOver, live, isShown) =>
+    expect(lasting(recording(minutes, isOver), live, nowMs)).toBe(isShown),
   );
 });

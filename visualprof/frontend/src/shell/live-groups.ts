@@ -23,13 +23,13 @@ export interface Group<T> {
 }
 
 /** Those of the same state together; without one they are left out. */
-export function groups<T>(all: readonly T[], stateOf: (one: T) => string | null): Group<T>[] {
-  const found = new Map<string, T[]>();
-  for (const one of all) {
-    const state = stateOf(one);
-    if (state !== null) found.set(state, [...(found.get(state) ?? []), one]);
+export function groups<T>(items: readonly T[], stateOf: (item: T) => string | null): Group<T>[] {
+  const byState = new Map<string, T[]>();
+  for (const item of items) {
+    const state = stateOf(item);
+    if (state !== null) byState.set(state, [...(byState.get(state) ?? []), item]);
   }
-  return [...found]
+  return [...byState]
     .map(([state, members]) => ({ state, members }))
     .sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 }

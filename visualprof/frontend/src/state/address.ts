@@ -47,8 +47,10 @@ export function useParameter(name: string, fallback: string): WritableComputedRe
 const leftBehind = new Map<string, LocationQueryRaw>();
 
 router.afterEach((to) => {
-  const own = Object.entries(to.query).filter(([key]) => !(SELECTION_KEYS as readonly string[]).includes(key));
-  leftBehind.set(to.path, Object.fromEntries(own));
+  const pageParameters = Object.entries(to.query).filter(
+    ([key]) => !(SELECTION_KEYS as readonly string[]).includes(key),
+  );
+  leftBehind.set(to.path, Object.fromEntries(pageParameters));
 });
 
 /** What a page is opened with first. */
@@ -68,8 +70,8 @@ export function pageLocation(id: string): RouteLocationRaw {
 export function linkedLocation(link: string): RouteLocationRaw {
   const target = router.resolve(link);
   const query = { ...router.currentRoute.value.query, ...target.query };
-  const kept = Object.entries(query).filter(
+  const parameters = Object.entries(query).filter(
     ([key]) => key in target.query || (SELECTION_KEYS as readonly string[]).includes(key),
   );
-  return { path: target.path, query: Object.fromEntries(kept) };
+  return { path: target.path, query: Object.fromEntries(parameters) };
 }

@@ -1,6 +1,6 @@
 // Which pages there are and in which order: the server's views, then those that show nothing of a profile.
 import { computed, shallowRef } from "vue";
-import { address, get, held, type ViewInfo, type ViewsAnswer } from "../api";
+import { address, get, offlineReport, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
 import { linkEndsNs } from "./current-user";
 import { span, viewable } from "./selection";
@@ -70,7 +70,7 @@ export const tabs = computed<Tab[]>(() => {
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
   const [run, agents] =
-    linkEndsNs.value === null && !held
+    linkEndsNs.value === null && !offlineReport
       ? [
           ["run", "models"],
           ["cases", "trend", "agents"],

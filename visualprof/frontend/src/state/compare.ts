@@ -9,12 +9,23 @@ import { fileStamp, run, selectedQuery, sortedRuns, span, step, worker } from ".
 export type Obstacle = "gone" | "same" | "unreadable" | "apart";
 
 /** Rank 3 is compared with rank 3. */
-function atSamePlace<T extends { id: string }>(all: readonly T[], named: string | null, shown: T | null): T | null {
-  return all.find((one) => one.id === named) ?? all.find((one) => one.id === shown?.id) ?? all[0] ?? null;
+function atSamePlace<T extends { id: string }>(
+  candidates: readonly T[],
+  wantedId: string | null,
+  counterpart: T | null,
+): T | null {
+  return (
+    candidates.find((item) => item.id === wantedId) ??
+    candidates.find((item) => item.id === counterpart?.id) ??
+    candidates[0] ??
+    null
+  );
 }
 
 export const baseId = computed(() => queryValue("base"));
-export const baseRun = computed<Run | null>(() => runs.value.find((one) => one.id === baseId.value) ?? null);
+export const baseRun = computed<Run | null>(
+  () => runs.value.find((candidate) => candidate.id === baseId.value) ?? null,
+);
 export const baseWorker = computed<Worker | null>(() =>
   atSamePlace(baseRun.value?.workers ?? [], queryValue("base_worker"), worker.value),
 );
@@ -23,11 +34,11 @@ export const baseSpan = computed<Span | null>(() =>
 );
 
 /** Why one file cannot be compared with another. */
-export function between(base: Span, shown: Span): Obstacle | null {
-  if (base === shown) return "same";
+export function between(base: Span, span: Span): Obstacle | null {
+  if (base === span) return "same";
   if (base.state === "failed") return "unreadable";
-  const known = (base.state === "ready" || base.views.length > 0) && shown.views.length > 0;
-  return known && !base.views.some((view) => shown.views.includes(view)) ? "apart" : null;
+  const bothKnown = (base.state === "ready" || base.views.length > 0) && span.views.length > 0;
+  return bothKnown && !base.views.some((view) => span.views.includes(view)) ? "apart" : null;
 }
 
 /** Why the base that the address names cannot be compared with; null while there is none. */
@@ -41,7 +52,7 @@ export const obstacle = computed<Obstacle | null>(() => {
 export const hasBases = computed(
   () =>
     baseId.value !== null ||
-    sortedRuns.value.some((one) => one !== run.value) ||
+    sortedRuns.value.some((candidate) => candidate !== run.value) ||
     (run.value !== null && spansOf(run.value).length > 1),
 );
 

@@ -10,14 +10,14 @@ export function useLinkedPlace(): void {
   let timer = 0;
 
   function find(name: string, tries: number): void {
-    const place = document.querySelector(`[data-place="${CSS.escape(name)}"]`);
-    if (!place && tries < MOST_TRIES) {
+    const section = document.querySelector(`[data-place="${CSS.escape(name)}"]`);
+    if (!section && tries < MOST_TRIES) {
       timer = window.setTimeout(() => find(name, tries + 1), RETRY_MS);
       return;
     }
-    place?.scrollIntoView({ block: "center", behavior: "smooth" });
-    place?.classList.add("marked");
-    setTimeout(() => place?.classList.remove("marked"), MARK_MS);
+    section?.scrollIntoView({ block: "center", behavior: "smooth" });
+    section?.classList.add("marked");
+    setTimeout(() => section?.classList.remove("marked"), MARK_MS);
     patchQuery({ chart: null, table: null });
   }
 

@@ -9,14 +9,14 @@ const run = {
     { id: "rank1", spans: [span("new1")] },
   ],
 } as Run;
-const made = (...files: (string | null)[]) => ({ workers: files.map((file) => ({ file })) }) as LiveRecording;
+const recordingOf = (...files: (string | null)[]) => ({ workers: files.map((file) => ({ file })) }) as LiveRecording;
 
 describe("recorded_span", () => {
   it.each([
-    [made("new0", "new1"), "rank1", "new1"],
-    [made("new0", "new1"), null, "new0"],
-    [made("new0", null), "rank1", "new0"],
-    [made(null), "rank0", undefined],
-    [made("later"), "rank0", undefined],
+    [recordingOf("new0", "new1"), "rank1", "new1"],
+    [recordingOf("new0", "new1"), null, "new0"],
+    [recordingOf("new0", null), "rank1", "new0"],
+    [recordingOf(null), "rank0", undefined],
+    [recordingOf("later"), "rank0", undefined],
   ])("%#", (recording, preferred, file) => expect(recordedSpan(run, recording, preferred)?.span.file).toBe(file));
 });

@@ -28,7 +28,7 @@ export const liveKnown = computed(() => answer.value !== null);
 
 /** By run. */
 export const liveRuns = computed<ReadonlyMap<string, LiveRun>>(
-  () => new Map(answer.value?.runs.map((one) => [one.run, one])),
+  () => new Map(answer.value?.runs.map((liveRun) => [liveRun.run, liveRun])),
 );
 
 export const isThere = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
@@ -43,36 +43,36 @@ export function recordedSpan(
   recording: LiveRecording,
   preferred: string | null,
 ): { worker: string; span: Span } | null {
-  const files = new Set(recording.workers.map((one) => one.file));
-  const found = run.workers.flatMap((one) =>
-    one.spans.filter((span) => files.has(span.file)).map((span) => ({ worker: one.id, span })),
+  const files = new Set(recording.workers.map((recorded) => recorded.file));
+  const candidates = run.workers.flatMap((candidate) =>
+    candidate.spans.filter((span) => files.has(span.file)).map((span) => ({ worker: candidate.id, span })),
   );
-  return found.find((one) => one.worker === preferred) ?? found[0] ?? null;
+  return candidates.find((candidate) => candidate.worker === preferred) ?? candidates[0] ?? null;
 }
 
 /** Whoever looks elsewhere by now is not led away. */
 function openRecorded(): void {
-  const { run: id, id: asked } = awaited.value ?? {};
+  const { run: id, id: recordingId } = awaited.value ?? {};
   const recording = id === undefined ? null : (liveRuns.value.get(id)?.recording ?? null);
-  if (id === undefined || queryValue("run") !== id || (recording && recording.id !== asked)) {
+  if (id === undefined || queryValue("run") !== id || (recording && recording.id !== recordingId)) {
     awaited.value = null;
     return;
   }
-  const run = runs.value.find((one) => one.id === id);
+  const run = runs.value.find((candidate) => candidate.id === id);
   if (!run || !recording?.over) return;
-  const found = recordedSpan(run, recording, worker.value?.id ?? null);
-  if (!found && recording.workers.some((one) => one.file)) return; // not listed yet
-  if (found && ["waiting", "parsing"].includes(found.span.state)) return;
+  const recordedSpans = recordedSpan(run, recording, worker.value?.id ?? null);
+  if (!recordedSpans && recording.workers.some((recorded) => recorded.file)) return; // not listed yet
+  if (recordedSpans && ["waiting", "parsing"].includes(recordedSpans.span.state)) return;
   awaited.value = null;
-  if (found) patchQuery({ worker: found.worker, span: found.span.id, step: null }, true);
+  if (recordedSpans) patchQuery({ worker: recordedSpans.worker, span: recordedSpans.span.id, step: null }, true);
 }
 
 /** For as long as the page is open. */
 export function followLive(): void {
   effectScope(true).run(() => {
     const { data, refresh } = usePolled<LiveAnswer>(
-      () => (runs.value.some((one) => one.live) ? address("live") : null),
-      (now) => (now?.runs.some((one) => isLive(one.run)) ? LIVE_MS : CALM_MS),
+      () => (runs.value.some((candidate) => candidate.live) ? address("live") : null),
+      (now) => (now?.runs.some((candidate) => isLive(candidate.run)) ? LIVE_MS : CALM_MS),
     );
     look = refresh;
     watch(data, (now) => (answer.value = now), { flush: "sync" });
@@ -82,7 +82,7 @@ export function followLive(): void {
 
 /** Throws ApiError. */
 export async function record(wish: NewRecording): Promise<void> {
-  const made = await send<LiveRecording>("POST", address("live/record"), wish);
-  awaited.value = { run: wish.run, id: made.id };
+  const newRecording = await send<LiveRecording>("POST", address("live/record"), wish);
+  awaited.value = { run: wish.run, id: newRecording.id };
   await look();
 }

@@ -11,12 +11,12 @@ export function useStored<T extends string | number | object>(name: string, fall
   return useStorage<T>(`visualprof.${name}`, fallback, undefined, { writeDefaults: false, onError: () => undefined });
 }
 
-function following<T>(list: readonly T[], one: T): T {
-  return list[(list.indexOf(one) + 1) % list.length] ?? one;
+function following<T>(list: readonly T[], current: T): T {
+  return list[(list.indexOf(current) + 1) % list.length] ?? current;
 }
 
 const storedTheme = useStored<string>("theme", "system");
-export const chosenTheme = computed(() => THEMES.find((one) => one === storedTheme.value) ?? "system");
+export const chosenTheme = computed(() => THEMES.find((name) => name === storedTheme.value) ?? "system");
 const dark = usePreferredDark();
 export const theme = computed<ThemeName>(() =>
   chosenTheme.value === "system" ? (dark.value ? "dark" : "light") : chosenTheme.value,

@@ -29,7 +29,7 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   const waiting = shallowRef<ApiError | null>(null);
   const nextSignal = useLatest();
   let waitMs: number | null = null;
-  let asked: string | null = null;
+  let requestedUrl: string | null = null;
   const { start, stop } = useTimeoutFn(
     () => void load(),
     () => waitMs ?? RETRY_MS,
@@ -41,15 +41,15 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
     const signal = nextSignal();
     const target = url();
     loading.value = target !== null;
-    if (target !== asked) waiting.value = null;
-    asked = target;
+    if (target !== requestedUrl) waiting.value = null;
+    requestedUrl = target;
     if (target === null) return;
     try {
       data.value = (await get<T>(target, { signal }))?.body ?? null;
       error.value = waiting.value = null;
-    } catch (thrown) {
+    } catch (exception) {
       if (signal.aborted) return;
-      const failure = asError(thrown);
+      const failure = asError(exception);
       waitMs = retryMs(failure);
       waiting.value = failure.status === 503 ? failure : null;
       if (waitMs !== null) return start();

@@ -8,19 +8,19 @@ function run(id: string, modifiedNs = 1): Run {
 }
 
 const unreadable = { file: "notes.json", error: "no profile", hint: null };
-const known: RunsAnswer = { revision: 5, runs: [run("a"), run("b"), run("c")], skipped: [unreadable] };
+const previous: RunsAnswer = { revision: 5, runs: [run("a"), run("b"), run("c")], skipped: [unreadable] };
 const nothing: ChangesAnswer = { revision: 6, since: 5, runs: [], removed: [], skipped: null };
 
 describe("changes of the runs", () => {
   it("are laid over what is known, and leave the other runs the same objects", () => {
-    const now = updated(known, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
-    expect(now.runs.map((one) => `${one.id}${one.modified_ns}`)).toEqual(["b2", "c1", "d1"]);
-    expect(now.runs[1]).toBe(known.runs[2]);
+    const now = updated(previous, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
+    expect(now.runs.map((item) => `${item.id}${item.modified_ns}`)).toEqual(["b2", "c1", "d1"]);
+    expect(now.runs[1]).toBe(previous.runs[2]);
     expect([now.revision, now.skipped]).toEqual([6, [unreadable]]);
   });
 
   it("replace everything when the server does not know the revision any more", () => {
-    expect(updated(known, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
+    expect(updated(previous, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
       revision: 6,
       runs: [run("new")],
       skipped: [],
@@ -39,19 +39,19 @@ describe("the question for changes", () => {
 
   it("says what is known and which run is shown, at once when that is still read", async () => {
     const waiting = { ...run("b"), workers: [{ id: "w", name: "w", rank: null, spans: [{ state: "waiting" }] }] };
-    const asked: string[] = [];
+    const requests: string[] = [];
     vi.stubGlobal("fetch", (url: string) => {
-      asked.push(url);
+      requests.push(url);
       return Promise.resolve(
         new Response(JSON.stringify({ ...nothing, since: null, runs: [run("a"), waiting], skipped: [] })),
       );
     });
     await router.push("/overview?run=a");
     const stop = startPolling();
-    await vi.waitFor(() => expect(asked).toEqual(["api/v1/runs/changes?shown=a"]));
+    await vi.waitFor(() => expect(requests).toEqual(["api/v1/runs/changes?shown=a"]));
     await new Promise((done) => setTimeout(done, 20));
     await router.push("/overview?run=b");
-    await vi.waitFor(() => expect(asked[1]).toBe("api/v1/runs/changes?since=6&shown=b"), { timeout: 500 });
+    await vi.waitFor(() => expect(requests[1]).toBe("api/v1/runs/changes?since=6&shown=b"), { timeout: 500 });
     stop();
   });
 });

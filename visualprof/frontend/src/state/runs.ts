@@ -36,26 +36,26 @@ const busy = computed(() =>
 
 /** Changes laid over what is known: runs that did not change stay the same objects. */
 export function updated(
-  known: RunsAnswer | null,
+  previous: RunsAnswer | null,
   { revision, since, runs, removed, skipped }: ChangesAnswer,
 ): RunsAnswer {
-  const all = new Map(since === null ? [] : known?.runs.map((run) => [run.id, run]));
-  for (const run of runs) all.set(run.id, run);
-  for (const id of removed) all.delete(id);
-  return { revision, runs: [...all.values()], skipped: skipped ?? known?.skipped ?? [] };
+  const byId = new Map(since === null ? [] : previous?.runs.map((run) => [run.id, run]));
+  for (const run of runs) byId.set(run.id, run);
+  for (const id of removed) byId.delete(id);
+  return { revision, runs: [...byId.values()], skipped: skipped ?? previous?.skipped ?? [] };
 }
 
 /** Asks for what changed since the last answer, and says which run is looked at: its files are read first. */
 async function changes(
-  known: RunsAnswer | null,
+  previous: RunsAnswer | null,
   signal: AbortSignal,
 ): Promise<{ body: RunsAnswer; etag: null } | null> {
   const answered = await get<ChangesAnswer>(
-    address("runs/changes", { since: known?.revision, shown: queryValue("run") }),
+    address("runs/changes", { since: previous?.revision, shown: queryValue("run") }),
     { signal },
   );
-  return answered && answered.body.revision !== known?.revision
-    ? { body: updated(known, answered.body), etag: null }
+  return answered && answered.body.revision !== previous?.revision
+    ? { body: updated(previous, answered.body), etag: null }
     : null;
 }
 

@@ -25,16 +25,16 @@ export function parseList(text: string): string[] {
 
 /** Without a choice, the run that is open, else what was measured last, with those of the same job. */
 export function newest(reports: readonly ReportRow[], run: string | null = null): string[] {
-  const first = reports.find((one) => one.id === run) ?? reports[0];
+  const first = reports.find((candidate) => candidate.id === run) ?? reports[0];
   return reports
     .filter(
-      (one) =>
-        (one.points > 0 || one.state === "running") &&
-        one.job === first?.job &&
-        one.model_sha256 === first.model_sha256,
+      (candidate) =>
+        (candidate.points > 0 || candidate.state === "running") &&
+        candidate.job === first?.job &&
+        candidate.model_sha256 === first.model_sha256,
     )
     .slice(0, MOST_UNASKED)
-    .map((one) => one.id);
+    .map((candidate) => candidate.id);
 }
 
 export interface Chosen {
@@ -45,13 +45,13 @@ export interface Chosen {
 }
 
 export function useChosen(reports: () => readonly ReportRow[]): Chosen {
-  const wanted = computed(() =>
+  const requestedIds = computed(() =>
     queryValue("reports") === null ? newest(reports(), queryValue("run")) : parseList(queryValue("reports") ?? ""),
   );
-  const known = computed(() => new Set(reports().map((one) => one.id)));
+  const knownIds = computed(() => new Set(reports().map((report) => report.id)));
   return {
-    ids: computed(() => wanted.value.filter((id) => known.value.has(id)).slice(0, MOST_REPORTS)),
-    missing: computed(() => wanted.value.filter((id) => !known.value.has(id))),
+    ids: computed(() => requestedIds.value.filter((id) => knownIds.value.has(id)).slice(0, MOST_REPORTS)),
+    missing: computed(() => requestedIds.value.filter((id) => !knownIds.value.has(id))),
     // A comma alone says that nothing is chosen, which no parameter at all does not.
     set: (ids) => patchQuery({ reports: ids.length > 0 ? listText(ids) : "," }, false),
   };
@@ -67,8 +67,8 @@ export const openPoint = computed<Place | null>(() => {
   return report !== null && Number.isInteger(batch) ? { report, batch } : null;
 });
 
-export function showPoint(place: Place | null): void {
-  patchQuery({ point: place?.report ?? null, batch: place === null ? null : String(place.batch) }, true);
+export function showPoint(point: Place | null): void {
+  patchQuery({ point: point?.report ?? null, batch: point === null ? null : String(point.batch) }, true);
 }
 
 /** Points of charts are named "report|batch". */
@@ -80,11 +80,13 @@ export function placeOf(id: string): Place | null {
 
 /** What the charts call each report: its spec, with its name or at last its id where several have the same. */
 export function labelsOf(reports: readonly ReportRow[]): Map<string, string> {
-  const ways: ((one: ReportRow) => string)[] = [
-    (one) => one.spec,
-    (one) => `${one.name} / ${one.spec}`,
-    (one) => one.id,
+  const labelers: ((report: ReportRow) => string)[] = [
+    (report) => report.spec,
+    (report) => `${report.name} / ${report.spec}`,
+    (report) => report.id,
   ];
-  const way = ways.find((each) => new Set(reports.map(each)).size === reports.length) ?? ((one: ReportRow) => one.id);
-  return new Map(reports.map((one) => [one.id, way(one)]));
+  const labeler =
+    labelers.find((candidate) => new Set(reports.map(candidate)).size === reports.length) ??
+    ((report: ReportRow) => report.id);
+  return new Map(reports.map((report) => [report.id, labeler(report)]));
 }

@@ -72,7 +72,7 @@ describe("selection", () => {
   it("shows the newest run that is ready until the address names one", async () => {
     const { run: selected, sortedRuns } = await import("./selection");
     expect(selected.value?.id).toBe("new");
-    expect(sortedRuns.value.map((one) => one.id)).toEqual(["newest", "new", "old", "begun"]);
+    expect(sortedRuns.value.map((item) => item.id)).toEqual(["newest", "new", "old", "begun"]);
   });
 
   it("follows the address, and ignores a step that the file does not have", async () => {
@@ -84,13 +84,13 @@ describe("selection", () => {
   it("walks through all steps, the first, the second", async () => {
     const { moveStep, step } = await import("./selection");
     await router.push("/overview?run=old");
-    const seen: (string | null)[] = [];
-    for (const by of [1, 1, 1, -1] as const) {
-      moveStep(by);
+    const states: (string | null)[] = [];
+    for (const delta of [1, 1, 1, -1] as const) {
+      moveStep(delta);
       await settle();
-      seen.push(step.value);
+      states.push(step.value);
     }
-    expect(seen).toEqual(["5", "6", "6", "5"]);
+    expect(states).toEqual(["5", "6", "6", "5"]);
   });
 
   it("drops span and step when another run is chosen", async () => {

@@ -13,32 +13,34 @@ export const sortedRuns = computed<Run[]>(() =>
 
 /** A run that the address names but that is not there (deleted or renamed). */
 export const missingRun = computed(() => {
-  const wanted = queryValue("run");
-  return wanted !== null && runs.value.length > 0 && !runs.value.some((run) => run.id === wanted) ? wanted : null;
+  const runId = queryValue("run");
+  return runId !== null && runs.value.length > 0 && !runs.value.some((run) => run.id === runId) ? runId : null;
 });
 
 export const run = computed<Run | null>(() => {
-  const wanted = queryValue("run");
-  if (wanted !== null) return runs.value.find((one) => one.id === wanted) ?? null;
+  const runId = queryValue("run");
+  if (runId !== null) return runs.value.find((candidate) => candidate.id === runId) ?? null;
   // Until the address names one, a run that can be shown is better than the newest that cannot.
   return (
-    sortedRuns.value.find((one) => spansOf(one).some((span) => span.state === "ready")) ?? sortedRuns.value[0] ?? null
+    sortedRuns.value.find((candidate) => spansOf(candidate).some((span) => span.state === "ready")) ??
+    sortedRuns.value[0] ??
+    null
   );
 });
 
 export const worker = computed<Worker | null>(() => {
-  const all = run.value?.workers ?? [];
-  return all.find((one) => one.id === queryValue("worker")) ?? all[0] ?? null;
+  const workers = run.value?.workers ?? [];
+  return workers.find((candidate) => candidate.id === queryValue("worker")) ?? workers[0] ?? null;
 });
 
 export const span = computed<Span | null>(() => {
-  const all = worker.value?.spans ?? [];
-  return all.find((one) => one.id === queryValue("span")) ?? all[0] ?? null;
+  const spans = worker.value?.spans ?? [];
+  return spans.find((candidate) => candidate.id === queryValue("span")) ?? spans[0] ?? null;
 });
 
 export const step = computed<string | null>(() => {
-  const wanted = queryValue("step");
-  return wanted !== null && span.value?.steps.includes(wanted) ? wanted : null;
+  const stepName = queryValue("step");
+  return stepName !== null && span.value?.steps.includes(stepName) ? stepName : null;
 });
 
 /** A file that is still written can be shown as far as it goes. */
@@ -62,15 +64,15 @@ export const fileStamp = computed(
 
 export function selectRun(id: string): void {
   // The worker stays where the new run has one of that name: comparing rank 3 of two runs is common.
-  const next = runs.value.find((one) => one.id === id);
-  const keepsWorker = next?.workers.some((one) => one.id === worker.value?.id) ?? false;
+  const next = runs.value.find((candidate) => candidate.id === id);
+  const keepsWorker = next?.workers.some((candidate) => candidate.id === worker.value?.id) ?? false;
   const nextWorker = keepsWorker && worker.value !== run.value?.workers[0] ? (worker.value?.id ?? null) : null;
   patchQuery({ run: id, worker: nextWorker, span: null, step: null }, true);
 }
 
 export function selectWorker(id: string): void {
-  const next = run.value?.workers.find((one) => one.id === id);
-  const keepsSpan = next?.spans.some((one) => one.id === span.value?.id) ?? false;
+  const next = run.value?.workers.find((candidate) => candidate.id === id);
+  const keepsSpan = next?.spans.some((candidate) => candidate.id === span.value?.id) ?? false;
   patchQuery({ worker: id, span: keepsSpan ? queryValue("span") : null }, true);
 }
 
@@ -83,8 +85,8 @@ export function selectStep(name: string | null): void {
 }
 
 /** Walks all steps, 1st, 2nd, ... without wrapping. */
-export function moveStep(by: 1 | -1): void {
+export function moveStep(delta: 1 | -1): void {
   const order = [null, ...(span.value?.steps ?? [])];
-  const next = order.indexOf(step.value) + by;
+  const next = order.indexOf(step.value) + delta;
   if (next >= 0 && next < order.length) selectStep(order[next] ?? null);
 }

@@ -19,9 +19,9 @@ function selection(): Record<string, string> {
 /** One event, selected; of the shown worker, or of another of the run; `around_ns` is where to look. */
 export function eventLocation(event: number, workerId?: string, aroundNs?: number): RouteLocationRaw {
   const workers = run.value?.workers ?? [];
-  const place = Math.max(
+  const index = Math.max(
     0,
-    workers.findIndex((one) => one.id === (workerId ?? worker.value?.id)),
+    workers.findIndex((candidate) => candidate.id === (workerId ?? worker.value?.id)),
   );
   const other = workerId !== undefined && workerId !== worker.value?.id;
   const win =
@@ -31,7 +31,7 @@ export function eventLocation(event: number, workerId?: string, aroundNs?: numbe
     query: {
       ...selection(),
       ...(other ? { worker: workerId, span: undefined } : {}),
-      sel: `${place}.${event}`,
+      sel: `${index}.${event}`,
       ...win,
     },
   };

@@ -31,9 +31,9 @@ export const sendings = reactive<Sending[]>([]);
 
 let last: Promise<unknown> = Promise.resolve();
 
-export function dismiss(one: Sending): void {
-  const place = sendings.indexOf(one);
-  if (place >= 0) sendings.splice(place, 1);
+export function dismiss(sending: Sending): void {
+  const index = sendings.indexOf(sending);
+  if (index >= 0) sendings.splice(index, 1);
 }
 
 function refusal(request: XMLHttpRequest): ApiError {
@@ -48,13 +48,13 @@ function transfer(
   url: string,
   body: Blob,
   headers: Record<string, string>,
-  told: (bytes: number) => void,
+  onProgress: (bytes: number) => void,
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     request.open(method, url);
     request.responseType = "json";
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
-    request.upload.onprogress = (event) => told(event.loaded);
+    request.upload.onprogress = (event) => onProgress(event.loaded);
     request.onload = () => (request.status < 300 ? resolve(request.response) : reject(refusal(request)));
     request.onerror = () => reject(new ApiError(0, "the upload broke off"));
     request.onabort = () => reject(new ApiError(0, "the upload broke off"));
@@ -62,14 +62,14 @@ function transfer(
   });
 }
 
-const toServer = (file: File, part: boolean, one: Sending, request: XMLHttpRequest) =>
+const toServer = (file: File, part: boolean, sending: Sending, request: XMLHttpRequest) =>
   transfer(
     request,
     "POST",
     address("uploads", { name: file.name, part: part ? "true" : null }),
     file,
     { ...sessionHeaders(), "Content-Type": "application/octet-stream" },
-    (sent) => (one.progress = sent / Math.max(file.size, 1)),
+    (sentBytes) => (sending.progress = sentBytes / Math.max(file.size, 1)),
   ) as Promise<UploadAnswer>;
 
 /** In a row, of a part; each has a new address. */
@@ -80,24 +80,29 @@ async function toBucket(
   file: File,
   part: boolean,
   blob: string,
-  one: Sending,
+  sending: Sending,
   request: XMLHttpRequest,
   cancelled: () => boolean,
 ): Promise<UploadAnswer> {
-  let way = await send<Way>("POST", address("uploads/direct"), { name: file.name, size_bytes: file.size, blob, part });
-  const where = address(`uploads/direct/${way.upload}`);
-  for (let tries = 0; way.parts.length > 0;) {
-    const before = way.have_bytes;
+  let status = await send<Way>("POST", address("uploads/direct"), {
+    name: file.name,
+    size_bytes: file.size,
+    blob,
+    part,
+  });
+  const where = address(`uploads/direct/${status.upload}`);
+  for (let tries = 0; status.parts.length > 0;) {
+    const before = status.have_bytes;
     try {
       let have = before;
-      for (const { url, offset, size_bytes } of way.parts) {
+      for (const { url, offset, size_bytes } of status.parts) {
         await transfer(
           request,
           "PUT",
           url,
           file.slice(offset, offset + size_bytes),
           {},
-          (sent) => (one.progress = (have + sent) / file.size),
+          (sentBytes) => (sending.progress = (have + sentBytes) / file.size),
         );
         have += size_bytes;
       }
@@ -106,8 +111,8 @@ async function toBucket(
       if (++tries > TRIES) throw failure;
       await new Promise((resolve) => setTimeout(resolve, 1000 * tries));
     }
-    way = (await get<Way>(where))?.body ?? way;
-    if (way.have_bytes > before) tries = 0;
+    status = (await get<Way>(where))?.body ?? status;
+    if (status.have_bytes > before) tries = 0;
   }
   if (cancelled()) {
     await ask(where, { method: "DELETE" });
@@ -127,7 +132,7 @@ async function sha256(file: File): Promise<string> {
 }
 
 /** The answer to a file that the server has. */
-async function known(file: File, part: boolean, blob: string): Promise<UploadAnswer | null> {
+async function findStored(file: File, part: boolean, blob: string): Promise<UploadAnswer | null> {
   if (!blob) return null;
   return (await send<FilesAnswer>("POST", address("uploads/known"), { blob, name: file.name, part })).files[0] ?? null;
 }
@@ -136,7 +141,7 @@ async function known(file: File, part: boolean, blob: string): Promise<UploadAns
 export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const request = new XMLHttpRequest();
   let cancelled = false;
-  const one = reactive<Sending>({
+  const sending = reactive<Sending>({
     name: file.name,
     size_bytes: file.size,
     progress: 0,
@@ -144,10 +149,10 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
     cancel: () => {
       cancelled = true;
       request.abort();
-      dismiss(one);
+      dismiss(sending);
     },
   });
-  sendings.push(one);
+  sendings.push(sending);
 
   async function run(): Promise<UploadAnswer | null> {
     try {
@@ -155,25 +160,25 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
       const session = await readSession();
       if (session?.trusted !== true && !(await askToken())) throw new ApiError(401, t("session.lacking"));
       const blob = await sha256(file);
-      const there = await known(file, part, blob);
+      const stored = await findStored(file, part, blob);
       if (cancelled) return null;
       const direct = file.size > 0 && session?.direct === true;
       const answer =
-        there ??
+        stored ??
         (await (direct
-          ? toBucket(file, part, blob, one, request, () => cancelled)
-          : toServer(file, part, one, request)));
-      dismiss(one);
+          ? toBucket(file, part, blob, sending, request, () => cancelled)
+          : toServer(file, part, sending, request)));
+      dismiss(sending);
       return answer;
     } catch (failure) {
-      if (!cancelled) one.error = asError(failure);
+      if (!cancelled) sending.error = asError(failure);
       return null;
     }
   }
 
-  const mine = last.then(run);
-  last = mine;
-  return mine;
+  const ownTurn = last.then(run);
+  last = ownTurn;
+  return ownTurn;
 }
 
 /** The path under which the model names a file that somebody chose: alone, or in a folder. */
@@ -181,7 +186,7 @@ export function partOf(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
   return (
     (model?.model?.external ?? [])
-      .map((one) => one.path)
+      .map((entry) => entry.path)
       .find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null
   );
 }
@@ -200,8 +205,8 @@ export async function sendModel(files: readonly File[]): Promise<SentModel | nul
   const parts = Object.fromEntries((model.others ?? []).map((part) => [part.name, part.blob]));
   for (const file of files) {
     const path = file === first ? null : partOf(model, file);
-    const sent = path === null ? null : await upload(file, true);
-    if (sent && path !== null) parts[path] = sent.blob;
+    const uploaded = path === null ? null : await upload(file, true);
+    if (uploaded && path !== null) parts[path] = uploaded.blob;
   }
   return { model, parts };
 }

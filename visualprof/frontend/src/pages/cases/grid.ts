@@ -34,13 +34,13 @@ export function gridOf(table: Columns, figure: string): Grid {
     else grid.machines.push({ name: machine, compilers: [compiler] });
   }
   for (const name of cases) {
-    const own = rows.filter((row) => text("case", row) === name);
-    const differing = SETUP.filter((part) => new Set(own.map((row) => at(part, row))).size > 1);
-    const setups = new Map(own.map((row) => [JSON.stringify(differing.map((part) => at(part, row))), row]));
+    const caseRows = rows.filter((row) => text("case", row) === name);
+    const differing = SETUP.filter((part) => new Set(caseRows.map((row) => at(part, row))).size > 1);
+    const setups = new Map(caseRows.map((row) => [JSON.stringify(differing.map((part) => at(part, row))), row]));
     for (const [setup, first] of [...setups].sort()) {
-      const mine = own.filter((row) => JSON.stringify(differing.map((part) => at(part, row))) === setup);
+      const cellRows = caseRows.filter((row) => JSON.stringify(differing.map((part) => at(part, row))) === setup);
       const cells = columns.map((key) => {
-        const row = mine.find((one) => column(one) === key);
+        const row = cellRows.find((candidate) => column(candidate) === key);
         return row === undefined
           ? null
           : { run: text("run", row), state: text("state", row), value: at(figure, row), best: false };
@@ -53,8 +53,8 @@ export function gridOf(table: Columns, figure: string): Grid {
 }
 
 function markBest(cells: readonly (GridCell | null)[], figure: string): void {
-  const known = cells.flatMap((cell) => (cell && typeof cell.value === "number" ? [cell.value] : []));
-  if (known.length < 2 || NEITHER.has(figure)) return;
-  const best = LESS.has(figure) ? Math.min(...known) : Math.max(...known);
+  const values = cells.flatMap((cell) => (cell && typeof cell.value === "number" ? [cell.value] : []));
+  if (values.length < 2 || NEITHER.has(figure)) return;
+  const best = LESS.has(figure) ? Math.min(...values) : Math.max(...values);
   for (const cell of cells) if (cell) cell.best = cell.value === best;
 }

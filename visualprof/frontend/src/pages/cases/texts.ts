@@ -1,7 +1,7 @@
 // What the server's words about cases are called here.
 import type { Cell } from "../../api/model";
 import { visible } from "../../lib/text";
-import { said, textOr } from "../../locales";
+import { translateMessage, textOr } from "../../locales";
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
 const LISTS: Record<string, string> = {
@@ -27,5 +27,5 @@ export function precise(column: string, value: Cell | undefined): Cell | undefin
 
 /** A sentence of the server's in the page's language; what an exception of the case says stays as it is. */
 export function explained(text: string): string {
-  return /\b[A-Z]\w*(Error|Exception|Warning): /.test(text) ? visible(text) : said(visible(text));
+  return /\b[A-Z]\w*(Error|Exception|Warning): /.test(text) ? visible(text) : translateMessage(visible(text));
 }

@@ -19,13 +19,13 @@ const SHADES = 256;
 
 function along(stops: readonly Rgb[], share: number): Rgb {
   const at = share * (stops.length - 1);
-  const place = Math.min(stops.length - 2, Math.floor(at));
-  return mixed(stops[place] ?? [0, 0, 0], stops[place + 1] ?? [0, 0, 0], at - place);
+  const stop = Math.min(stops.length - 2, Math.floor(at));
+  return mixed(stops[stop] ?? [0, 0, 0], stops[stop + 1] ?? [0, 0, 0], at - stop);
 }
 
 /** The shades from the least to the most. */
-export function shades(theme: ThemeName, of: keyof typeof STOPS): Rgb[] {
-  const stops = STOPS[of][theme].map(rgb);
+export function shades(theme: ThemeName, palette: keyof typeof STOPS): Rgb[] {
+  const stops = STOPS[palette][theme].map(rgb);
   return Array.from({ length: SHADES }, (_, i) => along(stops, i / (SHADES - 1)));
 }
 
@@ -38,29 +38,29 @@ export interface Scale {
 const LEAST_SPAN = 0.1;
 
 /** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
-export function scaleOf(low: number | null, high: number | null, excess: boolean, usual = 0): Scale {
-  const [least, most, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * usual)];
-  if (!excess) return { low: least, high: Math.max(most, least + span) };
-  const far = Math.max(Math.abs(least), Math.abs(most), span / 2, 1);
-  return { low: -far, high: far };
+export function scaleOf(low: number | null, high: number | null, excess: boolean, typical = 0): Scale {
+  const [min, max, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * typical)];
+  if (!excess) return { low: min, high: Math.max(max, min + span) };
+  const farthest = Math.max(Math.abs(min), Math.abs(max), span / 2, 1);
+  return { low: -farthest, high: farthest };
 }
 
 /** RGBA of each cell; what is unknown is transparent. */
 export function painted(
   cells: readonly (number | null)[],
   scale: Scale,
-  of: readonly Rgb[],
+  stops: readonly Rgb[],
 ): Uint8ClampedArray<ArrayBuffer> {
   const table = new Uint32Array(
-    new Uint8ClampedArray(of.flatMap(([red, green, blue]) => [red, green, blue, 255])).buffer,
+    new Uint8ClampedArray(stops.flatMap(([red, green, blue]) => [red, green, blue, 255])).buffer,
   );
   const out = new Uint32Array(cells.length);
-  const per = (of.length - 1) / (scale.high - scale.low);
+  const per = (stops.length - 1) / (scale.high - scale.low);
   for (let i = 0; i < cells.length; i += 1) {
     const value = cells[i];
     if (typeof value !== "number") continue;
     const shade = Math.round((value - scale.low) * per);
-    out[i] = table[shade < 0 ? 0 : shade >= of.length ? of.length - 1 : shade] ?? 0;
+    out[i] = table[shade < 0 ? 0 : shade >= stops.length ? stops.length - 1 : shade] ?? 0;
   }
   return new Uint8ClampedArray(out.buffer);
 }

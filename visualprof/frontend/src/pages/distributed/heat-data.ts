@@ -3,7 +3,7 @@ import { refDebounced } from "@vueuse/core";
 import { computed, type Ref } from "vue";
 import type { HeatmapAnswer, Query } from "../../api";
 import { fileStamp, useResource, useView, viewAddress } from "../../state";
-import { binOf, isWhole, outward, within, type Sight } from "./heat-viewport";
+import { binOf, isWhole, outward, clampViewport, type Sight } from "./heat-viewport";
 
 const MOST = 512;
 const PAUSE_MS = 120;
@@ -30,10 +30,10 @@ const numberOrNull = (value: unknown) => (typeof value === "number" ? value : nu
 /** The cell of an answer at a place of the map; null where that is beside it. */
 export function cellAt(answer: HeatmapAnswer, row: number, column: number): HeatCell | null {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
-  const [places, atSteps] = [numbers(rows.place), numbers(columns.place)];
-  const [i, j] = [binOf(places, row), binOf(atSteps, column)];
+  const [positions, atSteps] = [numbers(rows.place), numbers(columns.place)];
+  const [i, j] = [binOf(positions, row), binOf(atSteps, column)];
   const [ranks, steps] = [Number(rows.ranks[i] ?? 0), Number(columns.steps[j] ?? 0)];
-  if (i < 0 || j < 0 || row >= (places[i] ?? 0) + ranks || column >= (atSteps[j] ?? 0) + steps) return null;
+  if (i < 0 || j < 0 || row >= (positions[i] ?? 0) + ranks || column >= (atSteps[j] ?? 0) + steps) return null;
   return {
     value: answer.cells_ns[i * atSteps.length + j] ?? null,
     median: numberOrNull(columns.median_ns[j]),
@@ -44,7 +44,7 @@ export function cellAt(answer: HeatmapAnswer, row: number, column: number): Heat
     group: String(rows.group[i] ?? ""),
     step: String(columns.step[j] ?? ""),
     lastStep: String(columns.last[j] ?? ""),
-    row: places[i] ?? 0,
+    row: positions[i] ?? 0,
     rows: ranks,
     column: atSteps[j] ?? 0,
     columns: steps,
@@ -52,11 +52,11 @@ export function cellAt(answer: HeatmapAnswer, row: number, column: number): Heat
 }
 
 /** The rank, or the step, of a row, or a column, as the last of some answers that has it says. */
-export function nameAt(answers: readonly HeatmapAnswer[], place: number, what: "row" | "column"): string {
+export function nameAt(answers: readonly HeatmapAnswer[], index: number, axis: "row" | "column"): string {
   for (const answer of [...answers].reverse()) {
-    const places = numbers(what === "row" ? answer.ranks_shown.place : answer.steps_shown.place);
-    const names = what === "row" ? answer.ranks_shown.rank : answer.steps_shown.step;
-    const at = binOf(places, place);
+    const positions = numbers(axis === "row" ? answer.ranks_shown.place : answer.steps_shown.place);
+    const names = axis === "row" ? answer.ranks_shown.rank : answer.steps_shown.step;
+    const at = binOf(positions, index);
     if (at >= 0 && at < names.length) return String(names[at]);
   }
   return "";
@@ -65,7 +65,7 @@ export function nameAt(answers: readonly HeatmapAnswer[], place: number, what: "
 /** The stretch of the map that an answer has. */
 export function extentOf(answer: HeatmapAnswer): Sight {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
-  const sum = (list: readonly unknown[]) => numbers(list).reduce((all, one) => all + one, 0);
+  const sum = (list: readonly unknown[]) => numbers(list).reduce((sum, item) => sum + item, 0);
   return {
     row: Number(rows.place[0] ?? 0),
     rows: sum(rows.ranks),
@@ -89,37 +89,40 @@ export function useHeat(query: () => Query, sight: Ref<Sight | null>, room: () =
   const bounded = (px: number) => Math.max(1, Math.min(MOST, Math.round(px)));
   const sizeQuery = () => ({ height: bounded(room().height), width: bounded(room().width) });
   const {
-    data: whole,
+    data: overview,
     error,
     loading,
   } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MOST, width: sizeQuery().width }));
-  const size = computed(() => ({ rows: whole.value?.ranks ?? 0, columns: whole.value?.steps ?? 0 }));
+  const size = computed(() => ({ rows: overview.value?.ranks ?? 0, columns: overview.value?.steps ?? 0 }));
   const merges = computed(
     () =>
-      whole.value !== null &&
-      (whole.value.ranks_shown.rank.length < size.value.rows ||
-        whole.value.steps_shown.step.length < size.value.columns),
+      overview.value !== null &&
+      (overview.value.ranks_shown.rank.length < size.value.rows ||
+        overview.value.steps_shown.step.length < size.value.columns),
   );
   const resting = refDebounced(sight, PAUSE_MS);
-  const near = computed(() =>
+  const detailSight = computed(() =>
     resting.value && merges.value && !isWhole(resting.value, size.value)
-      ? outward(within(withMargin(resting.value), size.value))
+      ? outward(clampViewport(withMargin(resting.value), size.value))
       : null,
   );
   const { data: part } = useResource<HeatmapAnswer>(
-    () => (near.value ? viewAddress("view/heatmap", { ...query(), ...near.value, ...sizeQuery() }) : null),
+    () =>
+      detailSight.value ? viewAddress("view/heatmap", { ...query(), ...detailSight.value, ...sizeQuery() }) : null,
     () => fileStamp.value,
   );
   /** The nearer one lies on top. */
-  const answers = computed(() => [whole.value, near.value ? part.value : null].filter((one) => one !== null));
+  const answers = computed(() =>
+    [overview.value, detailSight.value ? part.value : null].filter((answer) => answer !== null),
+  );
 
   function cell(row: number, column: number): HeatCell | null {
-    for (const one of [...answers.value].reverse()) {
-      const found = cellAt(one, row, column);
+    for (const answer of [...answers.value].reverse()) {
+      const found = cellAt(answer, row, column);
       if (found) return found;
     }
     return null;
   }
 
-  return { whole, answers, size, error, loading, cell };
+  return { whole: overview, answers, size, error, loading, cell };
 }

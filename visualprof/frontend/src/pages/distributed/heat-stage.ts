@@ -36,9 +36,9 @@ export function bitmapOf(colors: Uint8ClampedArray<ArrayBuffer>, width: number, 
 
 function shortened(pen: CanvasRenderingContext2D, text: string, room: number): string {
   if (pen.measureText(text).width <= room) return text;
-  let kept = text.length;
-  while (kept > 1 && pen.measureText(`…${text.slice(-kept)}`).width > room) kept -= 1;
-  return `…${text.slice(-kept)}`;
+  let keptLength = text.length;
+  while (keptLength > 1 && pen.measureText(`…${text.slice(-keptLength)}`).width > room) keptLength -= 1;
+  return `…${text.slice(-keptLength)}`;
 }
 
 /** What nothing is known of. */
@@ -61,8 +61,8 @@ export class HeatStage extends Frames {
   layers: Layer[] = [];
   groups: Tick[] = [];
   /** What the row, or the column, of a place is called. */
-  rowLabel: (place: number) => string = String;
-  columnLabel: (place: number) => string = String;
+  rowLabel: (index: number) => string = String;
+  columnLabel: (index: number) => string = String;
   ink: Ink = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
   font = "sans-serif";
   /** Rows that are marked beside the map, and cells that are framed in it. */
@@ -130,15 +130,15 @@ export class HeatStage extends Frames {
     const pens = [this.canvas, this.overlay].map((canvas) =>
       penOf(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
     );
-    const [pen, over] = pens;
-    if (!pen || !over) return;
-    for (const each of [pen, over]) {
-      each.setTransform(ratio, 0, 0, ratio, 0, 0);
-      each.clearRect(0, 0, this.width, this.height);
+    const [pen, overlay] = pens;
+    if (!pen || !overlay) return;
+    for (const context of [pen, overlay]) {
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      context.clearRect(0, 0, this.width, this.height);
     }
     this.drawCells(pen);
     this.drawAxes(pen);
-    this.drawMarks(over);
+    this.drawMarks(overlay);
   }
 
   private drawCells(pen: CanvasRenderingContext2D): void {
@@ -149,9 +149,9 @@ export class HeatStage extends Frames {
     pen.clip();
     pen.imageSmoothingEnabled = false;
     const hatch = pen.createPattern(hatched(this.ink.line), "repeat");
-    for (const { bitmap, ...place } of this.layers) {
+    for (const { bitmap, ...area } of this.layers) {
       if (bitmap.width === 0) continue;
-      const box = this.box(place);
+      const box = this.box(area);
       pen.clearRect(...box);
       if (hatch) pen.fillStyle = hatch;
       pen.fillRect(...box);
@@ -159,8 +159,8 @@ export class HeatStage extends Frames {
     }
     pen.strokeStyle = this.ink.text;
     pen.lineWidth = 1.5;
-    for (const place of this.framed) {
-      const [x, y, w, h] = this.box(place);
+    for (const frame of this.framed) {
+      const [x, y, w, h] = this.box(frame);
       pen.strokeRect(x - 1, y - 1, w + 2, h + 2);
     }
     pen.restore();
@@ -199,9 +199,9 @@ export class HeatStage extends Frames {
     pen.textAlign = "right";
     pen.fillStyle = this.ink.text;
     let free = 0;
-    this.groups.forEach(({ at, label }, place) => {
+    this.groups.forEach(({ at, label }, index) => {
       const top = Math.max(0, this.y(at));
-      const bottom = Math.min(height, this.y(this.groups[place + 1]?.at ?? this.sight.row + this.sight.rows));
+      const bottom = Math.min(height, this.y(this.groups[index + 1]?.at ?? this.sight.row + this.sight.rows));
       if (bottom <= 0 || top >= height) return;
       if (at > this.sight.row && bottom - top > 5) {
         pen.beginPath();

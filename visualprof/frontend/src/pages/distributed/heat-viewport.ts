@@ -21,13 +21,13 @@ export function wholeOf({ rows, columns }: Size): Sight {
   return { row: 0, rows, column: 0, columns };
 }
 
-function stretch(first: number, count: number, least: number, all: number): [first: number, count: number] {
-  const room = Math.min(all, Math.max(Math.min(least, all), count));
-  return [Math.max(0, Math.min(all - room, first)), room];
+function stretch(first: number, count: number, min: number, total: number): [first: number, count: number] {
+  const room = Math.min(total, Math.max(Math.min(min, total), count));
+  return [Math.max(0, Math.min(total - room, first)), room];
 }
 
 /** The nearest sight that the map has. */
-export function within(sight: Sight, size: Size): Sight {
+export function clampViewport(sight: Sight, size: Size): Sight {
   const [row, rows] = stretch(sight.row, sight.rows, LEAST_ROWS, size.rows);
   const [column, columns] = stretch(sight.column, sight.columns, LEAST_COLUMNS, size.columns);
   return { row, rows, column, columns };
@@ -35,9 +35,9 @@ export function within(sight: Sight, size: Size): Sight {
 
 /** Nearer for a factor below 1, about a point whose place in the picture stays. */
 export function zoomed(sight: Sight, at: { row: number; column: number }, factor: number, size: Size): Sight {
-  const next = within({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
+  const next = clampViewport({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
   const [byRow, byColumn] = [next.rows / sight.rows, next.columns / sight.columns];
-  return within(
+  return clampViewport(
     {
       ...next,
       row: at.row - (at.row - sight.row) * byRow,
@@ -48,7 +48,7 @@ export function zoomed(sight: Sight, at: { row: number; column: number }, factor
 }
 
 export function moved(sight: Sight, rows: number, columns: number, size: Size): Sight {
-  return within({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
+  return clampViewport({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
 }
 
 export function isWhole(sight: Sight, size: Size): boolean {
@@ -74,8 +74,12 @@ export function sightText(sight: Sight, size: Size): string {
 
 export function textSight(text: string, size: Size): Sight {
   const [row, rows, column, columns] = text.split("~").map(Number);
-  const known = [row, rows, column, columns].every((one) => one !== undefined && Number.isSafeInteger(one) && one >= 0);
-  return known && rows && columns ? within({ row: row ?? 0, rows, column: column ?? 0, columns }, size) : wholeOf(size);
+  const isValid = [row, rows, column, columns].every(
+    (part) => part !== undefined && Number.isSafeInteger(part) && part >= 0,
+  );
+  return isValid && rows && columns
+    ? clampViewport({ row: row ?? 0, rows, column: column ?? 0, columns }, size)
+    : wholeOf(size);
 }
 
 /** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
@@ -86,20 +90,20 @@ export function tickPlaces(
   apartPx: number,
   ladder: "halves" | "tens",
 ): number[] {
-  const least = (apartPx * count) / Math.max(px, 1);
+  const minPx = (apartPx * count) / Math.max(px, 1);
   let every = 1;
-  for (let turn = 0; every < least; turn += 1) every *= ladder === "halves" ? 2 : turn % 3 === 1 ? 2.5 : 2;
+  for (let turn = 0; every < minPx; turn += 1) every *= ladder === "halves" ? 2 : turn % 3 === 1 ? 2.5 : 2;
   const ticks: number[] = [];
   for (let at = Math.ceil(first / every) * every; at < first + count; at += every) ticks.push(at);
   return ticks;
 }
 
 /** The last place at or before another, -1 for none. places: ascending. */
-export function binOf(places: readonly number[], at: number): number {
-  let [low, high] = [0, places.length];
+export function binOf(positions: readonly number[], at: number): number {
+  let [low, high] = [0, positions.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((places[middle] ?? 0) <= at) low = middle + 1;
+    if ((positions[middle] ?? 0) <= at) low = middle + 1;
     else high = middle;
   }
   return low - 1;

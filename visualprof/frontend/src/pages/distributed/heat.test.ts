@@ -11,17 +11,17 @@ import {
   textSight,
   tickPlaces,
   wholeOf,
-  within,
+  clampViewport,
   zoomed,
 } from "./heat-viewport";
 import { offsetsOf } from "./timelines";
 
 const size = { rows: 100, columns: 40 };
-const whole = wholeOf(size);
+const fullView = wholeOf(size);
 
 describe("what is in sight", () => {
   it("never leaves the map", () => {
-    expect(within({ row: -5, rows: 500, column: 39, columns: 10 }, size)).toEqual({
+    expect(clampViewport({ row: -5, rows: 500, column: 39, columns: 10 }, size)).toEqual({
       row: 0,
       rows: 100,
       column: 30,
@@ -36,15 +36,15 @@ describe("what is in sight", () => {
   });
 
   it("keeps the place under the pointer when it is zoomed", () => {
-    const near = zoomed(whole, { row: 50, column: 10 }, 0.5, size);
-    expect(near).toEqual({ row: 25, rows: 50, column: 5, columns: 20 });
-    expect((50 - near.row) / near.rows).toBe((50 - whole.row) / whole.rows);
-    expect(zoomed(near, { row: 50, column: 10 }, 2, size)).toEqual(whole);
-    expect(isWhole(zoomed(near, { row: 50, column: 10 }, 10, size), size)).toBe(true);
+    const zoomedView = zoomed(fullView, { row: 50, column: 10 }, 0.5, size);
+    expect(zoomedView).toEqual({ row: 25, rows: 50, column: 5, columns: 20 });
+    expect((50 - zoomedView.row) / zoomedView.rows).toBe((50 - fullView.row) / fullView.rows);
+    expect(zoomed(zoomedView, { row: 50, column: 10 }, 2, size)).toEqual(fullView);
+    expect(isWhole(zoomed(zoomedView, { row: 50, column: 10 }, 10, size), size)).toBe(true);
   });
 
   it("of a small map is at most that map", () =>
-    expect(within({ row: 0, rows: 1, column: 0, columns: 1 }, { rows: 2, columns: 1 })).toEqual({
+    expect(clampViewport({ row: 0, rows: 1, column: 0, columns: 1 }, { rows: 2, columns: 1 })).toEqual({
       row: 0,
       rows: 2,
       column: 0,
@@ -52,12 +52,12 @@ describe("what is in sight", () => {
     }));
 
   it("is in the address as whole places, and back", () => {
-    expect(sightText(whole, size)).toBe("");
+    expect(sightText(fullView, size)).toBe("");
     const text = sightText({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
     expect(text).toBe("3~11~0~40");
     expect(textSight(text, size)).toEqual(outward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
     for (const odd of ["", "1~2", "a~1~0~1", "1~0~0~1", "-1~4~0~4", "1e999~4~0~4"])
-      expect(textSight(odd, size)).toEqual(whole);
+      expect(textSight(odd, size)).toEqual(fullView);
   });
 
   it("has ticks that are far enough apart", () => {

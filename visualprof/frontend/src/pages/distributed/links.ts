@@ -13,7 +13,7 @@ export type Ends = Pick<CollectivesAnswer, "ends" | "ends_are">;
 const LEAST_DOUBLINGS = 1;
 
 /** The figures of a column, null where one is unknown. */
-export function known(values: readonly unknown[] | null | undefined): (number | null)[] {
+export function toNumbers(values: readonly unknown[] | null | undefined): (number | null)[] {
   return (values ?? []).map((value) => (typeof value === "number" && value > 0 ? value : null));
 }
 
@@ -24,15 +24,15 @@ export function median(values: readonly (number | null)[]): number {
 }
 
 /** Doublings of each link: how much longer it takes than usual, or how far below the median its bandwidth is. What has nothing to be compared with is usual. */
-export function doublings(columns: Table["columns"], way: Way): number[] {
-  if (way === "latency") return known(columns["slower"]).map((value) => (value === null ? 0 : Math.log2(value)));
-  const rates = known(columns["bandwidth_bytes_per_s"]);
-  const usual = median(rates);
-  return rates.map((value) => (value === null ? 0 : Math.log2(usual / value)));
+export function doublings(columns: Table["columns"], metric: Way): number[] {
+  if (metric === "latency") return toNumbers(columns["slower"]).map((value) => (value === null ? 0 : Math.log2(value)));
+  const rates = toNumbers(columns["bandwidth_bytes_per_s"]);
+  const typical = median(rates);
+  return rates.map((value) => (value === null ? 0 : Math.log2(typical / value)));
 }
 
 export function farthest(values: readonly number[]): number {
-  return values.reduce((far, value) => Math.max(far, Math.abs(value)), LEAST_DOUBLINGS);
+  return values.reduce((largest, value) => Math.max(largest, Math.abs(value)), LEAST_DOUBLINGS);
 }
 
 /** The row, and the column, of a rank; -1 for none. */

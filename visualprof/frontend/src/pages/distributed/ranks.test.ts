@@ -27,7 +27,13 @@ const summary = {
 describe("ranks", () => {
   it("stand in their order", () => {
     expect(
-      rankMeans(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns]),
+      rankMeans(columns).map((means) => [
+        means.rank,
+        means.steps,
+        means.total_ns,
+        means.computation_ns,
+        means.exposed_ns,
+      ]),
     ).toEqual([
       [0, 2, 20, 6, 4],
       [1, 1, 20, 12, 4],
@@ -37,9 +43,9 @@ describe("ranks", () => {
   it("of none are none", () => expect(rankMeans({})).toEqual([]));
 
   it("are uneven when one computes much longer than the mean", () => {
-    const found = imbalance(summary);
-    expect([found?.most.rank, found?.least.rank]).toEqual([1, 0]);
-    expect(found?.excess).toBeCloseTo(1 / 3);
+    const result = imbalance(summary);
+    expect([result?.most.rank, result?.least.rank]).toEqual([1, 0]);
+    expect(result?.excess).toBeCloseTo(1 / 3);
   });
 
   it("that differ little, or stand alone, are not", () => {
@@ -49,7 +55,7 @@ describe("ranks", () => {
   });
 
   it("have devices, of which some tell nothing", () => {
-    const found = rankDevices({
+    const result = rankDevices({
       rank: [0, 1],
       host: ["h", "h"],
       id: [0, 3],
@@ -58,7 +64,15 @@ describe("ranks", () => {
       compute_capability: ["8.0", null],
       utilization: [0.5, null],
     });
-    expect(found.map((one) => [one.rank, one.id, one.memory_bytes, one.compute_capability, one.utilization])).toEqual([
+    expect(
+      result.map((device) => [
+        device.rank,
+        device.id,
+        device.memory_bytes,
+        device.compute_capability,
+        device.utilization,
+      ]),
+    ).toEqual([
       [0, 0, 8, "8.0", 0.5],
       [1, 3, 0, "", null],
     ]);

@@ -42,18 +42,18 @@ interface Imbalance {
 const EVEN = 0.05;
 
 /** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
-export function imbalance(all: RunSummary): Imbalance | null {
+export function imbalance(summary: RunSummary): Imbalance | null {
   const {
-    longest_rank: most,
+    longest_rank: slowest,
     longest_ns: longest,
-    shortest_rank: least,
+    shortest_rank: fastest,
     shortest_ns: shortest,
     computation_ns: mean,
-  } = all;
+  } = summary;
   if (
-    all.ranks < 2 ||
-    most === null ||
-    least === null ||
+    summary.ranks < 2 ||
+    slowest === null ||
+    fastest === null ||
     longest === null ||
     shortest === null ||
     !mean ||
@@ -61,8 +61,8 @@ export function imbalance(all: RunSummary): Imbalance | null {
   )
     return null;
   return {
-    most: { rank: most, computation_ns: longest },
-    least: { rank: least, computation_ns: shortest },
+    most: { rank: slowest, computation_ns: longest },
+    least: { rank: fastest, computation_ns: shortest },
     excess: longest / mean - 1,
   };
 }

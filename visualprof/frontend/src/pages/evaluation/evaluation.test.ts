@@ -36,16 +36,16 @@ describe("reports in the address", () => {
   });
   it("may be plain ids with commas between", () => expect(parseList("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
   it("are those of the newest job until others are chosen", () => {
-    const all = [
+    const reports = [
       report("new/a", { job: "2" }),
       report("new/empty", { job: "2", points: 0 }),
       report("old", { job: "1" }),
     ];
-    expect(newest(all)).toEqual(["new/a"]);
-    expect(newest(all, "old"), "unless a run of another is open").toEqual(["old"]);
-    expect(newest(all, "a trace")).toEqual(["new/a"]);
+    expect(newest(reports)).toEqual(["new/a"]);
+    expect(newest(reports, "old"), "unless a run of another is open").toEqual(["old"]);
+    expect(newest(reports, "a trace")).toEqual(["new/a"]);
     expect(
-      newest([report("making", { job: "3", points: 0, state: "running" }), ...all]),
+      newest([report("making", { job: "3", points: 0, state: "running" }), ...reports]),
       "one that runs, before its first point",
     ).toEqual(["making"]);
   });
@@ -109,14 +109,14 @@ describe("with_latency_axis", () => {
 describe("with_limit", () => {
   const charts = { latency: { series: [] }, throughput: { series: [] } };
   it("draws a line where latency has an axis", () => {
-    const drawn = withLimit(charts, 5);
-    expect(drawn["throughput"]).toEqual({ series: [] });
-    expect(JSON.stringify(drawn["latency"])).toContain('"yAxis":5');
+    const dressed = withLimit(charts, 5);
+    expect(dressed["throughput"]).toEqual({ series: [] });
+    expect(JSON.stringify(dressed["latency"])).toContain('"yAxis":5');
   });
   it("draws that of the loads in their chart alone", () => {
-    const drawn = withLimit({ ...charts, load: { series: [] } }, 0, 7);
-    expect(JSON.stringify(drawn["load"])).toContain('"yAxis":7');
-    expect(drawn["latency"]).toEqual({ series: [] });
+    const dressed = withLimit({ ...charts, load: { series: [] } }, 0, 7);
+    expect(JSON.stringify(dressed["load"])).toContain('"yAxis":7');
+    expect(dressed["latency"]).toEqual({ series: [] });
   });
   it("draws nothing without a limit", () => expect(withLimit(charts, 0)).toBe(charts));
 });

@@ -14,9 +14,9 @@ export function whyUnknown(column: string, n: number): number | null {
 
 /** Places of the rows in the wanted order. */
 export function orderedRows(table: Columns, sort: string, order: string): number[] {
-  const places = [...(table["batch"] ?? []).keys()];
+  const rowIndexes = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
-  return values ? inOrder(places, (place) => values[place], order) : places;
+  return values ? inOrder(rowIndexes, (row) => values[row], order) : rowIndexes;
 }
 
 // In the order of reading; what else a point has is in the table.

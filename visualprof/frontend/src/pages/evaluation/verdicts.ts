@@ -14,7 +14,7 @@ export interface Said {
 }
 
 /** A verdict in the locale's words; without any, its id stands for itself. kinds: those of the answer that it came with. */
-export function said({ id, severity, report, batch, batches, evidence }: Verdict, kinds: Kinds): Said {
+export function verdictText({ id, severity, report, batch, batches, evidence }: Verdict, kinds: Kinds): Said {
   const values: Record<string, Cell | undefined> = { ...evidence, batch, batches: others(batches, batch) };
   return {
     id,

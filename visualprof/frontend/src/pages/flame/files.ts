@@ -5,12 +5,12 @@ import { pathOf, type Tree } from "./tree";
 export function collapsed(tree: Tree): string {
   const plain = tree.name.map((name) => name.replace(/;/g, ":").replace(/\s+/g, " "));
   const lines = tree.name.flatMap((_, frame) => {
-    const own = Math.round(tree.self[frame] ?? 0);
-    return own > 0
+    const self = Math.round(tree.self[frame] ?? 0);
+    return self > 0
       ? [
           `${pathOf(tree, frame)
-            .map((one) => plain[one])
-            .join(";")} ${own}`,
+            .map((ancestor) => plain[ancestor])
+            .join(";")} ${self}`,
         ]
       : [];
   });
@@ -20,22 +20,24 @@ export function collapsed(tree: Tree): string {
 /** https://www.speedscope.app/file-format-schema.json */
 export function speedscope(tree: Tree, name: string): string {
   const ids = new Map<string, number>();
-  for (const one of tree.name) if (!ids.has(one)) ids.set(one, ids.size);
-  const shown = tree.name.map((_, frame) => frame).filter((frame) => (tree.self[frame] ?? 0) > 0);
-  const weights = shown.map((frame) => tree.self[frame] ?? 0);
+  for (const name of tree.name) if (!ids.has(name)) ids.set(name, ids.size);
+  const framesWithSelf = tree.name.map((_, frame) => frame).filter((frame) => (tree.self[frame] ?? 0) > 0);
+  const weights = framesWithSelf.map((frame) => tree.self[frame] ?? 0);
   return JSON.stringify({
     $schema: "https://www.speedscope.app/file-format-schema.json",
     name,
     exporter: "visualprof",
-    shared: { frames: [...ids.keys()].map((one) => ({ name: one })) },
+    shared: { frames: [...ids.keys()].map((name) => ({ name: name })) },
     profiles: [
       {
         type: "sampled",
         name,
         unit: "nanoseconds",
         startValue: 0,
-        endValue: weights.reduce((sum, one) => sum + one, 0),
-        samples: shown.map((frame) => pathOf(tree, frame).map((one) => ids.get(tree.name[one] ?? "") ?? 0)),
+        endValue: weights.reduce((sum, weight) => sum + weight, 0),
+        samples: framesWithSelf.map((frame) =>
+          pathOf(tree, frame).map((ancestor) => ids.get(tree.name[ancestor] ?? "") ?? 0),
+        ),
         weights,
       },
     ],

@@ -64,7 +64,7 @@ describe("a flame graph", () => {
       shared: { frames: { name: string }[] };
       profiles: { unit: string; endValue: number; samples: number[][]; weights: number[] }[];
     };
-    expect(shared.frames.map((one) => one.name)).toEqual(["main", "b;x", "a"]);
+    expect(shared.frames.map((frame) => frame.name)).toEqual(["main", "b;x", "a"]);
     expect(profiles[0]).toMatchObject({
       unit: "nanoseconds",
       endValue: 10,

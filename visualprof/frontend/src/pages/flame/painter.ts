@@ -82,29 +82,29 @@ export class Painter extends Frames {
     const { picture } = this;
     if (!picture || this.canvas.clientWidth === 0) return -1;
     const [left, right] = this.range();
-    const place = left + (x / this.canvas.clientWidth) * (right - left);
+    const position = left + (x / this.canvas.clientWidth) * (right - left);
     const line = Math.floor(y / ROW_PX);
     const row = picture.layout.rows[picture.down ? line : picture.layout.rows.length - 1 - line] ?? [];
-    const frame = row[this.firstFrom(row, place) - 1] ?? row[0];
+    const frame = row[this.firstFrom(row, position) - 1] ?? row[0];
     if (frame === undefined) return -1;
     const start = picture.layout.x[frame] ?? 0;
-    return place >= start && place < start + (picture.layout.width[frame] ?? 0) ? frame : -1;
+    return position >= start && position < start + (picture.layout.width[frame] ?? 0) ? frame : -1;
   }
 
   /** The place of the first frame of a row that begins behind a place. */
-  private firstFrom(row: readonly number[], place: number): number {
+  private firstFrom(row: readonly number[], position: number): number {
     let [low, high] = [0, row.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.picture?.layout.x[row[middle] ?? 0] ?? 0) <= place) low = middle + 1;
+      if ((this.picture?.layout.x[row[middle] ?? 0] ?? 0) <= position) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 
-  private fill({ tree, base, kind, theme, found }: Picture, name: string, frame: number): string {
+  private fill({ tree, base, kind, theme, found: matches }: Picture, name: string, frame: number): string {
     const ground = rgb(INK[theme].surface);
-    const faded = found !== null && !found.frames.has(frame);
+    const faded = matches !== null && !matches.frames.has(frame);
     let color: Rgb;
     if (base) {
       const [before, now] = [base[frame] ?? 0, tree.total[frame] ?? 0];
@@ -161,8 +161,8 @@ export class Painter extends Frames {
     const { picture } = this;
     if (!picture) return;
     const ink = INK[picture.theme];
-    for (let place = Math.max(0, this.firstFrom(row, left) - 1); place < row.length; place += 1) {
-      const frame = row[place] ?? 0;
+    for (let index = Math.max(0, this.firstFrom(row, left) - 1); index < row.length; index += 1) {
+      const frame = row[index] ?? 0;
       const from = ((picture.layout.x[frame] ?? 0) - left) * scale;
       if (from > wide) break;
       const until = Math.min(wide, from + (picture.layout.width[frame] ?? 0) * scale);

@@ -54,20 +54,20 @@ const lasting = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /,
  * each other's place they are. scale: times of the base by it.
  */
 export function baseOf(tree: Tree, base: Tree, scale: number): Base {
-  const found = new Array<number>(tree.name.length).fill(0);
+  const matched = new Array<number>(tree.name.length).fill(0);
   const pair = (frame: number, other: number): void => {
-    found[frame] = (base.total[other] ?? 0) * scale;
+    matched[frame] = (base.total[other] ?? 0) * scale;
     follow(tree.inner[frame] ?? [], base.inner[other] ?? []);
   };
   const follow = (frames: readonly number[], others: readonly number[]): void => {
-    let [mine, theirs] = [byCall(tree, frames), byCall(base, others)];
+    let [currentCalls, theirs] = [byCall(tree, frames), byCall(base, others)];
     for (const key of [(name: string) => name, lasting]) {
-      const named = new Map<string, number[]>();
+      const byName = new Map<string, number[]>();
       for (const other of theirs)
-        named.set(key(base.name[other] ?? ""), [...(named.get(key(base.name[other] ?? "")) ?? []), other]);
+        byName.set(key(base.name[other] ?? ""), [...(byName.get(key(base.name[other] ?? "")) ?? []), other]);
       const taken = new Set<number>();
-      mine = mine.filter((frame) => {
-        const other = named.get(key(tree.name[frame] ?? ""))?.shift();
+      currentCalls = currentCalls.filter((frame) => {
+        const other = byName.get(key(tree.name[frame] ?? ""))?.shift();
         if (other === undefined) return true;
         taken.add(other);
         pair(frame, other);
@@ -76,21 +76,24 @@ export function baseOf(tree: Tree, base: Tree, scale: number): Base {
       theirs = theirs.filter((other) => !taken.has(other));
     }
     // What one run calls through one more frame.
-    const [frame, other] = [mine.length === 1 ? mine[0] : undefined, theirs.length === 1 ? theirs[0] : undefined];
+    const [frame, other] = [
+      currentCalls.length === 1 ? currentCalls[0] : undefined,
+      theirs.length === 1 ? theirs[0] : undefined,
+    ];
     if (frame !== undefined && theirs.length > 0 && sameInside(tree, frame, base, theirs)) {
       follow(tree.inner[frame] ?? [], theirs);
-      found[frame] = (tree.inner[frame] ?? []).reduce((sum, one) => sum + (found[one] ?? 0), 0);
-    } else if (other !== undefined && mine.length > 0 && sameInside(base, other, tree, mine))
-      follow(mine, base.inner[other] ?? []);
+      matched[frame] = (tree.inner[frame] ?? []).reduce((sum, child) => sum + (matched[child] ?? 0), 0);
+    } else if (other !== undefined && currentCalls.length > 0 && sameInside(base, other, tree, currentCalls))
+      follow(currentCalls, base.inner[other] ?? []);
   };
   follow(tree.roots, base.roots);
-  return found;
+  return matched;
 }
 
 /** Does a frame call any of some frames of the other tree? */
 function sameInside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
-  const inside = new Set((tree.inner[frame] ?? []).map((one) => lasting(tree.name[one] ?? "")));
-  return frames.some((one) => inside.has(lasting(other.name[one] ?? "")));
+  const inside = new Set((tree.inner[frame] ?? []).map((child) => lasting(tree.name[child] ?? "")));
+  return frames.some((candidate) => inside.has(lasting(other.name[candidate] ?? "")));
 }
 
 /** Frames of one caller in the order of their first calls; folded ones last. */
@@ -104,7 +107,7 @@ export function layoutOf(tree: Tree, heavy: boolean): Layout {
   const x = new Float64Array(tree.name.length);
   const width = new Float64Array(tree.name.length);
   const rows: number[][] = [];
-  const place = (frames: readonly number[], from: number, row: number): void => {
+  const layOut = (frames: readonly number[], from: number, row: number): void => {
     // The server's order is by time.
     const order = heavy ? frames : byCall(tree, frames);
     let left = from;
@@ -112,11 +115,11 @@ export function layoutOf(tree: Tree, heavy: boolean): Layout {
       x[frame] = left;
       width[frame] = (tree.total[frame] ?? 0) / (tree.whole || 1);
       (rows[row] ??= []).push(frame);
-      place(tree.inner[frame] ?? [], left, row + 1);
+      layOut(tree.inner[frame] ?? [], left, row + 1);
       left += width[frame] ?? 0;
     }
   };
-  place(tree.roots, 0, 0);
+  layOut(tree.roots, 0, 0);
   return { x, width, rows };
 }
 

@@ -15,9 +15,9 @@ export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (Chang
   const out: (ChangeStatus | null)[] = new Array<ChangeStatus | null>(picture.item.length).fill(null);
   picture.item.forEach((item, i) => {
     if (picture.open[i]) return;
-    const all = new Set(graph.below(item).map((node) => status[node] ?? "same"));
-    const worst = [...all].sort((a, b) => WEIGHT.indexOf(b) - WEIGHT.indexOf(a))[0] ?? "same";
-    out[i] = all.size > 1 && worst !== "same" ? "changed" : worst;
+    const statuses = new Set(graph.below(item).map((node) => status[node] ?? "same"));
+    const worst = [...statuses].sort((a, b) => WEIGHT.indexOf(b) - WEIGHT.indexOf(a))[0] ?? "same";
+    out[i] = statuses.size > 1 && worst !== "same" ? "changed" : worst;
   });
   return out;
 }
@@ -46,7 +46,7 @@ export interface Difference {
 
 export function differencesOf({ summary, changes }: CompareAnswer["differences"]): Difference[] {
   const { columns } = summary;
-  const all = columns.change.map((change, i): Difference => ({
+  const changedRows = columns.change.map((change, i): Difference => ({
     change: change ?? "",
     status: WEIGHT.find((status) => status === change) ?? "changed",
     name: columns.name[i] ?? null,
@@ -58,7 +58,7 @@ export function differencesOf({ summary, changes }: CompareAnswer["differences"]
   }));
   const { kind, node, other, type, name, what } = changes.columns;
   kind.forEach((k, i) =>
-    all[Number(k)]?.changes.push({
+    changedRows[Number(k)]?.changes.push({
       node: Number(node[i] ?? -1),
       other: Number(other[i] ?? -1),
       type: type[i] ?? "",
@@ -66,7 +66,7 @@ export function differencesOf({ summary, changes }: CompareAnswer["differences"]
       what: what[i] ?? "",
     }),
   );
-  return all;
+  return changedRows;
 }
 
 export function useComparison(
@@ -74,11 +74,11 @@ export function useComparison(
   other: () => string | null,
   main: Session,
   second: Session,
-  shown: Ref<boolean>,
+  visible: Ref<boolean>,
   chosen: Ref<number>,
 ) {
   const { data, error, loading } = useResource<CompareAnswer>(
-    () => (shown.value ? address("graph/compare", { model: model(), other: other() }) : null),
+    () => (visible.value ? address("graph/compare", { model: model(), other: other() }) : null),
     () => null,
   );
 
@@ -87,18 +87,18 @@ export function useComparison(
     const fits =
       data.value?.status.length === main.graph.value?.nodes &&
       data.value?.other_status.length === second.graph.value?.nodes;
-    return fits && shown.value ? data.value : null;
+    return fits && visible.value ? data.value : null;
   });
   const differences = computed(() => (answer.value ? differencesOf(answer.value.differences) : []));
   /** What becomes of each node, of one kind of difference alone where one is chosen. */
   const status = computed(() => only("node", answer.value?.status ?? []));
   const otherStatus = computed(() => only("other", answer.value?.other_status ?? []));
 
-  function only(side: "node" | "other", all: readonly ChangeStatus[]): readonly ChangeStatus[] {
-    const one = differences.value[chosen.value];
-    if (!one) return all;
-    const held = new Set(one.changes.map((change) => change[side]));
-    return all.map((status, node) => (held.has(node) ? status : "same"));
+  function only(side: "node" | "other", statuses: readonly ChangeStatus[]): readonly ChangeStatus[] {
+    const difference = differences.value[chosen.value];
+    if (!difference) return statuses;
+    const highlighted = new Set(difference.changes.map((change) => change[side]));
+    return statuses.map((status, node) => (highlighted.has(node) ? status : "same"));
   }
 
   const partners = computed(() => {
@@ -113,29 +113,29 @@ export function useComparison(
 
   /** The other side's node; of a group, the other's group that holds the partner of its first paired node. */
   function partner(item: number, ofMain: boolean): number {
-    const [own, far]: [Graph | null, Graph | null] = ofMain
+    const [graph, otherGraph]: [Graph | null, Graph | null] = ofMain
       ? [main.graph.value, second.graph.value]
       : [second.graph.value, main.graph.value];
     const map = ofMain ? partners.value.to : partners.value.from;
-    if (!own || !far || item < 0) return -1;
-    const same = map.get(own.nodeOf(item));
-    if (same !== undefined || !own.isGroup(item)) return far.item[same ?? -1] ?? -1;
-    const node = own.below(item).find((one) => map.has(one));
+    if (!graph || !otherGraph || item < 0) return -1;
+    const same = map.get(graph.nodeOf(item));
+    if (same !== undefined || !graph.isGroup(item)) return otherGraph.item[same ?? -1] ?? -1;
+    const node = graph.below(item).find((candidate) => map.has(candidate));
     if (node === undefined) return -1;
-    const name = own.answer.groups.name[item - own.nodes];
-    const around = far.around(map.get(node) ?? 0);
-    const up = (own.depth[node] ?? 0) - (own.depth[item] ?? 0) - 1;
-    return around.find((group) => far.answer.groups.name[group - far.nodes] === name) ?? around[up] ?? -1;
+    const name = graph.answer.groups.name[item - graph.nodes];
+    const around = otherGraph.around(map.get(node) ?? 0);
+    const up = (graph.depth[node] ?? 0) - (graph.depth[item] ?? 0) - 1;
+    return around.find((group) => otherGraph.answer.groups.name[group - otherGraph.nodes] === name) ?? around[up] ?? -1;
   }
 
   /** Groups of the second model that are open as their partners are; those without one are as they were. */
   function openedAlike(): Set<number> {
-    const far = second.graph.value;
-    const all = Array.from({ length: far?.groups ?? 0 }, (_, g) => (far?.root ?? 0) + g);
+    const otherGraph = second.graph.value;
+    const groups = Array.from({ length: otherGraph?.groups ?? 0 }, (_, g) => (otherGraph?.root ?? 0) + g);
     return new Set(
-      all.filter((group) => {
-        const own = partner(group, false);
-        return main.graph.value?.isGroup(own) ? main.open.value.has(own) : second.open.value.has(group);
+      groups.filter((group) => {
+        const counterpart = partner(group, false);
+        return main.graph.value?.isGroup(counterpart) ? main.open.value.has(counterpart) : second.open.value.has(group);
       }),
     );
   }

@@ -19,23 +19,23 @@ function governed(graph: Graph, node: number, mark: number): number[] {
     .filter((decides) => decides >= 0);
 }
 
-export function flowOf(graph: Graph, item: number, whole: boolean): Flow {
+export function flowOf(graph: Graph, item: number, transitive: boolean): Flow {
   const edges = new Uint8Array(graph.src.length);
   const nodes = new Uint8Array(graph.nodes);
-  const own = graph.below(item);
+  const members = graph.below(item);
   const inside = new Uint8Array(graph.nodes);
-  for (const node of own) inside[node] = 1;
+  for (const node of members) inside[node] = 1;
   for (const [mark, list, ends] of [
     [UPSTREAM, graph.inEdges, graph.src],
     [DOWNSTREAM, graph.outEdges, graph.dst],
   ] as const) {
-    const seen = inside.slice();
-    const open = [...own];
+    const visited = inside.slice();
+    const open = [...members];
     while (open.length > 0) {
       const node = open.pop() as number;
-      for (const next of whole ? governed(graph, node, mark) : []) {
-        if (seen[next]) continue;
-        seen[next] = 1;
+      for (const next of transitive ? governed(graph, node, mark) : []) {
+        if (visited[next]) continue;
+        visited[next] = 1;
         nodes[next] ||= mark;
         open.push(next);
       }
@@ -44,8 +44,8 @@ export function flowOf(graph: Graph, item: number, whole: boolean): Flow {
         if (inside[next]) continue;
         edges[edge] = mark;
         nodes[next] ||= mark;
-        if (seen[next] || !whole) continue;
-        seen[next] = 1;
+        if (visited[next] || !transitive) continue;
+        visited[next] = 1;
         open.push(next);
       }
     }
@@ -64,15 +64,17 @@ export function flowMarks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes:
   const boxes = new Uint8Array(picture.item.length);
   flow.nodes.forEach((mark, node) => {
     if (!mark) return;
-    const place = shownPlace(scene, node);
-    if (place >= 0) boxes[place] ||= mark;
+    const box = shownPlace(scene, node);
+    if (box >= 0) boxes[box] ||= mark;
   });
   return { edges, boxes };
 }
 
 function crossing(graph: Graph, item: number, list: Adjacency, ends: Int32Array): number[] {
-  const own = new Set(graph.below(item));
-  return [...own].flatMap((node) => [...entriesOf(list, node)].filter((edge) => !own.has(ends[edge] as number)));
+  const members = new Set(graph.below(item));
+  return [...members].flatMap((node) =>
+    [...entriesOf(list, node)].filter((edge) => !members.has(ends[edge] as number)),
+  );
 }
 
 /** Edges into an item, and out of it. */
@@ -80,10 +82,10 @@ export const entering = (graph: Graph, item: number): number[] => crossing(graph
 export const leaving = (graph: Graph, item: number): number[] => crossing(graph, item, graph.outEdges, graph.dst);
 
 /** Distinct neighbours of a selection, in the order of their edges. */
-export function neighbours(graph: Graph, item: number, way: "in" | "out"): number[] {
+export function neighbours(graph: Graph, item: number, direction: "in" | "out"): number[] {
   return [
     ...new Set(
-      way === "in"
+      direction === "in"
         ? entering(graph, item).map((edge) => graph.src[edge] as number)
         : leaving(graph, item).map((edge) => graph.dst[edge] as number),
     ),

@@ -20,7 +20,7 @@ export function useGestures(stage: Stage, acts: Acts) {
   let queued = 0;
   let last: Point | null = null;
 
-  const place = (event: MouseEvent) => pointIn(event, event.currentTarget as HTMLElement);
+  const pointOf = (event: MouseEvent) => pointIn(event, event.currentTarget as HTMLElement);
 
   function hit(at: Point): Hit | null {
     if (!stage.scene) return null;
@@ -28,19 +28,19 @@ export function useGestures(stage: Stage, acts: Acts) {
     return hitAt(stage.scene, x, y, 3 / stage.camera.scale);
   }
 
-  function itemOf(one: Hit | null): number {
-    return one && stage.scene ? (stage.scene.picture.item[one.box] ?? -1) : -1;
+  function itemOf(target: Hit | null): number {
+    return target && stage.scene ? (stage.scene.picture.item[target.box] ?? -1) : -1;
   }
 
   function onMove(event: PointerEvent): void {
-    last = place(event);
+    last = pointOf(event);
     if (event.buttons !== 0) return;
     queued ||= requestAnimationFrame(() => {
       queued = 0;
       if (!last) return;
-      const one = hit(last);
-      cursor.value = one ? "pointer" : "grab";
-      acts.hover(itemOf(one));
+      const target = hit(last);
+      cursor.value = target ? "pointer" : "grab";
+      acts.hover(itemOf(target));
     });
   }
 
@@ -54,7 +54,7 @@ export function useGestures(stage: Stage, acts: Acts) {
     const element = event.currentTarget as HTMLElement;
     element.focus({ preventScroll: true });
     element.setPointerCapture(event.pointerId);
-    const pressed = place(event);
+    const pressed = pointOf(event);
     let at = event;
     follow(
       event,
@@ -67,16 +67,16 @@ export function useGestures(stage: Stage, acts: Acts) {
       (dragged, end) => {
         cursor.value = "grab";
         if (dragged || end.type !== "pointerup") return;
-        const one = hit(pressed);
-        if (one?.button) acts.toggle(itemOf(one));
-        else acts.select(itemOf(one));
+        const target = hit(pressed);
+        if (target?.button) acts.toggle(itemOf(target));
+        else acts.select(itemOf(target));
       },
     );
   }
 
   function onDouble(event: MouseEvent): void {
-    const one = hit(place(event));
-    if (one && !one.button) acts.toggle(itemOf(one));
+    const target = hit(pointOf(event));
+    if (target && !target.button) acts.toggle(itemOf(target));
   }
 
   function onWheel(event: WheelEvent): void {
@@ -86,7 +86,7 @@ export function useGestures(stage: Stage, acts: Acts) {
     // A trackpad pans with two fingers; a wheel has no sideways part and zooms, as a pinch does.
     else if (!event.ctrlKey && !event.metaKey && dx !== 0) acts.panned(-dx, -dy);
     else {
-      const { x, y } = place(event);
+      const { x, y } = pointOf(event);
       acts.zoomed(Math.exp(-Math.max(-300, Math.min(300, dy)) * ZOOM_PER_PX * (event.ctrlKey ? 4 : 1)), x, y);
     }
   }

@@ -56,12 +56,12 @@ export class Graph {
     );
     this.outEdges = grouped(this.src, this.nodes);
     this.inEdges = grouped(this.dst, this.nodes);
-    const [keys, of] = this.edgeGroups();
+    const [keys, edgesOf] = this.edgeGroups();
     this.touching = grouped(keys, this.groups);
-    this.touchingEdges = of;
+    this.touchingEdges = edgesOf;
     const like = new Int32Array(this.groups);
-    groups.twin.forEach((twin) => (like[twin] = (like[twin] as number) + 1));
-    this.twins = Int32Array.from(groups.twin, (twin) => like[twin] as number);
+    groups.twin.forEach((templateId) => (like[templateId] = (like[templateId] as number) + 1));
+    this.twins = Int32Array.from(groups.twin, (templateId) => like[templateId] as number);
   }
 
   private listMembers(): Int32Array[] {
@@ -84,19 +84,19 @@ export class Graph {
 
   private edgeGroups(): [keys: number[], edges: Int32Array] {
     const keys: number[] = [];
-    const of: number[] = [];
-    const seen = new Int32Array(this.groups).fill(-1);
+    const edges: number[] = [];
+    const lastGroup = new Int32Array(this.groups).fill(-1);
     for (let e = 0; e < this.src.length; e += 1) {
       for (const end of [this.src[e] as number, this.dst[e] as number]) {
         for (let g = this.parent[end] as number; g >= 0; g = this.parent[g] as number) {
-          if (seen[g - this.nodes] === e) break;
-          seen[g - this.nodes] = e;
+          if (lastGroup[g - this.nodes] === e) break;
+          lastGroup[g - this.nodes] = e;
           keys.push(g - this.nodes);
-          of.push(e);
+          edges.push(e);
         }
       }
     }
-    return [keys, Int32Array.from(of)];
+    return [keys, Int32Array.from(edges)];
   }
 
   isGroup(item: number): boolean {
@@ -105,7 +105,7 @@ export class Graph {
 
   /** Edges with an end in this group, which is an item. */
   edgesAt(group: number): Int32Array {
-    return entriesOf(this.touching, group - this.nodes).map((place) => this.touchingEdges[place] as number);
+    return entriesOf(this.touching, group - this.nodes).map((slot) => this.touchingEdges[slot] as number);
   }
 
   /** The node that a group is; -1 for one that is none. */
@@ -115,9 +115,9 @@ export class Graph {
 
   /** The member of `group` that is or holds `item`; -1 when it lies outside, or is the group. */
   memberAbove(item: number, group: number): number {
-    const wanted = (this.depth[group] as number) + 1;
+    const childDepth = (this.depth[group] as number) + 1;
     let at = item;
-    while ((this.depth[at] as number) > wanted) at = this.parent[at] as number;
+    while ((this.depth[at] as number) > childDepth) at = this.parent[at] as number;
     return this.parent[at] === group && this.item[at] !== group ? at : -1;
   }
 

@@ -45,16 +45,16 @@ export function measureText(measure: Measure, value: number): string {
 export function heatOf(scene: Scene, sums: Sums, measure: Measure, total: number): Heat {
   const { item, open } = scene.picture;
   const values = sums[measure];
-  let most = 0;
-  item.forEach((one, i) => {
-    const value = values[one] as number;
-    if (!open[i] && value > most) most = value;
+  let max = 0;
+  item.forEach((graphItem, i) => {
+    const value = values[graphItem] as number;
+    if (!open[i] && value > max) max = value;
   });
   const share = new Float32Array(item.length).fill(NaN);
   const text: string[] = [];
-  item.forEach((one, i) => {
-    const value = values[one] as number;
-    if (!Number.isNaN(value) && !open[i]) share[i] = most > 0 ? Math.sqrt(value / most) : 0;
+  item.forEach((graphItem, i) => {
+    const value = values[graphItem] as number;
+    if (!Number.isNaN(value) && !open[i]) share[i] = max > 0 ? Math.sqrt(value / max) : 0;
     const part = measure === "time_ns" && total > 0 && !Number.isNaN(value) ? ` · ${ratio(value / total)}` : "";
     text.push(measureText(measure, value) + part);
   });
@@ -70,12 +70,16 @@ export interface Change {
 /**
  * Of nodes that both runs measured, the base's time for as many calls: runs of different length compare. A group holds those below it.
  */
-export function changeOf(graph: Graph, own: ProfileAnswer, base: ProfileAnswer): Change {
-  const before = own.columns.time_ns.map((time, node) => {
-    const [theirs, calls, theirCalls] = [base.columns.time_ns[node], own.columns.calls[node], base.columns.calls[node]];
+export function changeOf(graph: Graph, current: ProfileAnswer, base: ProfileAnswer): Change {
+  const before = current.columns.time_ns.map((time, node) => {
+    const [theirs, calls, theirCalls] = [
+      base.columns.time_ns[node],
+      current.columns.calls[node],
+      base.columns.calls[node],
+    ];
     return time == null || theirs == null || !calls || !theirCalls ? null : theirs * (calls / theirCalls);
   });
-  const now = own.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
+  const now = current.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
   return { now: sumOf(graph, now), before: sumOf(graph, before) };
 }
 
@@ -88,10 +92,12 @@ export function changeText({ now, before }: Change, item: number): string {
 /** What changed most stands out, whichever way. */
 export function heatOfChange(scene: Scene, both: Change): Heat {
   const { item, open } = scene.picture;
-  const deltas = Array.from(item, (one, i) => (open[i] ? NaN : (both.now[one] ?? NaN) - (both.before[one] ?? NaN)));
-  const most = deltas.reduce((best, delta) => (Math.abs(delta) > best ? Math.abs(delta) : best), 0);
-  const share = Float32Array.from(deltas, (delta) =>
-    most > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / most) : delta,
+  const deltas = Array.from(item, (graphItem, i) =>
+    open[i] ? NaN : (both.now[graphItem] ?? NaN) - (both.before[graphItem] ?? NaN),
   );
-  return { share, text: Array.from(item, (one) => changeText(both, one)), scale: "change" };
+  const largest = deltas.reduce((best, delta) => (Math.abs(delta) > best ? Math.abs(delta) : best), 0);
+  const share = Float32Array.from(deltas, (delta) =>
+    largest > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / largest) : delta,
+  );
+  return { share, text: Array.from(item, (graphItem) => changeText(both, graphItem)), scale: "change" };
 }

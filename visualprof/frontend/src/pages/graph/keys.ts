@@ -13,29 +13,29 @@ const ARROWS: Record<string, readonly [dx: number, dy: number]> = {
 };
 
 /** The neighbour along an edge, or beside the box, that lies most in the direction of the arrow. */
-function beside(workspace: Workspace, dx: number, dy: number): number {
+function nearestInDirection(workspace: Workspace, dx: number, dy: number): number {
   const scene = workspace.main.scene.value;
   if (!scene) return -1;
   const { picture } = scene;
   const from = workspace.marks.value.selected;
   if (from < 0) return picture.item[0] ?? -1;
-  const here = boxOf(scene, from);
+  const origin = boxOf(scene, from);
   const linked = new Set<number>();
   for (let e = 0; e < picture.kind.length; e += 1) {
     if (picture.from[e] === from) linked.add(picture.to[e] ?? -1);
     if (picture.to[e] === from) linked.add(picture.from[e] ?? -1);
   }
   let best = -1;
-  let least = Infinity;
+  let leastDistance = Infinity;
   for (let i = 0; i < picture.item.length; i += 1) {
     if (i === from || (picture.around[i] !== picture.around[from] && !linked.has(i))) continue;
     const box = boxOf(scene, i);
-    const [x, y] = [box.x + box.w / 2 - here.x - here.w / 2, box.y + box.h / 2 - here.y - here.h / 2];
+    const [x, y] = [box.x + box.w / 2 - origin.x - origin.w / 2, box.y + box.h / 2 - origin.y - origin.h / 2];
     const along = x * dx + y * dy;
     if (along <= 1) continue;
     // Edges are the way; what merely stands there costs more.
     const cost = along + 2 * Math.abs(x * dy + y * dx) + (linked.has(i) ? 0 : 4000);
-    if (cost < least) [least, best] = [cost, i];
+    if (cost < leastDistance) [leastDistance, best] = [cost, i];
   }
   return best < 0 ? -1 : (picture.item[best] ?? -1);
 }
@@ -68,8 +68,8 @@ export function useGraphKeys(workspace: Workspace, focusSearch: () => void): voi
     "-": () => sides.zoom(1 / ZOOM),
     "0": () => sides.fit(true),
     f: () => (workspace.selected.value >= 0 ? workspace.goTo(workspace.selected.value) : sides.fit()),
-    e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.openAll()) : onGroup(true)),
-    c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.closeAll()) : onGroup(false)),
+    e: (event) => (event.shiftKey ? workspace.everywhere((session) => session.openAll()) : onGroup(true)),
+    c: (event) => (event.shiftKey ? workspace.everywhere((session) => session.closeAll()) : onGroup(false)),
     l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
     h: () =>
       (state.measure.value = state.measure.value === null ? (workspace.change.value ? "change" : "time_ns") : null),
@@ -86,7 +86,7 @@ export function useGraphKeys(workspace: Workspace, focusSearch: () => void): voi
 
   useCanvasKeys((key, event) => {
     const arrow = ARROWS[key];
-    const next = arrow ? beside(workspace, ...arrow) : -1;
+    const next = arrow ? nearestInDirection(workspace, ...arrow) : -1;
     if (next >= 0) workspace.goTo(next);
     else actions[key]?.(event);
     return arrow !== undefined || actions[key] !== undefined;

@@ -40,6 +40,6 @@ export function groupLabel(graph: Graph, item: number): Label {
     return { title: line ? `${title} · ${line}` : title, line: "" };
   }
   // A scope's path repeats its parents'.
-  const own = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
-  return { title: lastPart(own || name), line: "" };
+  const shortName = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
+  return { title: lastPart(shortName || name), line: "" };
 }

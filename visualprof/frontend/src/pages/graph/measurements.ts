@@ -8,10 +8,10 @@ import type { Session } from "./model-session";
 
 export type Measured = ReturnType<typeof useMeasured>;
 
-export function useMeasured(model: () => string | null, session: Session, of: () => Query | null) {
+export function useMeasured(model: () => string | null, session: Session, profileQuery: () => Query | null) {
   const { data: answer, error } = useResource<ProfileAnswer>(
     () => {
-      const selection = of();
+      const selection = profileQuery();
       const id = model();
       return id && selection && session.graph.value?.answer.model.id === id
         ? address("graph/profile", {

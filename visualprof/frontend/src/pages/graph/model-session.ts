@@ -27,22 +27,22 @@ export function useSession(model: () => string | null, direction: () => Directio
   /** The item that stays where it is when the picture changes. */
   const anchor = ref(-1);
   let client: LayoutClient | null = null;
-  let asked = 0;
+  let loads = 0;
 
   async function draw(): Promise<void> {
-    const one = graph.value;
-    if (!client || !one) return;
-    asked += 1;
-    const mine = asked;
+    const currentGraph = graph.value;
+    if (!client || !currentGraph) return;
+    loads += 1;
+    const load = loads;
     busy.value = true;
     failure.value = "";
     try {
       const picture = await client.layout(open.value, direction());
-      if (mine === asked && graph.value === one) scene.value = sceneOf(one, picture);
+      if (load === loads && graph.value === currentGraph) scene.value = sceneOf(currentGraph, picture);
     } catch (reason) {
-      if (mine === asked) failure.value = reason instanceof Error ? reason.message : String(reason);
+      if (load === loads) failure.value = reason instanceof Error ? reason.message : String(reason);
     }
-    if (mine === asked) busy.value = false;
+    if (load === loads) busy.value = false;
   }
 
   watch(data, (answer) => {
@@ -104,11 +104,16 @@ export function useSession(model: () => string | null, direction: () => Directio
     if (graph.value && openText(graph.value, groups) !== openText(graph.value, open.value)) set(groups);
   }
 
-  function stepLevel(by: 1 | -1): void {
-    const one = graph.value;
-    if (!one) return;
-    const now = levelOf(one, open.value);
-    set(levelOpen(one, Math.max(0, Math.min(deepest(one), by > 0 ? now + 1 : Math.min(now, deepest(one)) - 1))));
+  function stepLevel(delta: 1 | -1): void {
+    const currentGraph = graph.value;
+    if (!currentGraph) return;
+    const now = levelOf(currentGraph, open.value);
+    set(
+      levelOpen(
+        currentGraph,
+        Math.max(0, Math.min(deepest(currentGraph), delta > 0 ? now + 1 : Math.min(now, deepest(currentGraph)) - 1)),
+      ),
+    );
   }
 
   function openAll(): void {

@@ -27,21 +27,25 @@ export function useModels() {
 
   const { matches, error: matchError, refresh } = useModelMatches();
   /** Share of the run's time that finds its node, by model. */
-  const shares = computed(() => new Map((matches.value?.matches ?? []).map((one) => [one.model, one.matched_ratio])));
+  const shares = computed(
+    () => new Map((matches.value?.matches ?? []).map((match) => [match.model, match.matched_ratio])),
+  );
   /** Those that fit the selected run first, then the newest. */
   const sorted = computed<ModelEntry[]>(() => {
-    const own = (one: ModelEntry) => (one.run !== null && one.run === run.value?.id ? 0 : one.uploaded ? 1 : 2);
-    const share = (one: ModelEntry) => Math.round((shares.value.get(one.id) ?? 0) * 100);
+    const priority = (model: ModelEntry) =>
+      model.run !== null && model.run === run.value?.id ? 0 : model.uploaded ? 1 : 2;
+    const share = (model: ModelEntry) => Math.round((shares.value.get(model.id) ?? 0) * 100);
     return [...(answer.value?.models ?? [])].sort(
-      (a, b) => share(b) - share(a) || own(a) - own(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id),
+      (a, b) =>
+        share(b) - share(a) || priority(a) - priority(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id),
     );
   });
   /** The one of the selected run; the newest where no run could say which, null while or because none fits it. */
   const defaultModel = computed<ModelEntry | null>(() => {
     if (selectedQuery.value === null) return sorted.value[0] ?? null;
-    return sorted.value.find((one) => one.id === matches.value?.best) ?? null;
+    return sorted.value.find((model) => model.id === matches.value?.best) ?? null;
   });
-  const stamp = computed(() => runs.value.map((one) => `${one.id} ${one.modified_ns}`).join());
+  const stamp = computed(() => runs.value.map((candidate) => `${candidate.id} ${candidate.modified_ns}`).join());
 
   /** The new model's id; null when the server refused it. */
   async function upload(file: File): Promise<string | null> {

@@ -32,11 +32,11 @@ export function levelOpen(graph: Graph, depth: number): Set<number> {
 /** The deepest level of which all groups are open. */
 export function levelOf(graph: Graph, open: ReadonlySet<number>): number {
   const closed = every(graph).filter((item) => !open.has(item));
-  return closed.reduce((least, item) => Math.min(least, graph.depth[item] ?? 0), deepest(graph) + 1) - 1;
+  return closed.reduce((min, item) => Math.min(min, graph.depth[item] ?? 0), deepest(graph) + 1) - 1;
 }
 
 export function deepest(graph: Graph): number {
-  return every(graph).reduce((most, item) => Math.max(most, graph.depth[item] ?? 0), 0);
+  return every(graph).reduce((max, item) => Math.max(max, graph.depth[item] ?? 0), 0);
 }
 
 function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
@@ -71,7 +71,7 @@ export function textOpen(graph: Graph, text: string): Set<number> {
   if (text === NONE) return open;
   let last = 0;
   for (const part of text.split("~")) {
-    const [gap = NaN, run = 0] = part.split("-").map((each) => parseInt(each, 36));
+    const [gap = NaN, run = 0] = part.split("-").map((digits) => parseInt(digits, 36));
     if (!Number.isInteger(gap) || !Number.isInteger(run)) continue;
     for (let g = last + gap; g <= last + gap + run && g < graph.groups; g += 1) open.add(graph.nodes + g);
     last += gap + run;

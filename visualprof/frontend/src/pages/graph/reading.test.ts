@@ -17,7 +17,7 @@ import { pictureOf } from "./layout/picture";
 import { firstOpen, levelOpen } from "./open-groups";
 import { residual, transformer, unusual } from "../../../tests/samples";
 
-function drawn(answer = residual(), open?: (graph: Graph) => Set<number>) {
+function layOut(answer = residual(), open?: (graph: Graph) => Set<number>) {
   const graph = new Graph(answer);
   return {
     graph,
@@ -46,17 +46,17 @@ describe("search", () => {
 });
 
 describe("flow", () => {
-  const { graph, scene } = drawn();
+  const { graph, scene } = layOut();
   const add = namedItems(graph, "layer1/block0/Add")[0] ?? -1;
 
   it("marks neighbours, or everything before and after", () => {
-    const near = flowOf(graph, add, false);
+    const direct = flowOf(graph, add, false);
     expect([
-      near.nodes.filter((mark) => mark === UPSTREAM).length,
-      near.nodes.filter((mark) => mark === DOWNSTREAM).length,
+      direct.nodes.filter((mark) => mark === UPSTREAM).length,
+      direct.nodes.filter((mark) => mark === DOWNSTREAM).length,
     ]).toEqual([2, 1]);
-    const whole = flowOf(graph, add, true);
-    expect(whole.nodes.filter(Boolean).length).toBe(graph.nodes - 1);
+    const transitive = flowOf(graph, add, true);
+    expect(transitive.nodes.filter(Boolean).length).toBe(graph.nodes - 1);
   });
 
   it("shows on folded groups what happens inside", () => {
@@ -67,16 +67,16 @@ describe("flow", () => {
 });
 
 describe("a node with bodies", () => {
-  const { graph, scene } = drawn(unusual(), (one) => levelOpen(one, 9));
-  const [whole = -1] = namedItems(graph, "If_0");
+  const { graph, scene } = layOut(unusual(), (graph) => levelOpen(graph, 9));
+  const [ifNode = -1] = namedItems(graph, "If_0");
   const condition = namedItems(graph, "a&b<c>")[0] ?? -1;
 
   it("is the group of them: drawn, found and named as one", () => {
-    expect(graph.isGroup(whole)).toBe(true);
-    const node = graph.nodeOf(whole);
-    expect([scene.place[node], graph.item[node], foundItems(graph, "If_0")]).toEqual([-1, whole, [whole]]);
+    expect(graph.isGroup(ifNode)).toBe(true);
+    const node = graph.nodeOf(ifNode);
+    expect([scene.place[node], graph.item[node], foundItems(graph, "If_0")]).toEqual([-1, ifNode, [ifNode]]);
     expect(scene.labels[shownPlace(scene, node)]?.title).toBe("If · If_0");
-    expect(graph.shown(node, levelOpen(graph, 9))).toBe(whole);
+    expect(graph.shown(node, levelOpen(graph, 9))).toBe(ifNode);
   });
 
   it("passes the data on: what it decides over leads to what takes its outputs", () => {
@@ -84,16 +84,16 @@ describe("a node with bodies", () => {
     for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"])
       expect(after[namedItems(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
     expect(flowOf(graph, namedItems(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
-    expect(neighbours(graph, whole, "in")).toContain(condition);
-    expect(neighbours(graph, whole, "out")).toEqual(namedItems(graph, "loop/Merge"));
+    expect(neighbours(graph, ifNode, "in")).toContain(condition);
+    expect(neighbours(graph, ifNode, "out")).toEqual(namedItems(graph, "loop/Merge"));
   });
 
   it("gives what its branches make as one, open and folded", () => {
     const merge = namedItems(graph, "loop/Merge")[0] ?? -1;
     for (const level of [0, 9]) {
-      const { picture } = drawn(unusual(), (one) => levelOpen(one, level)).scene;
+      const { picture } = layOut(unusual(), (graph) => levelOpen(graph, level)).scene;
       const edges = [...picture.kind.keys()].filter(
-        (e) => picture.item[picture.from[e] ?? -1] === whole && picture.item[picture.to[e] ?? -1] === merge,
+        (e) => picture.item[picture.from[e] ?? -1] === ifNode && picture.item[picture.to[e] ?? -1] === merge,
       );
       expect(edges.length).toBe(1);
     }
@@ -101,17 +101,17 @@ describe("a node with bodies", () => {
 
   it("takes its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
-      const { picture } = drawn(unusual(), (one) => levelOpen(one, level)).scene;
+      const { picture } = layOut(unusual(), (graph) => levelOpen(graph, level)).scene;
       const ends = [...picture.kind.keys()]
         .filter((e) => picture.item[picture.from[e] ?? -1] === condition)
         .map((e) => picture.item[picture.to[e] ?? -1]);
-      expect(ends).toEqual([whole]);
+      expect(ends).toEqual([ifNode]);
     }
   });
 });
 
 describe("measured figures", () => {
-  const { graph, scene } = drawn();
+  const { graph, scene } = layOut();
   const none = new Array<number | null>(graph.nodes).fill(null);
   const time = none.map((_, node) => (node % 2 === 0 ? 1000 : null));
   const profile: ProfileAnswer = {
@@ -134,7 +134,7 @@ describe("measured figures", () => {
   const sums = sumsOf(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
-    expect(sums.time_ns[graph.root]).toBe(time.reduce<number>((all, one) => all + (one ?? 0), 0));
+    expect(sums.time_ns[graph.root]).toBe(time.reduce<number>((sum, value) => sum + (value ?? 0), 0));
     expect(sums.time_ns[1]).toBeNaN();
     expect(sums.calls[graph.root]).toBeNaN();
   });
@@ -147,7 +147,7 @@ describe("measured figures", () => {
 
   it("compare a base by the call: as many calls as here", () => {
     // Node 0: 100 ns in 2 calls, the base 600 in 4, 300 for as many. Node 1: 50 in 1, the base 25. Node 2 is not in the base.
-    const of = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({
+    const profileOf = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({
       ...profile,
       columns: {
         ...profile.columns,
@@ -155,12 +155,12 @@ describe("measured figures", () => {
         calls: none.map((_, node) => calls[node] ?? null),
       },
     });
-    const both = changeOf(graph, of([100, 50, 70], [2, 1, 1]), of([600, 25], [4, 1]));
+    const both = changeOf(graph, profileOf([100, 50, 70], [2, 1, 1]), profileOf([600, 25], [4, 1]));
     expect([both.now[0], both.before[0], both.now[1], both.before[1]]).toEqual([100, 300, 50, 25]);
     expect([both.now[2], both.now[graph.root], both.before[graph.root]]).toEqual([NaN, 150, 325]);
     const text = (item: number) => changeText(both, item).replaceAll("\u00a0", " ");
     expect([text(0), text(1), text(2)]).toEqual(["▼ −200 ns · −66.7 %", "▲ +25 ns · +100 %", ""]);
-    const { scene: open } = drawn(residual(), (one) => levelOpen(one, 9));
+    const { scene: open } = layOut(residual(), (graph) => levelOpen(graph, 9));
     const heat = heatOfChange(open, both);
     const share = (node: number) => heat.share[open.place[node] ?? -1];
     expect([share(0), share(2)]).toEqual([-1, NaN]);
@@ -170,7 +170,7 @@ describe("measured figures", () => {
 
 describe("the picture", () => {
   it("is escaped in SVG and holds every box", () => {
-    const { graph, scene } = drawn(unusual(), (one) => levelOpen(one, 9));
+    const { graph, scene } = layOut(unusual(), (graph) => levelOpen(graph, 9));
     const svg = svgText(scene, NO_MARKS, colorsOf("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
     expect(svg).toContain("&lt;img");
@@ -181,21 +181,21 @@ describe("the picture", () => {
   });
 
   it("is hit where it is drawn, the innermost box first", () => {
-    const { graph, scene } = drawn(transformer(2), (one) => levelOpen(one, 9));
+    const { graph, scene } = layOut(transformer(2), (graph) => levelOpen(graph, 9));
     const { x, y, w, h, item } = scene.picture;
-    item.forEach((one, i) => {
-      if (graph.isGroup(one)) return;
+    item.forEach((graphItem, i) => {
+      if (graph.isGroup(graphItem)) return;
       expect(hitAt(scene, (x[i] ?? 0) + (w[i] ?? 0) / 2, (y[i] ?? 0) + (h[i] ?? 0) / 2, 0)?.box).toBe(i);
     });
   });
 
   it("labels each slot's shape once", () => {
-    const { scene } = drawn(residual(), (one) => levelOpen(one, 9));
+    const { scene } = layOut(residual(), (graph) => levelOpen(graph, 9));
     expect(scene.shapes.some((shape) => shape === "8×64×56×56")).toBe(true);
   });
 
   it("shows a folded group as changed when part of it is", () => {
-    const { graph, scene } = drawn();
+    const { graph, scene } = layOut();
     const status = new Array<"same" | "removed">(graph.nodes).fill("same");
     const node = namedItems(graph, "layer2/block0/Add")[0] ?? 0;
     status[node] = "removed";

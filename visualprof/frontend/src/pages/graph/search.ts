@@ -4,8 +4,8 @@ import type { Graph } from "./graph";
 const texts = new WeakMap<Graph, string[]>();
 
 function textsOf(graph: Graph): string[] {
-  const known = texts.get(graph);
-  if (known) return known;
+  const cached = texts.get(graph);
+  if (cached) return cached;
   const { nodes, groups, edges, values } = graph.answer;
   const out: string[] = nodes.name.map(
     (name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}\n${nodes.attributes?.[n] ?? ""}`,
@@ -37,7 +37,7 @@ export function foundItems(graph: Graph, search: string): number[] {
 export function namedItems(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
-  const all = [...names.keys()];
+  const nodes = [...names.keys()];
   const rules: ((n: number) => boolean)[] = [
     (n) => measured[n] === name,
     (n) => names[n] === name,
@@ -45,7 +45,7 @@ export function namedItems(graph: Graph, name: string, measured: readonly (strin
     (n) => type[n] === name || type[n] === name.replace(/^.*::/, ""),
   ];
   for (const rule of rules) {
-    const hits = all.filter(rule);
+    const hits = nodes.filter(rule);
     if (hits.length > 0) return hits.map((n) => graph.item[n] ?? n);
   }
   return [];

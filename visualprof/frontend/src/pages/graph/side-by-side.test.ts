@@ -14,7 +14,7 @@ import { levelOpen } from "./open-groups";
 import { useSides } from "./side-by-side";
 import { Stage } from "./stage";
 
-function drawn(answer: GraphAnswer, direction: Direction = "td", level = 9): Scene {
+function layOut(answer: GraphAnswer, direction: Direction = "td", level = 9): Scene {
   const graph = new Graph(answer);
   return sceneOf(graph, pictureOf(new Nested(graph).layout(levelOpen(graph, level), direction), direction));
 }
@@ -31,24 +31,24 @@ function chain(extra = 0): GraphAnswer {
 }
 
 /** Item of the other model with the same name. */
-function byName(own: Scene, far: Scene): (item: number) => number {
-  return (item) => far.graph.answer.nodes.name.indexOf(own.graph.answer.nodes.name[item] ?? "?");
+function byName(scene: Scene, otherScene: Scene): (item: number) => number {
+  return (item) => otherScene.graph.answer.nodes.name.indexOf(scene.graph.answer.nodes.name[item] ?? "?");
 }
 
 /** Pixels from the upper left corner of its area. */
-function seen(stage: Stage, item: number): { x: number; y: number } {
+function positionOnScreen(stage: Stage, item: number): { x: number; y: number } {
   const at = stage.pointOf(item);
   return at ? stage.camera.toScreen(at.x, at.y) : { x: NaN, y: NaN };
 }
 
 function sidesOf(main: Scene, second: Scene, selected = -1) {
   const [stage, other] = [new Stage("light"), new Stage("light")];
-  for (const [one, scene] of [
+  for (const [eachStage, scene] of [
     [stage, main],
     [other, second],
   ] as const) {
-    one.resize(500, 700);
-    one.show(scene, -1);
+    eachStage.resize(500, 700);
+    eachStage.show(scene, -1);
   }
   const to = byName(main, second);
   const back = byName(second, main);
@@ -63,16 +63,16 @@ beforeEach(() => {
 
 describe("two pictures side by side", () => {
   it("have one scale, and most of what is in sight is level", () => {
-    const { stage, other, sides, to } = sidesOf(drawn(chain()), drawn(chain(2)));
+    const { stage, other, sides, to } = sidesOf(layOut(chain()), layOut(chain(2)));
     sides.settle(true);
     expect(stage.camera.scale).toBe(other.camera.scale);
     const late = (stage.scene?.graph.answer.nodes.name ?? []).indexOf("relu9");
-    expect(seen(stage, late).y).toBeCloseTo(seen(other, to(late)).y, 3);
-    expect(seen(stage, 0).y).not.toBeCloseTo(seen(other, to(0)).y, 0);
+    expect(positionOnScreen(stage, late).y).toBeCloseTo(positionOnScreen(other, to(late)).y, 3);
+    expect(positionOnScreen(stage, 0).y).not.toBeCloseTo(positionOnScreen(other, to(0)).y, 0);
   });
 
   it.each(["td", "lr"] as const)("of the same structure show the same (%s)", (direction) => {
-    const { stage, other, sides } = sidesOf(drawn(residual(), direction, 1), drawn(residual(), direction, 1));
+    const { stage, other, sides } = sidesOf(layOut(residual(), direction, 1), layOut(residual(), direction, 1));
     sides.settle(true);
     expect(stage.camera.view).toEqual(other.camera.view);
     sides.zoom(1.7, 100, 200);
@@ -81,36 +81,36 @@ describe("two pictures side by side", () => {
   });
 
   it("show what was acted on at the same place, whichever side it was", () => {
-    const { stage, other, sides, to } = sidesOf(drawn(chain()), drawn(chain(5)));
+    const { stage, other, sides, to } = sidesOf(layOut(chain()), layOut(chain(5)));
     const first = 2;
     sides.settle(true);
     sides.pan(12, -40);
-    const before = seen(stage, first);
+    const before = positionOnScreen(stage, first);
     sides.hold(first, true);
-    expect(seen(stage, first)).toEqual(before);
-    expect(seen(other, to(first)).y).toBeCloseTo(before.y, 3);
-    expect(seen(other, to(first)).x).toBeCloseTo(before.x, 3);
-    const there = seen(other, to(9));
+    expect(positionOnScreen(stage, first)).toEqual(before);
+    expect(positionOnScreen(other, to(first)).y).toBeCloseTo(before.y, 3);
+    expect(positionOnScreen(other, to(first)).x).toBeCloseTo(before.x, 3);
+    const position = positionOnScreen(other, to(9));
     sides.hold(to(9), false);
-    expect(seen(other, to(9))).toEqual(there);
-    expect(seen(stage, 9).y).toBeCloseTo(there.y, 3);
+    expect(positionOnScreen(other, to(9))).toEqual(position);
+    expect(positionOnScreen(stage, 9).y).toBeCloseTo(position.y, 3);
   });
 
   it("stay at their beginnings where they have nothing in common", () => {
-    const { stage, other, sides } = sidesOf(drawn(chain()), drawn(transformer(2)));
+    const { stage, other, sides } = sidesOf(layOut(chain()), layOut(transformer(2)));
     sides.settle(true);
     for (const { camera } of [stage, other])
       expect([camera.y <= 0, -camera.y < camera.view.h / 2]).toEqual([true, true]);
   });
 
   it("keep the selection in sight when they are fitted anew", () => {
-    const scene = drawn(residual());
+    const scene = layOut(residual());
     const last = scene.graph.answer.nodes.name.indexOf("head/fc");
-    const { stage, other, sides } = sidesOf(scene, drawn(residual()), last);
+    const { stage, other, sides } = sidesOf(scene, layOut(residual()), last);
     sides.settle(true);
-    expect(seen(stage, last).y).toBeGreaterThan(0);
-    expect(seen(stage, last).y).toBeLessThan(700);
-    expect(seen(other, last)).toEqual(seen(stage, last));
+    expect(positionOnScreen(stage, last).y).toBeGreaterThan(0);
+    expect(positionOnScreen(stage, last).y).toBeLessThan(700);
+    expect(positionOnScreen(other, last)).toEqual(positionOnScreen(stage, last));
   });
 });
 
@@ -118,7 +118,7 @@ describe("a picture alone", () => {
   it("is fitted to a new size until somebody moves it", () => {
     const stage = new Stage("light");
     stage.resize(900, 700);
-    stage.show(drawn(chain()), -1);
+    stage.show(layOut(chain()), -1);
     const middle = () => (stage.camera.view.x + stage.camera.view.w / 2) / (stage.scene?.picture.width ?? 1);
     expect(middle()).toBeCloseTo(0.5, 5);
     stage.resize(400, 700);
@@ -132,8 +132,8 @@ describe("a picture alone", () => {
   it("begins with what is in sight in the middle, where it is wider than the room", () => {
     const stage = new Stage("light");
     stage.resize(400, 300);
-    stage.show(drawn(transformer(1)), -1);
-    const { picture } = stage.scene ?? drawn(chain());
+    stage.show(layOut(transformer(1)), -1);
+    const { picture } = stage.scene ?? layOut(chain());
     expect(picture.width * stage.camera.scale).toBeGreaterThan(400);
     const inside = [...picture.item.keys()].filter(
       (i) => !picture.open[i] && (picture.y[i] ?? 0) < stage.camera.view.y + stage.camera.view.h,
@@ -173,7 +173,7 @@ describe("a tip", () => {
     ["residual", residual()],
     ["transformer", transformer(2)],
   ] as const)("covers no box of a %s where any place beside it is free", (_, answer) => {
-    const scene = drawn(answer);
+    const scene = layOut(answer);
     const stage = new Stage("light");
     stage.resize(900, 700);
     stage.show(scene, -1);
@@ -182,23 +182,23 @@ describe("a tip", () => {
       const { x, y } = boxOf(scene, i);
       const onScreen = stage.camera.toScreen(x, y);
       if (onScreen.x < 0 || onScreen.y < 0 || onScreen.x > 800 || onScreen.y > 600) continue;
-      const near = wordsNear(scene, stage.camera, i);
-      const at = tipPlace(size, near, stage.camera);
+      const boxes = wordsNear(scene, stage.camera, i);
+      const at = tipPlace(size, boxes, stage.camera);
       expect(at.x >= 0 && at.y >= 0 && at.x + size.width <= 900 && at.y + size.height <= 700).toBe(true);
-      const [own] = near;
-      const places = Array.from({ length: 60 * 60 }, (_, k) => ({
-        x: own.x - 300 + 10 * (k % 60),
-        y: own.y - 200 + 7 * Math.floor(k / 60),
+      const [ownBox] = boxes;
+      const points = Array.from({ length: 60 * 60 }, (_, k) => ({
+        x: ownBox.x - 300 + 10 * (k % 60),
+        y: ownBox.y - 200 + 7 * Math.floor(k / 60),
       }));
-      const room = places.some(
-        (one) =>
-          one.x >= 6 &&
-          one.y >= 6 &&
-          one.x + size.width <= 894 &&
-          one.y + size.height <= 694 &&
-          !near.some((box) => covers(one, box)),
+      const room = points.some(
+        (point) =>
+          point.x >= 6 &&
+          point.y >= 6 &&
+          point.x + size.width <= 894 &&
+          point.y + size.height <= 694 &&
+          !boxes.some((box) => covers(point, box)),
       );
-      if (room) expect([i, ...near.filter((box) => covers(at, box))]).toEqual([i]);
+      if (room) expect([i, ...boxes.filter((box) => covers(at, box))]).toEqual([i]);
       free += Number(room);
     }
     expect(free).toBeGreaterThanOrEqual(10);
@@ -207,7 +207,7 @@ describe("a tip", () => {
 
 describe("differences", () => {
   it("are listed with the nodes of each", () => {
-    const found = differencesOf({
+    const differences = differencesOf({
       same: 1,
       changed: 2,
       removed: 0,
@@ -233,14 +233,14 @@ describe("differences", () => {
         },
       },
     });
-    expect(found.map(({ status, dimension, nodes }) => [status, dimension, nodes])).toEqual([
+    expect(differences.map(({ status, dimension, nodes }) => [status, dimension, nodes])).toEqual([
       ["changed", 0, 2],
       ["added", null, 1],
     ]);
-    expect(found[0]?.changes.map(({ node, other }) => [node, other])).toEqual([
+    expect(differences[0]?.changes.map(({ node, other }) => [node, other])).toEqual([
       [3, 3],
       [4, 5],
     ]);
-    expect(found[1]?.changes).toEqual([{ node: -1, other: 6, type: "Relu", name: "c", what: "" }]);
+    expect(differences[1]?.changes).toEqual([{ node: -1, other: 6, type: "Relu", name: "c", what: "" }]);
   });
 });

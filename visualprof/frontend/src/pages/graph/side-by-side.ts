@@ -15,20 +15,20 @@ function inSight(box: Box, view: Box): boolean {
 }
 
 /** How much further down (or right) the boxes in sight stand in the other picture, the median; null where most have no partner there. */
-export function shiftOf(own: Scene, far: Scene, view: Box, partner: Partner): number | null {
-  const down = own.picture.direction === TOP_DOWN;
+export function shiftOf(scene: Scene, otherScene: Scene, view: Box, partner: Partner): number | null {
+  const down = scene.picture.direction === TOP_DOWN;
   const shifts: number[] = [];
-  let seen = 0;
-  own.picture.item.forEach((item, i) => {
-    const box = boxOf(own, i);
-    if (own.picture.open[i] || !inSight(box, view)) return;
-    seen += 1;
-    const place = far.place[partner(item)] ?? -1;
-    if (place < 0) return;
-    const other = boxOf(far, place);
+  let visibleArea = 0;
+  scene.picture.item.forEach((item, i) => {
+    const box = boxOf(scene, i);
+    if (scene.picture.open[i] || !inSight(box, view)) return;
+    visibleArea += 1;
+    const boxIndex = otherScene.place[partner(item)] ?? -1;
+    if (boxIndex < 0) return;
+    const other = boxOf(otherScene, boxIndex);
     shifts.push(down ? other.y - box.y : other.x - box.x);
   });
-  return 2 * shifts.length > seen ? (shifts.sort((a, b) => a - b)[shifts.length >> 1] ?? null) : null;
+  return 2 * shifts.length > visibleArea ? (shifts.sort((a, b) => a - b)[shifts.length >> 1] ?? null) : null;
 }
 
 export function useSides(
@@ -39,42 +39,42 @@ export function useSides(
   partner: (item: number, ofMain: boolean) => number,
 ) {
   /** What was acted on last: it stays where it is, and what corresponds to it stands there too. */
-  let held: { item: number; ofMain: boolean } | null = null;
+  let anchor: { item: number; ofMain: boolean } | null = null;
 
-  function both(act: (one: Stage) => void): void {
-    for (const one of comparing.value ? [stage, otherStage] : [stage]) act(one);
+  function both(act: (target: Stage) => void): void {
+    for (const target of comparing.value ? [stage, otherStage] : [stage]) act(target);
   }
 
   /** Both from their beginning, or whole; the longer picture leads, the other stands so that most of what is in sight is level. */
-  function fit(whole = false): void {
-    held = null;
-    both((one) => one.fit(whole ? one.wholeScale : undefined));
+  function fit(wholeGraph = false): void {
+    anchor = null;
+    both((target) => target.fit(wholeGraph ? target.wholeScale : undefined));
     if (!comparing.value || !stage.scene || !otherStage.scene) return;
     const scale = Math.min(stage.camera.scale, otherStage.camera.scale);
-    both((one) => one.fit(scale));
+    both((target) => target.fit(scale));
     const down = stage.scene.picture.direction === TOP_DOWN;
     const length = ({ picture }: Scene) => (down ? picture.height : picture.width);
     const ofMain = length(stage.scene) >= length(otherStage.scene);
-    const [lead, far] = ofMain ? [stage, otherStage] : [otherStage, stage];
+    const [lead, follower] = ofMain ? [stage, otherStage] : [otherStage, stage];
     const shift =
-      lead.scene && far.scene
-        ? shiftOf(lead.scene, far.scene, lead.camera.view, (item) => partner(item, ofMain))
+      lead.scene && follower.scene
+        ? shiftOf(lead.scene, follower.scene, lead.camera.view, (item) => partner(item, ofMain))
         : null;
     if (shift === null) return;
-    if (down) far.camera.y = lead.camera.y + shift;
-    else far.camera.x = lead.camera.x + shift;
+    if (down) follower.camera.y = lead.camera.y + shift;
+    else follower.camera.x = lead.camera.x + shift;
   }
 
   function align(): void {
-    if (!held || !comparing.value) return;
-    const [lead, far] = held.ofMain ? [stage, otherStage] : [otherStage, stage];
-    const [at, own] = [lead.pointOf(held.item), far.pointOf(partner(held.item, held.ofMain))];
-    if (at && own) far.standBeside(lead, at, own);
+    if (!anchor || !comparing.value) return;
+    const [lead, follower] = anchor.ofMain ? [stage, otherStage] : [otherStage, stage];
+    const [at, followerPoint] = [lead.pointOf(anchor.item), follower.pointOf(partner(anchor.item, anchor.ofMain))];
+    if (at && followerPoint) follower.standBeside(lead, at, followerPoint);
   }
 
   /** From now on this item leads. */
   function hold(item: number, ofMain: boolean): void {
-    held = item >= 0 ? { item, ofMain } : null;
+    anchor = item >= 0 ? { item, ofMain } : null;
     align();
   }
 
@@ -91,7 +91,7 @@ export function useSides(
     fit,
     hold,
     settle,
-    pan: (dx: number, dy: number) => both((one) => one.pan(dx, dy)),
-    zoom: (factor: number, px?: number, py?: number) => both((one) => one.zoom(factor, px, py)),
+    pan: (dx: number, dy: number) => both((target) => target.pan(dx, dy)),
+    zoom: (factor: number, px?: number, py?: number) => both((target) => target.zoom(factor, px, py)),
   };
 }

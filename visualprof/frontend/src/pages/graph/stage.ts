@@ -49,13 +49,13 @@ export class Stage extends Frames {
 
   /** The new picture; `anchor` stays where it is on the screen, without one the picture is fitted. */
   show(scene: Scene | null, anchor: number): void {
-    const held = anchor >= 0 ? this.pointOf(anchor) : null;
+    const anchorPoint = anchor >= 0 ? this.pointOf(anchor) : null;
     const keeps = this.scene !== null && scene !== null && this.scene.graph === scene.graph && anchor >= 0;
     this.scene = scene;
-    const now = held && this.pointOf(anchor);
-    if (held && now) {
-      this.camera.x += now.x - held.x;
-      this.camera.y += now.y - held.y;
+    const now = anchorPoint && this.pointOf(anchor);
+    if (anchorPoint && now) {
+      this.camera.x += now.x - anchorPoint.x;
+      this.camera.y += now.y - anchorPoint.y;
       this.moved();
     } else if (scene && !keeps) this.fit();
     this.invalidate();
@@ -63,9 +63,9 @@ export class Stage extends Frames {
 
   /** Where an item, or the folded group that holds it, has the middle of its upper border; null while it has none. */
   pointOf(item: number): Point | null {
-    const place = this.scene ? shownPlace(this.scene, item) : -1;
-    if (!this.scene || place < 0) return null;
-    const box = boxOf(this.scene, place);
+    const boxIndex = this.scene ? shownPlace(this.scene, item) : -1;
+    if (!this.scene || boxIndex < 0) return null;
+    const box = boxOf(this.scene, boxIndex);
     return { x: box.x + box.w / 2, y: box.y };
   }
 
@@ -121,9 +121,9 @@ export class Stage extends Frames {
 
   /** Brings an item, or the folded group that holds it, into sight. */
   reveal(item: number): void {
-    const place = this.scene ? shownPlace(this.scene, item) : -1;
-    if (!this.scene || place < 0) return;
-    this.camera.reveal(boxOf(this.scene, place));
+    const boxIndex = this.scene ? shownPlace(this.scene, item) : -1;
+    if (!this.scene || boxIndex < 0) return;
+    this.camera.reveal(boxOf(this.scene, boxIndex));
     this.moved();
   }
 
@@ -138,10 +138,10 @@ export class Stage extends Frames {
   }
 
   /** Shows a point of this picture where a point of another is in its own, at the same scale. */
-  standBeside(lead: Stage, at: Point, own: Point): void {
+  standBeside(lead: Stage, at: Point, ownPoint: Point): void {
     this.camera.scale = lead.camera.scale;
-    this.camera.x = own.x - (at.x - lead.camera.x);
-    this.camera.y = own.y - (at.y - lead.camera.y);
+    this.camera.x = ownPoint.x - (at.x - lead.camera.x);
+    this.camera.y = ownPoint.y - (at.y - lead.camera.y);
     this.invalidate();
   }
 

@@ -35,7 +35,7 @@ export function useGraphState(byItself: () => Shown) {
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
     /** The shown figure; null while the user switched it off. */
     measure: computed<Shown | null>({
-      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? byItself())),
+      get: () => (heat.value === OFF ? null : (MEASURES.find((measure) => measure === heat.value) ?? byItself())),
       set: (value) => (heat.value = value === null ? OFF : value === byItself() ? "" : value),
     }),
   };

@@ -31,7 +31,7 @@ export function useWorkspace() {
   const models = useModels();
   const chosen = computed(
     () =>
-      models.sorted.value.find((one) => one.id === state.model.value) ??
+      models.sorted.value.find((model) => model.id === state.model.value) ??
       (state.model.value ? null : models.defaultModel.value),
   );
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
@@ -68,10 +68,10 @@ export function useWorkspace() {
     () => baseQuery.value,
   );
   const change = computed(() => {
-    const [graph, own, otherRun] = [main.graph.value, measured.data.value, baseQuery.value && base.data.value];
+    const [graph, profile, otherRun] = [main.graph.value, measured.data.value, baseQuery.value && base.data.value];
     const fit =
-      graph && own?.columns.time_ns.length === graph.nodes && otherRun?.columns.time_ns.length === graph.nodes;
-    return fit && own && otherRun ? changeOf(graph, own, otherRun) : null;
+      graph && profile?.columns.time_ns.length === graph.nodes && otherRun?.columns.time_ns.length === graph.nodes;
+    return fit && profile && otherRun ? changeOf(graph, profile, otherRun) : null;
   });
   const comparison = useComparison(
     () => model.value,
@@ -90,8 +90,10 @@ export function useWorkspace() {
   const hits = computed(() => (main.graph.value ? foundItems(main.graph.value, state.search.value) : []));
   const exact = shallowRef<number[]>([]);
   const measure = computed(() => {
-    const wanted = state.measure.value;
-    return wanted === "change" || (wanted && measured.available.value.includes(wanted)) ? wanted : null;
+    const selectedMeasure = state.measure.value;
+    return selectedMeasure === "change" || (selectedMeasure && measured.available.value.includes(selectedMeasure))
+      ? selectedMeasure
+      : null;
   });
 
   const flow = computed(() =>
@@ -107,17 +109,17 @@ export function useWorkspace() {
   const marks = computed<Marks>(() => {
     const scene = main.scene.value;
     if (!scene) return NO_MARKS;
-    const found = new Uint8Array(scene.picture.item.length);
+    const foundBoxes = new Uint8Array(scene.picture.item.length);
     for (const item of [...hits.value, ...exact.value]) {
-      const place = shownPlace(scene, item);
-      if (place >= 0) found[place] = 1;
+      const box = shownPlace(scene, item);
+      if (box >= 0) foundBoxes[box] = 1;
     }
     return {
       selected: selected.value >= 0 ? shownPlace(scene, selected.value) : -1,
       hover: hover.value >= 0 ? (scene.place[hover.value] ?? -1) : -1,
       ...(flow.value ? flowMarks(scene, flow.value) : { edges: null, boxes: null }),
       dim: flow.value !== null && state.whole.value,
-      found: hits.value.length + exact.value.length > 0 ? found : null,
+      found: hits.value.length + exact.value.length > 0 ? foundBoxes : null,
       heat: heat.value,
       status: comparison.answer.value ? boxStatus(scene, comparison.status.value) : null,
     };
@@ -159,9 +161,9 @@ export function useWorkspace() {
 
   function selectOther(item: number): void {
     otherSelected.value = item;
-    const own = comparison.partner(item, false);
-    state.selected.value = main.graph.value && own >= 0 ? itemText(main.graph.value, own) : "";
-    main.uncover(own);
+    const counterpart = comparison.partner(item, false);
+    state.selected.value = main.graph.value && counterpart >= 0 ? itemText(main.graph.value, counterpart) : "";
+    main.uncover(counterpart);
     sides.hold(item, false);
   }
 
@@ -179,25 +181,30 @@ export function useWorkspace() {
   }
 
   function toggle(item: number, ofMain = true): void {
-    const twin = comparing.value ? comparison.partner(item, ofMain) : -1;
-    const [own, far] = ofMain ? [main, second] : [second, main];
-    const opens = !own.open.value.has(item);
+    const counterpart = comparing.value ? comparison.partner(item, ofMain) : -1;
+    const [session, otherSession] = ofMain ? [main, second] : [second, main];
+    const opens = !session.open.value.has(item);
     sides.hold(item, ofMain);
-    own.toggle(item);
-    if (twin >= 0 && far.graph.value?.isGroup(twin) && far.open.value.has(twin) !== opens) far.toggle(twin);
+    session.toggle(item);
+    if (
+      counterpart >= 0 &&
+      otherSession.graph.value?.isGroup(counterpart) &&
+      otherSession.open.value.has(counterpart) !== opens
+    )
+      otherSession.toggle(counterpart);
   }
 
   /** Folds or unfolds all that is shown. */
-  function everywhere(act: (one: Session) => void): void {
-    for (const one of comparing.value ? [main, second] : [main]) act(one);
+  function everywhere(act: (session: Session) => void): void {
+    for (const session of comparing.value ? [main, second] : [main]) act(session);
   }
 
-  function moveHit(by: 1 | -1): void {
-    const all = hits.value.length > 0 ? hits.value : exact.value;
-    if (all.length === 0) return;
-    const at = all.indexOf(selected.value);
-    const next = at >= 0 ? at + by : by > 0 ? 0 : all.length - 1;
-    goTo(all[(next + all.length) % all.length] ?? -1);
+  function moveHit(delta: 1 | -1): void {
+    const matches = hits.value.length > 0 ? hits.value : exact.value;
+    if (matches.length === 0) return;
+    const at = matches.indexOf(selected.value);
+    const next = at >= 0 ? at + delta : delta > 0 ? 0 : matches.length - 1;
+    goTo(matches[(next + matches.length) % matches.length] ?? -1);
   }
 
   // A link from a table names an operator: find its nodes once the model is there, best by what the run measured.
@@ -230,8 +237,8 @@ export function useWorkspace() {
 
   function choose(id: string): void {
     state.model.value = id;
-    for (const one of [state.open, state.selected, state.search, state.find, state.other, state.otherOpen])
-      one.value = "";
+    for (const parameter of [state.open, state.selected, state.search, state.find, state.other, state.otherOpen])
+      parameter.value = "";
     state.difference.value = -1;
   }
 

@@ -3,7 +3,7 @@ import type { JsonObject } from "../../api";
 import { difference, peaksOf, valuesAt, withBase, type Point } from "./base-curve";
 
 // 10 B from 0 on, 30 B from 20 to 50; the base has 10 B from 5 on, 15 B from 20 and 0 B from 40.
-const own: Point[] = [
+const curve: Point[] = [
   [0, 10],
   [20, 30],
   [50, 10],
@@ -23,20 +23,20 @@ const chart = (data: Point[]) =>
 
 describe("two curves of memory", () => {
   it("hold a value until the next one", () =>
-    expect(valuesAt(own, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
+    expect(valuesAt(curve, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
 
   it("differ while both are known", () => {
-    expect(difference(own, base)).toEqual([
+    expect(difference(curve, base)).toEqual([
       [5, 0],
       [20, 15],
       [40, 30],
     ]);
-    expect(difference(own, [])).toEqual([]);
+    expect(difference(curve, [])).toEqual([]);
   });
 
   it("stand on one axis, the base moved", () => {
-    const series = withBase(chart(own), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
-    expect(series.map((one) => one.name)).toEqual([
+    const series = withBase(chart(curve), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
+    expect(series.map((series) => series.name)).toEqual([
       "@t:memory.reserved",
       "@t:memory.allocated",
       "@t:memory.base_allocated",
@@ -57,7 +57,7 @@ describe("two curves of memory", () => {
   });
 
   it("have their peaks, unknown where there is no curve", () => {
-    expect(peaksOf(chart(own), chart(base))).toEqual({ now: 30, before: 15 });
-    expect(peaksOf(chart(own), undefined)).toEqual({ now: 30, before: null });
+    expect(peaksOf(chart(curve), chart(base))).toEqual({ now: 30, before: 15 });
+    expect(peaksOf(chart(curve), undefined)).toEqual({ now: 30, before: null });
   });
 });

@@ -19,22 +19,22 @@ export function valuesAt(curve: readonly Point[], instants: readonly number[]): 
 }
 
 /** Shown less base, while both are known: from where the later one begins to where the first one ends. */
-export function difference(own: readonly Point[], base: readonly Point[]): Point[] {
-  const until = Math.min(own.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
-  const instants = [...new Set([...own, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
-  const [a, b] = [valuesAt(own, instants), valuesAt(base, instants)];
-  return instants.flatMap((x, place) => {
-    const [mine, theirs] = [a[place], b[place]];
-    return mine == null || theirs == null ? [] : [[x, mine - theirs] as const];
+export function difference(current: readonly Point[], base: readonly Point[]): Point[] {
+  const until = Math.min(current.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
+  const instants = [...new Set([...current, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
+  const [a, b] = [valuesAt(current, instants), valuesAt(base, instants)];
+  return instants.flatMap((x, index) => {
+    const [currentValue, theirs] = [a[index], b[index]];
+    return currentValue == null || theirs == null ? [] : [[x, currentValue - theirs] as const];
   });
 }
 
 function allocated(chart: JsonObject | undefined): Point[] {
   const series = (chart?.["series"] ?? []) as unknown as { name: string; data: Point[] }[];
-  return series.find((one) => one.name === ALLOCATED)?.data ?? [];
+  return series.find((series) => series.name === ALLOCATED)?.data ?? [];
 }
 
-const most = (curve: readonly Point[]) =>
+const maxPoint = (curve: readonly Point[]) =>
   curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null;
 
 /** Of what is drawn; thinned curves keep their largest values. */
@@ -43,13 +43,13 @@ export interface Peaks {
   before: number | null;
 }
 
-export function peaksOf(own: JsonObject | undefined, base: JsonObject | undefined): Peaks {
-  return { now: most(allocated(own)), before: most(allocated(base)) };
+export function peaksOf(current: JsonObject | undefined, base: JsonObject | undefined): Peaks {
+  return { now: maxPoint(allocated(current)), before: maxPoint(allocated(base)) };
 }
 
 /** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
-export function withBase(own: JsonObject, base: JsonObject, shift: number): JsonObject {
-  const far = allocated(base).map(([x, y]): Point => [x + shift, y]);
+export function withBase(current: JsonObject, base: JsonObject, shift: number): JsonObject {
+  const shifted = allocated(base).map(([x, y]): Point => [x + shift, y]);
   const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
     type: "line",
     step: "end",
@@ -60,26 +60,26 @@ export function withBase(own: JsonObject, base: JsonObject, shift: number): Json
     ...more,
   });
   const added = [
-    line("@t:memory.base_allocated", far, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
-    line("@t:memory.difference", difference(allocated(own), far), [1, 2], {
+    line("@t:memory.base_allocated", shifted, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
+    line("@t:memory.difference", difference(allocated(current), shifted), [1, 2], {
       itemStyle: { color: "@c:limit" },
       areaStyle: { opacity: 0.12 },
     }),
   ];
-  return { ...own, series: [...(own["series"] as Json[]), ...added] };
+  return { ...current, series: [...(current["series"] as Json[]), ...added] };
 }
 
 export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
-  const of = (query: Query | null) =>
+  const curveUrl = (query: Query | null) =>
     baseQuery.value && query
       ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 })
       : null;
   const { data: ownMeta } = useResource<Meta>(
-    () => of(selectedQuery.value),
+    () => curveUrl(selectedQuery.value),
     () => comparedStamp.value,
   );
   const { data: baseMeta } = useResource<Meta>(
-    () => of(baseQuery.value),
+    () => curveUrl(baseQuery.value),
     () => comparedStamp.value,
   );
   const steps = computed(() =>
@@ -88,11 +88,11 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
   const pair = computed(() => steps.value && pairOf(...steps.value, "step", step.value, baseStep.value));
   const shift = computed(() => (steps.value ? shiftOf(...steps.value, pair.value) : 0));
   /** Whether the base has nothing beside the chosen step. */
-  const apart = computed(() => steps.value !== null && step.value !== null && pair.value === null);
+  const noCommonStep = computed(() => steps.value !== null && step.value !== null && pair.value === null);
 
   const url = computed(() => {
-    const [base, wanted, range] = [baseQuery.value, device(), time()];
-    if (!base || wanted === null || !steps.value || apart.value) return null;
+    const [base, deviceId, range] = [baseQuery.value, device(), time()];
+    if (!base || deviceId === null || !steps.value || noCommonStep.value) return null;
     // Before the base's first event there is nothing.
     const window = range && {
       start_ns: Math.max(0, Math.round(range.start_ns - shift.value)),
@@ -105,7 +105,7 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
           worker: base["worker"],
           span: base["span"],
           step: baseStep.value,
-          device: wanted,
+          device: deviceId,
           ...window,
         });
   });
@@ -114,5 +114,5 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
     () => comparedStamp.value,
   );
   const curve = computed(() => (url.value ? data.value?.charts["curve"] : undefined));
-  return { curve, shift, error, apart };
+  return { curve, shift, error, apart: noCommonStep };
 }

@@ -39,7 +39,7 @@ describe("what is alive at the peak", () => {
 
   it("ends with what was there before the profile", () => {
     const shares = sharesOf(peak, "operators");
-    expect(shares.map((one) => [one.name, one.share, one.before])).toEqual([
+    expect(shares.map((share) => [share.name, share.share, share.before])).toEqual([
       ["mm", 0.6, false],
       ["", 0.2, false],
       ["", 0.2, true],
@@ -47,7 +47,7 @@ describe("what is alive at the peak", () => {
   });
 
   it("never exceeds the whole when the totals count from the start of the profile", () => {
-    expect(sharesOf({ ...peak, allocated_bytes: 40 }, "operators").map((one) => one.share)).toEqual([0.75, 0.25]);
+    expect(sharesOf({ ...peak, allocated_bytes: 40 }, "operators").map((share) => share.share)).toEqual([0.75, 0.25]);
   });
 });
 

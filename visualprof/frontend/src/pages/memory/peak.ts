@@ -19,21 +19,21 @@ export function groupsOf(peak: MemoryPeak): PeakGroup[] {
 
 /** How much of the peak this grouping explains. A file may know what memory is for and not which allocations it was. */
 export function knownBytes(peak: MemoryPeak, group: PeakGroup): number {
-  const listed = (peak[group]?.columns.bytes ?? []).reduce<number>((all, bytes) => all + (bytes ?? 0), 0);
+  const listed = (peak[group]?.columns.bytes ?? []).reduce<number>((sum, bytes) => sum + (bytes ?? 0), 0);
   return Math.max(peak.known_bytes ?? 0, listed);
 }
 
 export function sharesOf(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
   const columns = peak[group]?.columns;
-  const known = (columns?.name ?? []).map((name, row) => ({
+  const rows = (columns?.name ?? []).map((name, row) => ({
     name: name ?? "",
     bytes: columns?.bytes[row] ?? 0,
     allocations: columns?.allocations[row] || null,
     before: false,
   }));
   const rest = (peak.allocated_bytes ?? 0) - knownBytes(peak, group);
-  const all = rest > 0 ? [...known, { name: "", bytes: rest, allocations: null, before: true }] : known;
+  const entries = rest > 0 ? [...rows, { name: "", bytes: rest, allocations: null, before: true }] : rows;
   // Totals that count from the profile's start may be less than what is known to be alive.
-  const whole = Math.max(peak.allocated_bytes ?? 0, knownBytes(peak, group)) || 1;
-  return all.map((one) => ({ ...one, share: one.bytes / whole }));
+  const total = Math.max(peak.allocated_bytes ?? 0, knownBytes(peak, group)) || 1;
+  return entries.map((entry) => ({ ...entry, share: entry.bytes / total }));
 }

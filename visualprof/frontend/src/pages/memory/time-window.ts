@@ -7,12 +7,12 @@ export interface TimeWindow {
   end_ns: number;
 }
 
-function whole(text: string | null): number | null {
+function parseInteger(text: string | null): number | null {
   return text !== null && /^\d{1,16}$/.test(text) ? Number(text) : null;
 }
 
 export function parseWindow(start: string | null, end: string | null): TimeWindow | null {
-  const [startNs, endNs] = [whole(start), whole(end)];
+  const [startNs, endNs] = [parseInteger(start), parseInteger(end)];
   return startNs !== null && endNs !== null && endNs > startNs ? { start_ns: startNs, end_ns: endNs } : null;
 }
 
@@ -29,9 +29,9 @@ export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose
     (file, before) =>
       before !== undefined && file !== before && patchQuery({ start_ns: null, end_ns: null, device: null }),
   );
-  const shown = computed(() => parseWindow(queryValue("start_ns"), queryValue("end_ns")));
+  const chosenWindow = computed(() => parseWindow(queryValue("start_ns"), queryValue("end_ns")));
   return {
-    shown,
+    shown: chosenWindow,
     choose: (next) =>
       patchQuery({ start_ns: next ? String(next.start_ns) : null, end_ns: next ? String(next.end_ns) : null }, true),
   };

@@ -23,8 +23,8 @@ export function useFilters() {
   const type = useParameter("type", "");
   const aggregate = useParameter("aggregate", "");
   // By type is what nearly everyone wants; the one row for all is the exception.
-  const by = useParameter("aggregate_by", "type");
-  const own = {
+  const grouping = useParameter("aggregate_by", "type");
+  const parameters = {
     time: useParameter("time", "device"),
     top_end_key: useParameter("top_end_key", "end"),
     opr_name: useParameter("opr_name", ""),
@@ -35,17 +35,17 @@ export function useFilters() {
     copy_time: useParameter("copy_time", ""),
   };
   return {
-    ...own,
+    ...parameters,
     aggregate,
-    by,
-    types: computed<string[]>({ get: () => split(type.value), set: (all) => (type.value = all.join(",")) }),
+    by: grouping,
+    types: computed<string[]>({ get: () => split(type.value), set: (list) => (type.value = list.join(",")) }),
     active: computed(() => KEYS.some((key) => queryValue(key) !== null)),
     reset: () => patchQuery(Object.fromEntries(KEYS.map((key) => [key, null]))),
     query: computed<Query>(() => ({
-      ...Object.fromEntries(Object.entries(own).map(([key, value]) => [key, value.value])),
+      ...Object.fromEntries(Object.entries(parameters).map(([key, value]) => [key, value.value])),
       type: type.value,
       aggregate: aggregate.value,
-      aggregate_by: aggregate.value && by.value === "type" ? "type" : null,
+      aggregate_by: aggregate.value && grouping.value === "type" ? "type" : null,
     })),
   };
 }
@@ -53,7 +53,7 @@ export function useFilters() {
 function split(text: string): string[] {
   return text
     .split(",")
-    .map((one) => one.trim())
+    .map((entry) => entry.trim())
     .filter(Boolean);
 }
 

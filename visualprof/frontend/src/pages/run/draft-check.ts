@@ -13,7 +13,7 @@ import {
   type ShallowRef,
 } from "vue";
 import { address, asError, send, type ApiError, type Drafted, type FieldError } from "../../api";
-import { draft, newSpec, typed } from "./draft";
+import { draft, newSpec, toRequest } from "./draft";
 import { t } from "../../locales";
 
 const PAUSE_MS = 200;
@@ -42,7 +42,7 @@ export interface Check {
 const KEY: InjectionKey<Check> = Symbol("check");
 
 /** `specs[1]` holds `specs[1].agent`, but not `specs[12]`. */
-export function within(field: string, path: string): boolean {
+export function isWithin(field: string, path: string): boolean {
   return field === path || (field.startsWith(path) && /^[.[]/.test(field.slice(path.length)));
 }
 
@@ -62,12 +62,12 @@ export function provideCheck(): Check {
     ),
   );
   const warnings = computed<FieldError[]>(() => drafted.value?.warnings ?? []);
-  const shown = computed(() => [...claims.values()].flat());
+  const shownFields = computed(() => [...claims.values()].flat());
   const homeless = computed(() =>
-    errors.value.filter((error) => !shown.value.some((path) => within(error.field, path))),
+    errors.value.filter((error) => !shownFields.value.some((path) => isWithin(error.field, path))),
   );
   const body = computed(() =>
-    draft.model ? JSON.stringify(typed(drafted.value?.dims ?? Object.keys(draft.dims))) : "",
+    draft.model ? JSON.stringify(toRequest(drafted.value?.dims ?? Object.keys(draft.dims))) : "",
   );
 
   async function ask(): Promise<void> {
@@ -75,11 +75,11 @@ export function provideCheck(): Check {
     control.abort();
     control = new AbortController();
     const { signal } = control;
-    const asked = body.value;
+    const requestBody = body.value;
     try {
-      const answer = await send<Drafted>("POST", address("jobs/draft"), JSON.parse(asked), signal);
+      const answer = await send<Drafted>("POST", address("jobs/draft"), JSON.parse(requestBody), signal);
       if (signal.aborted) return;
-      answered.value = asked;
+      answered.value = requestBody;
       drafted.value = answer;
       failure.value = null;
       // The first choice of machines is the server's.
@@ -118,7 +118,7 @@ export function provideCheck(): Check {
   }
 
   const at = (path: string, kind: "errors" | "warnings" = "errors") =>
-    (kind === "errors" ? errors : warnings).value.filter((error) => within(error.field, path));
+    (kind === "errors" ? errors : warnings).value.filter((error) => isWithin(error.field, path));
   const check: Check = {
     drafted,
     errors,
@@ -130,8 +130,8 @@ export function provideCheck(): Check {
     latest,
     swept: computed(() => draft.sweep ?? drafted.value?.request.sweep?.dim ?? ""),
     wrong: (path) => at(path).length > 0,
-    refused: (found) =>
-      (drafted.value = drafted.value && { ...drafted.value, errors: found.map((error) => ({ ...error, code: "" })) }),
+    refused: (errors) =>
+      (drafted.value = drafted.value && { ...drafted.value, errors: errors.map((error) => ({ ...error, code: "" })) }),
   };
   provide(KEY, check);
   return check;

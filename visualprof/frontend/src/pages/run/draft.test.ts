@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { UploadAnswer } from "../../api/model";
-import { clearDraft, draft, newSpec, rowOf, setArrays, takeModel, typed } from "./draft";
+import { clearDraft, draft, newSpec, rowOf, setArrays, takeModel, toRequest } from "./draft";
 
 const model = (name: string, dims: Record<string, number>): UploadAnswer => ({
   blob: name,
@@ -35,7 +35,7 @@ describe("a draft", () => {
 
   it("leaves to the server what nobody typed", () => {
     takeModel(model("m.onnx", { batch: 1 }), "");
-    expect(typed([])).toMatchObject({
+    expect(toRequest([])).toMatchObject({
       model: "m.onnx",
       inputs: [{ name: "x", dtype: "", dims: null, fill: "", blob: "" }],
       sweep: null,
@@ -51,7 +51,7 @@ describe("a draft", () => {
       newSpec({ backend: "torch", where: "agent:a:b", threads: "4" }),
       newSpec({ backend: "torch", where: "platform:cuda" }),
     ];
-    const specs = typed([]).specs ?? [];
+    const specs = toRequest([]).specs ?? [];
     expect(specs).toMatchObject([
       { backends: ["torch"], agent: "a:b", platform: "", threads: ["4"] },
       { agent: "", platform: "cuda" },
@@ -73,7 +73,7 @@ describe("a draft", () => {
   });
   it("sends sizes of the dimensions that count", () => {
     draft.dims = { seq: "64", gone: "2" };
-    expect(typed(["batch", "seq"]).dims).toEqual({ seq: "64" });
+    expect(toRequest(["batch", "seq"]).dims).toEqual({ seq: "64" });
   });
   it("takes values by name again when their array is gone", () => {
     takeModel(model("a.onnx", {}), "");

@@ -68,8 +68,8 @@ function empty(): PageDraft {
 
 function restored(): PageDraft {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(STORED) ?? "null") as Partial<PageDraft> | null;
-    return { ...empty(), ...kept };
+    const saved = JSON.parse(sessionStorage.getItem(STORED) ?? "null") as Partial<PageDraft> | null;
+    return { ...empty(), ...saved };
   } catch {
     // Forbidden storage, or a draft of a version that nobody can read any more.
     return empty();
@@ -92,7 +92,7 @@ export function clearDraft(): void {
 
 let lastRow = Math.max(0, ...(draft.specs ?? []).map((spec) => spec.row));
 
-export function newSpec(given: Partial<SpecRow> = {}): SpecRow {
+export function newSpec(values: Partial<SpecRow> = {}): SpecRow {
   lastRow += 1;
   return {
     id: "",
@@ -103,7 +103,7 @@ export function newSpec(given: Partial<SpecRow> = {}): SpecRow {
     precision: "",
     threads: "",
     options: {},
-    ...given,
+    ...values,
     row: lastRow,
   };
 }
@@ -140,7 +140,7 @@ export function setArrays(arrays: UploadAnswer[]): void {
 }
 
 /** What the server is asked to make a job of. dims: the named dimensions whose sizes count. */
-export function typed(dims: readonly string[]): Draft {
+export function toRequest(dims: readonly string[]): Draft {
   return {
     key: draft.key,
     name: draft.name,
@@ -163,15 +163,15 @@ export function typed(dims: readonly string[]): Draft {
 }
 
 function specOf(row: SpecRow): DraftSpec {
-  const [kind = "", place = ""] = row.where.split(/:(.*)/);
+  const [kind = "", target = ""] = row.where.split(/:(.*)/);
   const { id, version, device, options } = row;
   return {
     id,
     version,
     device,
     options,
-    agent: kind === "agent" ? place : "",
-    platform: kind === "platform" ? place : "",
+    agent: kind === "agent" ? target : "",
+    platform: kind === "platform" ? target : "",
     backends: [row.backend],
     precisions: [row.precision],
     threads: [row.threads],
@@ -195,7 +195,7 @@ export function rowOf(spec: DraftSpec): SpecRow {
 
 /** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
 export function useAsTemplate(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
-  const file = (blob: string) => files.find((one) => one.blob === blob);
+  const file = (blob: string) => files.find((candidate) => candidate.blob === blob);
   const unknown = {
     format: "",
     inputs: [],
@@ -235,7 +235,7 @@ export function useAsTemplate(old: Draft, job: Pick<JobRow, "graph" | "data">, f
       graph: job.graph,
     },
     arrays: old.arrays.map(
-      (blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` },
+      (blob, index) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[index] ?? `${index + 1}.npy` },
     ),
   });
 }

@@ -32,7 +32,7 @@ function npz(arrays: Record<string, string>): Blob {
   end.setUint32(0, 0x06054b50, true);
   end.setUint32(
     12,
-    entries.reduce((sum, one) => sum + one.length, 0),
+    entries.reduce((sum, entry) => sum + entry.length, 0),
     true,
   );
   end.setUint32(16, offset, true);

@@ -27,16 +27,16 @@ export async function headsOf(file: Blob): Promise<Head[] | null> {
         .slice(tail.getUint32(end + 16, true), tail.getUint32(end + 16, true) + tail.getUint32(end + 12, true))
         .arrayBuffer(),
     );
-    const found: Head[] = [];
+    const heads: Head[] = [];
     for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY;) {
       const length = entries.getUint16(at + 28, true);
       const name = new TextDecoder().decode(new Uint8Array(entries.buffer, at + 46, length));
       const head = await headOf(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
       if (head === null) return null;
-      found.push({ name: name.replace(/\.npy$/, ""), ...head });
+      heads.push({ name: name.replace(/\.npy$/, ""), ...head });
       at += 46 + length + entries.getUint16(at + 30, true) + entries.getUint16(at + 32, true);
     }
-    return found.length > 0 ? found : null;
+    return heads.length > 0 ? heads : null;
   } catch {
     // A damaged file: offsets that lead out of it.
     return null;
@@ -56,7 +56,7 @@ async function headOf(file: Blob, offset: number, method: number): Promise<Omit<
     dtype: kind === "bool" ? kind : `${kind}${Number(size) * 8}`,
     shape: shape
       .split(",")
-      .map((one) => one.trim())
+      .map((entry) => entry.trim())
       .filter(Boolean)
       .map(Number),
   };
@@ -73,28 +73,28 @@ async function firstChunk(packed: Blob): Promise<Uint8Array> {
 /** Whether every value of a type is one of another, as numpy's safe casts are. */
 export function fits(from: string, to: string): boolean {
   if (from === to || from === "bool") return true;
-  const [[kind, bits], [wanted, room]] = [from, to].map(
-    (one) => [one.replace(/\d+/, ""), Number(/\d+/.exec(one)?.[0] ?? 0)] as const,
+  const [[kind, bits], [targetKind, room]] = [from, to].map(
+    (dtype) => [dtype.replace(/\d+/, ""), Number(/\d+/.exec(dtype)?.[0] ?? 0)] as const,
   ) as [readonly [string, number], readonly [string, number]];
-  if (kind === wanted) return bits < room;
-  if (wanted === "float" && kind !== "float") return room === 64 || bits * 2 <= room;
-  return kind === "uint" && wanted === "int" && bits < room;
+  if (kind === targetKind) return bits < room;
+  if (targetKind === "float" && kind !== "float") return room === 64 || bits * 2 <= room;
+  return kind === "uint" && targetKind === "int" && bits < room;
 }
 
 /** Why some arrays are no rows for a model, in the page's words; "" when they are. */
 export function misfit(heads: readonly Head[], inputs: readonly ModelInput[]): string {
-  const names = inputs.map((one) => one.name).join(", ");
-  const other = heads.find((head) => !inputs.some((one) => one.name === head.name));
+  const names = inputs.map((input) => input.name).join(", ");
+  const other = heads.find((head) => !inputs.some((input) => input.name === head.name));
   if (other) return t("run.data_unknown", { name: other.name, names });
   const counts = new Set(heads.filter((head) => head.shape.length > 0).map((head) => head.shape[0]));
   for (const { name, dtype, dims } of inputs) {
-    const head = heads.find((one) => one.name === name);
+    const head = heads.find((candidate) => candidate.name === name);
     if (!head) return t("run.data_missing", { name });
     if (dtype && !fits(head.dtype, dtype)) return t("run.data_dtype", { name, dtype: head.dtype, wanted: dtype });
     if (!dims || head.shape.length === 0) continue;
     const more = head.shape.length - dims.length;
     const differs = dims.some(
-      (dim, place) => (more === 1 || place > 0) && typeof dim === "number" && head.shape[place + more] !== dim,
+      (dim, index) => (more === 1 || index > 0) && typeof dim === "number" && head.shape[index + more] !== dim,
     );
     if ((more !== 0 && more !== 1) || differs)
       return t("run.data_shape", { name, shape: `[${head.shape.join(", ")}]`, wanted: `[${dims.join(", ")}]` });

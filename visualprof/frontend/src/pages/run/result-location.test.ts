@@ -41,15 +41,15 @@ describe("result_location", () => {
   it("is the timeline where only the monitor is there", () =>
     expect(resultLocation(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
   it("is nowhere while a file is still being read", () => {
-    const one = run(["monitor", ["trace"]], ["timeline", []]);
-    const [, timeline] = one.workers;
+    const finishedRun = run(["monitor", ["trace"]], ["timeline", []]);
+    const [, timeline] = finishedRun.workers;
     if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
-    expect(resultLocation(one)).toBeNull();
+    expect(resultLocation(finishedRun)).toBeNull();
   });
   it("is the overview of one that nobody has begun to read, which comes when it is opened", () => {
-    const one = run(["timeline", []]);
-    for (const worker of one.workers) for (const span of worker.spans) span.state = "waiting";
-    expect(resultLocation(one)).toEqual({ path: "/overview", query: { run: "j/s" } });
+    const emptyRun = run(["timeline", []]);
+    for (const worker of emptyRun.workers) for (const span of worker.spans) span.state = "waiting";
+    expect(resultLocation(emptyRun)).toEqual({ path: "/overview", query: { run: "j/s" } });
   });
   it("is nowhere until something of it was read", () => {
     expect(resultLocation(run(["timeline", []]))).toBeNull();

@@ -12,7 +12,7 @@ export function resultLocation(run: Run | undefined): RouteLocationRaw | null {
   if (states.has("waiting") && states.size === 1) return { path: "/overview", query: { run: run.id } };
   if (states.has("waiting") || states.has("parsing")) return null;
   for (const page of PAGES) {
-    for (const [place, worker] of run.workers.entries()) {
+    for (const [index, worker] of run.workers.entries()) {
       for (const [number, span] of worker.spans.entries()) {
         if (!span.views.includes(page)) continue;
         // The first worker and span go without saying, so that the address stays short.
@@ -20,7 +20,7 @@ export function resultLocation(run: Run | undefined): RouteLocationRaw | null {
           path: `/${page}`,
           query: {
             run: run.id,
-            ...(place > 0 ? { worker: worker.id } : {}),
+            ...(index > 0 ? { worker: worker.id } : {}),
             ...(number > 0 ? { worker: worker.id, span: span.id } : {}),
           },
         };

@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import { Camera, SHORTEST_NS } from "./camera";
 
 function camera(): Camera {
-  const made = new Camera();
-  made.setExtent(0, 1_000_000);
-  made.set(100_000, 300_000);
-  return made;
+  const camera = new Camera();
+  camera.setExtent(0, 1_000_000);
+  camera.set(100_000, 300_000);
+  return camera;
 }
 
 describe("camera", () => {

@@ -15,18 +15,18 @@ export type Counterpart = ReturnType<typeof useCounterpart>;
 
 export function useCounterpart(timeline: Timeline, selection: Selection) {
   const { state, stage, main, base, pair } = timeline;
-  const found = shallowRef<{ event: number; of: Source; answer: Schemas["Occurrence"] } | null>(null);
+  const match = shallowRef<{ event: number; of: Source; answer: Schemas["Occurrence"] } | null>(null);
   const error = shallowRef<ApiError | null>(null);
   const nextSignal = useLatest();
 
   const other = computed(() => (selection.source.value === base.value ? main.value : base.value));
   const place = computed<Place | null>(() =>
-    found.value?.event === selection.details.value?.event && found.value?.of === other.value
-      ? (found.value?.answer.place ?? null)
+    match.value?.event === selection.details.value?.event && match.value?.of === other.value
+      ? (match.value?.answer.place ?? null)
       : null,
   );
   /** The step in which to look; null for the whole trace, undefined where the other run has no such step. */
-  const beside = computed<string | null | undefined>(() => {
+  const baseStepName = computed<string | null | undefined>(() => {
     const [from, to, name] = [selection.source.value, other.value, selection.details.value?.step];
     if (!from || !to || name === undefined || name === null) return name;
     const shift = pair.value ? pair.value.base - pair.value.own : 0;
@@ -35,60 +35,79 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
 
   async function look(): Promise<void> {
     const signal = nextSignal();
-    const [from, to, one] = [selection.source.value, other.value, selection.details.value];
-    found.value = null;
+    const [from, to, details] = [selection.source.value, other.value, selection.details.value];
+    match.value = null;
     error.value = null;
-    const kind = from?.meta.tracks.find((track) => track.id === one?.track)?.kind;
+    const kind = from?.meta.tracks.find((track) => track.id === details?.track)?.kind;
     if (!baseQuery.value) selection.landing.value = null;
-    if (!from || !to || !one || !kind || beside.value === undefined) return;
+    if (!from || !to || !details || !kind || baseStepName.value === undefined) return;
     try {
       const answer = await get<Schemas["Occurrence"]>(
-        address("timeline/occurrence", { ...to.id.query, name: one.name, kind, step: beside.value, nth: one.nth }),
+        address("timeline/occurrence", {
+          ...to.id.query,
+          name: details.name,
+          kind,
+          step: baseStepName.value,
+          nth: details.nth,
+        }),
         { signal },
       );
       if (!answer) return;
-      found.value = { event: one.event, of: to, answer: answer.body };
-      if (selection.landing.value === one.event) land();
+      match.value = { event: details.event, of: to, answer: answer.body };
+      if (selection.landing.value === details.event) land();
     } catch (failure) {
       if (!signal.aborted) error.value = asError(failure);
     }
   }
   // Details come twice, the second time with the raw arguments.
-  watch([() => selection.details.value?.event, selection.source, other, beside], () => void look(), {
+  watch([() => selection.details.value?.event, selection.source, other, baseStepName], () => void look(), {
     immediate: true,
   });
-  watch([place, other], ([at, of]) => stage.mark({ beside: at && of ? { source: of, place: at } : null }), {
-    immediate: true,
-  });
+  watch(
+    [place, other],
+    ([at, otherSource]) => stage.mark({ beside: at && otherSource ? { source: otherSource, place: at } : null }),
+    {
+      immediate: true,
+    },
+  );
 
   /** Moves the base by hand so that both events begin together. */
   function align(): void {
-    const [from, one, at] = [selection.source.value, selection.details.value, place.value];
-    if (!from || !one || !at || !main.value || !base.value) return;
-    const [own, far] = from === base.value ? [at, one] : [one, at];
-    const shift = own.start_ns - far.start_ns - shiftOf(main.value.meta.steps, base.value.meta.steps, pair.value);
+    const [from, details, at] = [selection.source.value, selection.details.value, place.value];
+    if (!from || !details || !at || !main.value || !base.value) return;
+    const [currentEvent, baseEvent] = from === base.value ? [at, details] : [details, at];
+    const shift =
+      currentEvent.start_ns - baseEvent.start_ns - shiftOf(main.value.meta.steps, base.value.meta.steps, pair.value);
     state.offsets.value = new Map(state.offsets.value).set(BASE, shift);
   }
 
   /** Where a link leads: both events, beginning together. */
   function land(): void {
-    const one = selection.details.value;
+    const details = selection.details.value;
     selection.landing.value = null;
-    if (!one || !place.value || !selection.source.value) return;
+    if (!details || !place.value || !selection.source.value) return;
     align();
     // Their tracks one below the other, however many lie between.
     const tracks = [
-      `${selection.source.value.id.worker}.${one.track}`,
+      `${selection.source.value.id.worker}.${details.track}`,
       `${other.value?.id.worker}.${place.value.track}`,
     ];
     state.pins.value = [...new Set([...state.pins.value, ...tracks])];
-    const { start } = timeline.rangeOf(selection.source.value, one);
-    timeline.fit({ start, end: start + Math.max(one.duration_ns, place.value.duration_ns) }, BOTH_AIR);
+    const { start } = timeline.rangeOf(selection.source.value, details);
+    timeline.fit({ start, end: start + Math.max(details.duration_ns, place.value.duration_ns) }, BOTH_AIR);
   }
 
   function go(): void {
     if (place.value && other.value) selection.goTo(other.value.id.worker, place.value);
   }
 
-  return { other, place, error, calls: computed(() => found.value?.answer.calls ?? null), step: beside, align, go };
+  return {
+    other,
+    place,
+    error,
+    calls: computed(() => match.value?.answer.calls ?? null),
+    step: baseStepName,
+    align,
+    go,
+  };
 }

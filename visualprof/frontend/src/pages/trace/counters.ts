@@ -64,9 +64,9 @@ export function drawCounter(
   const right = scene.width / scene.ratio;
   const floor = Math.min(0, counter.min);
   const range = Math.max(counter.max - floor, Number.MIN_VALUE);
-  const tall = line.row.height - TOP_PX - BOTTOM_PX;
+  const plotHeight = line.row.height - TOP_PX - BOTTOM_PX;
   const base = line.y + line.row.height - BOTTOM_PX;
-  const y = (value: number) => base - ((value - floor) / range) * tall;
+  const y = (value: number) => base - ((value - floor) / range) * plotHeight;
 
   context.save();
   context.beginPath();
@@ -77,10 +77,10 @@ export function drawCounter(
   context.lineWidth = 1;
   const area = new Path2D();
   const stroke = new Path2D();
-  samples.forEach((sample, place) => {
-    const next = samples[place + 1]?.x ?? right;
+  samples.forEach((sample, index) => {
+    const next = samples[index + 1]?.x ?? right;
     area.rect(sample.x, y(sample.last), Math.max(next - sample.x, 0.5), base - y(sample.last));
-    if (place === 0) stroke.moveTo(sample.x, y(sample.last));
+    if (index === 0) stroke.moveTo(sample.x, y(sample.last));
     if (sample.high > sample.low) {
       stroke.moveTo(sample.x + 0.5, y(sample.low));
       stroke.lineTo(sample.x + 0.5, y(sample.high));

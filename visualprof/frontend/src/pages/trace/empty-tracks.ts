@@ -34,26 +34,26 @@ async function occupied(source: Source, group: number, range: Range): Promise<Se
   return busy;
 }
 
-export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowRef<Range>, wanted: () => boolean) {
+export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowRef<Range>, enabled: () => boolean) {
   const empty = shallowRef<ReadonlySet<string>>(new Set());
   let judged = "";
   let timer = 0;
 
   async function judge(): Promise<void> {
     const range = windowOf.value;
-    const key = `${range.start} ${range.end} ${sources.value.map((one) => `${one.id.worker}@${one.offset}`).join()}`;
+    const key = `${range.start} ${range.end} ${sources.value.map((source) => `${source.id.worker}@${source.offset}`).join()}`;
     if (key === judged) return;
     judged = key;
-    const all = sources.value.flatMap((source) => source.meta.tracks.map((track) => ({ source, track })));
+    const tracks = sources.value.flatMap((source) => source.meta.tracks.map((track) => ({ source, track })));
     const groups = new Map(
-      all.map(({ source, track }) => [`${source.id.worker} ${track.group}`, { source, group: track.group }]),
+      tracks.map(({ source, track }) => [`${source.id.worker} ${track.group}`, { source, group: track.group }]),
     );
     try {
       const busy = await Promise.all([...groups.values()].map(({ source, group }) => occupied(source, group, range)));
       if (judged !== key) return;
-      const union = new Set(busy.flatMap((one) => [...one]));
+      const union = new Set(busy.flatMap((keys) => [...keys]));
       empty.value = new Set(
-        all.map(({ source, track }) => `${source.id.worker}.${track.id}`).filter((track) => !union.has(track)),
+        tracks.map(({ source, track }) => `${source.id.worker}.${track.id}`).filter((track) => !union.has(track)),
       );
     } catch {
       judged = "";
@@ -61,13 +61,13 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowR
   }
 
   function refreshEmpty(): void {
-    if (!wanted()) return;
+    if (!enabled()) return;
     clearTimeout(timer);
     timer = window.setTimeout(() => void judge(), PAUSE_MS);
   }
 
   watch(
-    wanted,
+    enabled,
     (on) => {
       judged = "";
       empty.value = new Set();

@@ -21,9 +21,9 @@ export class Names {
 
   /** The name, or undefined while it is on its way. */
   get(name: number): string | undefined {
-    const found = this.known[name];
-    if (found === undefined && name < this.total) void this.load(Math.floor(name / PAGE));
-    return found;
+    const cachedName = this.known[name];
+    if (cachedName === undefined && name < this.total) void this.load(Math.floor(name / PAGE));
+    return cachedName;
   }
 
   set search(text: string) {
@@ -49,7 +49,7 @@ export class Names {
       const answer = await get<{ strings: string[] }>(
         address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }),
       );
-      answer?.body.strings.forEach((text, place) => (this.known[page * PAGE + place] = visible(text)));
+      answer?.body.strings.forEach((text, index) => (this.known[page * PAGE + index] = visible(text)));
       this.arrived();
     } catch {
       // Labels stay empty and are asked for again in a while.

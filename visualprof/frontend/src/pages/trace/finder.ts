@@ -18,17 +18,17 @@ export type Finder = ReturnType<typeof useFinder>;
 
 export function useFinder(timeline: Timeline, selection: Selection) {
   const { state, stage, sources } = timeline;
-  const found = shallowRef<Found[]>([]);
+  const results = shallowRef<Found[]>([]);
   const busy = shallowRef(false);
   const error = shallowRef<ApiError | null>(null);
   const nextSignal = useLatest();
 
-  const total = computed(() => found.value.reduce((all, { answer }) => all + answer.total, 0));
+  const total = computed(() => results.value.reduce((sum, { answer }) => sum + answer.total, 0));
   /** In order of time on the page; of more than ten thousand, the first. */
   const places = computed(() =>
-    found.value
+    results.value
       .flatMap(({ source, answer }) =>
-        answer.events.map((place) => ({ source, place, at: place.start_ns + source.offset })),
+        answer.events.map((event) => ({ source, place: event, at: event.start_ns + source.offset })),
       )
       .sort((a, b) => a.at - b.at),
   );
@@ -46,7 +46,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
     for (const source of loaded) source.names.search = text;
     error.value = null;
     if (!text) {
-      found.value = [];
+      results.value = [];
       busy.value = false;
       return;
     }
@@ -60,22 +60,22 @@ export function useFinder(timeline: Timeline, selection: Selection) {
           )?.body,
         })),
       );
-      found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
+      results.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
     } catch (failure) {
       if (signal.aborted) return;
       error.value = asError(failure);
-      found.value = [];
+      results.value = [];
     }
     busy.value = false;
   }
 
   watch([state.search, sources], ([text, loaded]) => void run(text, loaded), { immediate: true });
   watch(
-    [found, state.search],
-    ([all, text]) => {
+    [results, state.search],
+    ([newResults, text]) => {
       stage.mark({
-        found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })),
-        searching: text !== "" && all.some(({ answer }) => answer.total > 0),
+        found: newResults.map(({ source, answer }) => ({ source, places: answer.events as Place[] })),
+        searching: text !== "" && newResults.some(({ answer }) => answer.total > 0),
       });
       stage.recolor();
     },
@@ -83,16 +83,16 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   );
 
   /** From the selected match, or from the middle of the window. */
-  function move(by: 1 | -1): void {
-    const all = places.value;
-    if (all.length === 0) return;
+  function move(delta: 1 | -1): void {
+    const matches = places.value;
+    if (matches.length === 0) return;
     const middle = (stage.camera.start + stage.camera.end) / 2;
-    const after = all.findIndex(({ at }) => at >= middle);
-    const start = after < 0 ? all.length : after;
-    const next = current.value >= 0 ? current.value + by : by > 0 ? start : start - 1;
-    const target = all[(next + all.length) % all.length];
+    const after = matches.findIndex(({ at }) => at >= middle);
+    const start = after < 0 ? matches.length : after;
+    const next = current.value >= 0 ? current.value + delta : delta > 0 ? start : start - 1;
+    const target = matches[(next + matches.length) % matches.length];
     if (target) selection.goTo(target.source.id.worker, target.place);
   }
 
-  return { found, total, places, current, busy, error, move };
+  return { found: results, total, places, current, busy, error, move };
 }

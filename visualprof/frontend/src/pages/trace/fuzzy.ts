@@ -11,10 +11,10 @@ export function fuzzy(text: string, pattern: string): boolean {
 function inOrder(text: string, word: string): boolean {
   // Too short a word would find everything.
   if (word.length < 3) return false;
-  let place = -1;
+  let position = -1;
   for (const letter of word) {
-    place = text.indexOf(letter, place + 1);
-    if (place < 0) return false;
+    position = text.indexOf(letter, position + 1);
+    if (position < 0) return false;
   }
   return true;
 }

@@ -72,7 +72,7 @@ export function useGestures(
 
   function selectArea(event: PointerEvent, element: HTMLElement, withTracks: boolean): void {
     const from = pointIn(event, element);
-    const begun = timeAt(from.x);
+    const startTime = timeAt(from.x);
     let areaNow: { start: number; end: number; tracks: string[] } | null = null;
     follow(
       event,
@@ -82,8 +82,8 @@ export function useGestures(
         dragging.value = "area";
         const now = timeAt(Math.max(0, Math.min(stage.width, x)));
         areaNow = {
-          start: Math.min(begun, now),
-          end: Math.max(begun, now),
+          start: Math.min(startTime, now),
+          end: Math.max(startTime, now),
           tracks: withTracks ? tracksBetween(from.y, y) : [],
         };
         stage.mark({ area: areaNow });
@@ -105,7 +105,8 @@ export function useGestures(
     const at = timeAt(x);
     const main = timeline.main.value;
     const mark = main?.meta.steps.find(
-      (one) => at >= one.start_ns + main.offset && at < one.start_ns + one.duration_ns + main.offset,
+      (candidate) =>
+        at >= candidate.start_ns + main.offset && at < candidate.start_ns + candidate.duration_ns + main.offset,
     );
     if (main && mark && y > (axis.value?.clientHeight ?? 0) / 2)
       state.area.value = {
@@ -127,8 +128,8 @@ export function useGestures(
       (next) => {
         if (dragging.value === null) leave();
         dragging.value = "pan";
-        const by = (first.x - next.clientX) * perPx;
-        stage.camera.set(start + by, end + by);
+        const delta = (first.x - next.clientX) * perPx;
+        stage.camera.set(start + delta, end + delta);
         timeline.scrollTo.value(scroll + first.y - next.clientY);
         timeline.moved();
       },

@@ -68,19 +68,19 @@ function hitOn(strip: SceneStrip, x: number): Hit | null {
 }
 
 /** Follows an event over the borders of tiles, to the left (-1) or right (1). */
-function farEnd(strip: SceneStrip, event: number, part: Part, x: number, way: -1 | 1): number {
-  const step = strip.parts.indexOf(part) + way;
+function farEnd(strip: SceneStrip, event: number, part: Part, x: number, direction: -1 | 1): number {
+  const step = strip.parts.indexOf(part) + direction;
   const next = strip.parts[step];
-  const pixel = way < 0 ? x - 1 : x;
-  if (!next || (way < 0 ? x > part.clip0 : x < part.clip1)) return x;
+  const pixel = direction < 0 ? x - 1 : x;
+  if (!next || (direction < 0 ? x > part.clip0 : x < part.clip1)) return x;
   const entry = entryAt(next, strip.lane, pixel);
   if (entry < 0 || next.tile.event[entry] !== event) return x;
   return farEnd(
     strip,
     event,
     next,
-    way < 0 ? Math.max(next.clip0, leftOf(next, entry)) : Math.min(next.clip1, rightOf(next, entry)),
-    way,
+    direction < 0 ? Math.max(next.clip0, leftOf(next, entry)) : Math.min(next.clip1, rightOf(next, entry)),
+    direction,
   );
 }
 

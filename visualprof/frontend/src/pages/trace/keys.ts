@@ -33,9 +33,9 @@ interface KeyTargets {
   focusSearch: () => void;
 }
 
-export function useKeys({ timeline, selection, finder, pointed, focusSearch }: KeyTargets): void {
+export function useKeys({ timeline, selection, finder, pointed: pointedTime, focusSearch }: KeyTargets): void {
   const { stage, state } = timeline;
-  const held = new Map<string, number>();
+  const pressedKeys = new Map<string, number>();
   let request = 0;
   let last = 0;
 
@@ -43,35 +43,35 @@ export function useKeys({ timeline, selection, finder, pointed, focusSearch }: K
     request = 0;
     const passed = Math.min(50, now - last) / 1000;
     last = now;
-    for (const key of held.keys()) move(key, passed);
-    if (held.size > 0) request = requestAnimationFrame(step);
+    for (const key of pressedKeys.keys()) move(key, passed);
+    if (pressedKeys.size > 0) request = requestAnimationFrame(step);
   }
 
   function move(key: string, seconds: number): void {
     const [pan, zoom, scroll] = HELD[key] ?? [0, 0, 0];
     if (pan) stage.camera.pan(pan * PAN_PER_S * seconds * stage.camera.span);
     if (zoom)
-      stage.camera.zoom(pointed() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
+      stage.camera.zoom(pointedTime() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
     if (scroll) timeline.scrollTo.value(stage.scroll + scroll * SCROLL_PX_PER_S * seconds);
     timeline.moved();
   }
 
   function fitSelection(): void {
-    const marked = stage.marks.selected;
-    if (marked) timeline.fit(timeline.rangeOf(marked.source, marked.place), 0.15);
+    const selectedSpot = stage.marks.selected;
+    if (selectedSpot) timeline.fit(timeline.rangeOf(selectedSpot.source, selectedSpot.place), 0.15);
     else if (state.area.value) timeline.fit(state.area.value, 0.05);
   }
 
   /** The time of the selected slice, or of what is in sight, over all tracks. */
   function selectArea(): void {
-    const marked = stage.marks.selected;
-    const { start, end } = marked ? timeline.rangeOf(marked.source, marked.place) : stage.camera;
+    const selectedSpot = stage.marks.selected;
+    const { start, end } = selectedSpot ? timeline.rangeOf(selectedSpot.source, selectedSpot.place) : stage.camera;
     state.area.value = { start: Math.floor(start), end: Math.ceil(end), tracks: [] };
   }
 
   function addMarker(): void {
-    const marked = stage.marks.selected;
-    const at = pointed() ?? (marked && timeline.rangeOf(marked.source, marked.place).start);
+    const selectedSpot = stage.marks.selected;
+    const at = pointedTime() ?? (selectedSpot && timeline.rangeOf(selectedSpot.source, selectedSpot.place).start);
     if (at !== null) state.markers.value = [...new Set([...state.markers.value, Math.round(at)])];
   }
 
@@ -94,15 +94,15 @@ export function useKeys({ timeline, selection, finder, pointed, focusSearch }: K
   };
 
   useCanvasKeys((key, event) => {
-    if (HELD[key] && !held.has(key)) {
-      held.set(key, performance.now());
+    if (HELD[key] && !pressedKeys.has(key)) {
+      pressedKeys.set(key, performance.now());
       move(key, TAP_MS / 1000);
       last = performance.now();
       request ||= requestAnimationFrame(step);
     } else once[key]?.(event);
     return HELD[key] !== undefined || once[key] !== undefined;
   });
-  useEventListener(window, "keyup", (event) => held.delete(keyName(event)), { capture: true });
-  useEventListener(window, "blur", () => held.clear());
+  useEventListener(window, "keyup", (event) => pressedKeys.delete(keyName(event)), { capture: true });
+  useEventListener(window, "blur", () => pressedKeys.clear());
   onScopeDispose(() => cancelAnimationFrame(request));
 }

@@ -34,17 +34,17 @@ function widthOf(context: CanvasRenderingContext2D, code: number): number {
 export function fitted(context: CanvasRenderingContext2D, name: string, room: number): string {
   const text = name.startsWith("void ") ? name.slice(5) : name;
   const dots = widthOf(context, 0x2026);
-  let used = 0;
+  let usedCount = 0;
   let keep = 0;
-  for (let place = 0; place < text.length; place += 1) {
-    used += widthOf(context, text.codePointAt(place) ?? 32);
-    if (used + dots <= room) keep = place + 1;
-    if (used > room) return keep > 1 ? `${text.slice(0, keep)}…` : "";
+  for (let slot = 0; slot < text.length; slot += 1) {
+    usedCount += widthOf(context, text.codePointAt(slot) ?? 32);
+    if (usedCount + dots <= room) keep = slot + 1;
+    if (usedCount > room) return keep > 1 ? `${text.slice(0, keep)}…` : "";
   }
   return text;
 }
 
-function collectPart(strip: SceneStrip, part: Part, least: number, into: Label[]): void {
+function collectPart(strip: SceneStrip, part: Part, minPx: number, into: Label[]): void {
   const { tile } = part;
   const [first, last] = laneRange(tile, strip.lane);
   const until = lastAt(part, first, last, part.clip1 - 1);
@@ -63,7 +63,7 @@ function collectPart(strip: SceneStrip, part: Part, least: number, into: Label[]
       (tile.count[entry] === 0 || (tile.start[entry] ?? 0) < 0)
     )
       before.x1 = x1;
-    else if (x1 > x0 && (x1 - x0 >= least || x1 === part.clip1))
+    else if (x1 > x0 && (x1 - x0 >= minPx || x1 === part.clip1))
       into.push({ x0, x1, y: strip.y, name: tile.name[entry] ?? 0, category: tile.category[entry] ?? 0, strip });
   }
 }
@@ -78,12 +78,12 @@ export function drawLabels(
   muted: string,
 ): void {
   const { ratio } = scene;
-  const least = LEAST_PX * ratio;
+  const minPx = LEAST_PX * ratio;
   let labels: Label[] = [];
   for (const strip of scene.strips) {
-    if (strip.box.readable) for (const part of strip.parts) collectPart(strip, part, least, labels);
+    if (strip.box.readable) for (const part of strip.parts) collectPart(strip, part, minPx, labels);
   }
-  labels = labels.filter((label) => label.x1 - label.x0 >= least);
+  labels = labels.filter((label) => label.x1 - label.x0 >= minPx);
   if (labels.length > budget) labels = labels.sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0)).slice(0, budget);
   context.font = `${LABEL_FONT_PX}px system-ui, sans-serif`;
   context.textBaseline = "middle";

@@ -32,10 +32,10 @@ export function laneBoxes(row: Row): LaneBox[] {
   }
   if ((row.kind !== "group" && row.kind !== "worker") || !row.folded) return [];
   const tracks = row.below.flatMap((item) => item.track ?? []).slice(0, SUMMARY_LANES);
-  return tracks.map((each, place) => ({
-    track: each,
+  return tracks.map((track, index) => ({
+    track: track,
     lane: 0,
-    top: FOLDED_TOP_PX + place * FOLDED_LANE_PX,
+    top: FOLDED_TOP_PX + index * FOLDED_LANE_PX,
     height: FOLDED_LANE_PX,
     readable: false,
   }));

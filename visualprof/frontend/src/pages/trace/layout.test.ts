@@ -52,7 +52,7 @@ function meta(tracks: Track[], counters: Counter[] = []): Meta {
 
 const plain: LayoutOptions = { toggled: new Set(), pinned: [], order: [], filter: "", hidden: () => false };
 const counter: Counter = { id: 9, name: "memory", process: "", samples: 3, min: 0, max: 5 };
-const one = meta(
+const trace = meta(
   [
     track(0),
     track(1),
@@ -61,7 +61,7 @@ const one = meta(
   ],
   [counter],
 );
-const branches = [{ worker: 0, label: "rank0", groups: treeOf(one, 0, words) }];
+const branches = [{ worker: 0, label: "rank0", groups: treeOf(trace, 0, words) }];
 
 describe("tree", () => {
   it("groups by device, then process, then counters, and puts tracks of single events last", () => {
@@ -80,7 +80,7 @@ describe("layout", () => {
   it("stacks rows without gaps or overlap", () => {
     const { rows, height } = layoutOf(branches, plain);
     rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
-    expect(height).toBe(rows.reduce((all, row) => all + row.height, 0));
+    expect(height).toBe(rows.reduce((sum, row) => sum + row.height, 0));
     expect(rows.map((row) => row.label)).toEqual([
       "Device 0",
       "stream 7",
@@ -106,7 +106,7 @@ describe("layout", () => {
   it("pins tracks in the order of pinning and takes them out of their group", () => {
     const { rows, pinned, pinnedHeight } = layoutOf(branches, { ...plain, pinned: ["0.9", "0.0"] });
     expect(pinned.map((row) => row.key)).toEqual(["0.9", "0.0"]);
-    expect(pinnedHeight).toBe(pinned.reduce((all, row) => all + row.height, 0));
+    expect(pinnedHeight).toBe(pinned.reduce((sum, row) => sum + row.height, 0));
     expect(rows.some((row) => row.key === "0.0")).toBe(false);
   });
 
@@ -117,7 +117,7 @@ describe("layout", () => {
   });
 
   it("heads each worker when there are several", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(one, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(trace, 1, words) }];
     const heads = (toggled: string[]) =>
       layoutOf(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
         (row) => row.kind === "worker" || row.worker === 1,
@@ -127,7 +127,7 @@ describe("layout", () => {
   });
 
   it("folds counters where several workers stand below each other", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(one, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(trace, 1, words) }];
     const counters = layoutOf(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
     expect(

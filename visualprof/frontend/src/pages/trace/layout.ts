@@ -65,7 +65,7 @@ function itemHeight(item: Item, folded: boolean): number {
 
 /** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
 export function ordered(items: readonly Item[], order: readonly string[]): Item[] {
-  const rank = new Map(order.map((key, place) => [key, place]));
+  const rank = new Map(order.map((key, index) => [key, index]));
   const moved = items
     .filter((item) => rank.has(item.key))
     .sort((a, b) => (rank.get(a.key) ?? 0) - (rank.get(b.key) ?? 0));
@@ -134,7 +134,7 @@ export function layoutOf(branches: readonly Branch[], options: LayoutOptions): L
       if (!folded) rows.push(...free.map((item) => row(item, branch.worker, false)));
     }
     if (heads && rows.length > start) {
-      const below = rows.slice(start).flatMap((each) => (each.item ? [each.item] : []));
+      const below = rows.slice(start).flatMap((row) => (row.item ? [row.item] : []));
       const head: Row = {
         key: headKey,
         kind: "worker",
@@ -157,9 +157,9 @@ export function layoutOf(branches: readonly Branch[], options: LayoutOptions): L
 
 function stack(rows: Row[]): number {
   let y = 0;
-  for (const each of rows) {
-    each.y = y;
-    y += each.height;
+  for (const row of rows) {
+    row.y = y;
+    y += row.height;
   }
   return y;
 }
@@ -170,8 +170,8 @@ export function rowsBetween(rows: readonly Row[], top: number, bottom: number): 
   let high = rows.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    const each = rows[middle];
-    if (each && each.y + each.height <= top) low = middle + 1;
+    const candidate = rows[middle];
+    if (candidate && candidate.y + candidate.height <= top) low = middle + 1;
     else high = middle;
   }
   let last = low;

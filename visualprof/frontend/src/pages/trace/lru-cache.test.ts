@@ -2,19 +2,19 @@ import { expect, it } from "vitest";
 import { Lru } from "./lru-cache";
 
 it("forgets what was used longest ago, and stays within its budget", () => {
-  const kept = new Lru<number>(10);
-  kept.set("a", 1, 4);
-  kept.set("b", 2, 4);
-  expect(kept.get("a")).toBe(1);
-  kept.set("c", 3, 4);
-  expect([kept.has("a"), kept.has("b"), kept.has("c"), kept.weight]).toEqual([true, false, true, 8]);
+  const cache = new Lru<number>(10);
+  cache.set("a", 1, 4);
+  cache.set("b", 2, 4);
+  expect(cache.get("a")).toBe(1);
+  cache.set("c", 3, 4);
+  expect([cache.has("a"), cache.has("b"), cache.has("c"), cache.weight]).toEqual([true, false, true, 8]);
 });
 
 it("weighs a replaced entry once, and keeps the newest even when it is too large", () => {
-  const kept = new Lru<number>(10);
-  kept.set("a", 1, 4);
-  kept.set("a", 2, 6);
-  expect([kept.weight, kept.get("a")]).toEqual([6, 2]);
-  kept.set("b", 3, 50);
-  expect([kept.size, kept.get("b")]).toEqual([1, 3]);
+  const cache = new Lru<number>(10);
+  cache.set("a", 1, 4);
+  cache.set("a", 2, 6);
+  expect([cache.weight, cache.get("a")]).toEqual([6, 2]);
+  cache.set("b", 3, 50);
+  expect([cache.size, cache.get("b")]).toEqual([1, 3]);
 });

@@ -93,8 +93,8 @@ export function drawOverlay(surface: Surface, marks: Marks, moving: boolean, bas
     const box = boxOf(surface, marks.selected);
     for (const link of marks.links) drawLink(surface, marks.selected, link);
     if (box) outline(surface, box, ink.accent, 2);
-    const beside = marks.beside && boxOf(surface, marks.beside);
-    if (beside) outline(surface, beside, ink.accent, 2, [4, 3]);
+    const counterpart = marks.beside && boxOf(surface, marks.beside);
+    if (counterpart) outline(surface, counterpart, ink.accent, 2, [4, 3]);
   }
   if (layout.pinnedHeight > 0) {
     context.fillStyle = ink.muted;
@@ -159,13 +159,13 @@ function drawFound(surface: Surface, marks: Marks): void {
   const right = scene.width / scene.ratio;
   context.fillStyle = ink.mark;
   for (const { source, places } of marks.found) {
-    let drawn = "";
+    let lastText = "";
     for (const place of places) {
       const start = xOf(scene, place.start_ns + source.offset) / scene.ratio;
       const end = xOf(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
       const at = `${Math.round(start)} ${place.track} ${place.lane}`;
-      if (end < 0 || start > right || at === drawn) continue;
-      drawn = at;
+      if (end < 0 || start > right || at === lastText) continue;
+      lastText = at;
       const box = boxOf(surface, { source, place });
       if (box && box.y >= box.top)
         context.fillRect(

@@ -23,15 +23,15 @@ export function drawPath(surface: Surface, paths: ReadonlyMap<Source, readonly P
   context.fillStyle = ink.ground;
   context.globalAlpha = DIM;
   for (const line of scene.rows) {
-    const found = pieces.get(line.source) ?? [];
-    pieces.set(line.source, found);
-    found.push(...dimRow(surface, line, paths.get(line.source) ?? []));
+    const sourcePieces = pieces.get(line.source) ?? [];
+    pieces.set(line.source, sourcePieces);
+    sourcePieces.push(...dimRow(surface, line, paths.get(line.source) ?? []));
   }
   context.globalAlpha = 1;
   context.fillStyle = ink.accent;
-  for (const one of [...pieces.values()].flat())
-    if (one.y >= one.top) context.fillRect(one.x0, one.y, one.x1 - one.x0, 2);
-  for (const all of pieces.values()) drawArrows(surface, all);
+  for (const piece of [...pieces.values()].flat())
+    if (piece.y >= piece.top) context.fillRect(piece.x0, piece.y, piece.x1 - piece.x0, 2);
+  for (const sourcePieces of pieces.values()) drawArrows(surface, sourcePieces);
 }
 
 /** Lays the ground's colour over all of a row but the path, and says where that is. */
@@ -44,16 +44,16 @@ function dimRow({ context, scene }: Surface, { row, y, top, counters }: SceneRow
     const from = y + Math.min(...lanes.map((box) => box.top));
     const height = y + Math.max(...lanes.map((box) => box.top + box.height)) - from;
     if (from + height <= top) continue;
-    const own = piecesOf(parts, track.id, scene.ratio).map((one) => ({ ...one, y: from, height, top }));
+    const ownPieces = piecesOf(parts, track.id, scene.ratio).map((piece) => ({ ...piece, y: from, height, top }));
     let x = 0;
     const cover = (until: number) =>
       until > x && context.fillRect(x, Math.max(from, top), until - x, from + height - Math.max(from, top));
-    for (const one of own) {
-      cover(one.x0);
-      x = Math.max(x, one.x1);
+    for (const piece of ownPieces) {
+      cover(piece.x0);
+      x = Math.max(x, piece.x1);
     }
     cover(right);
-    out.push(...own);
+    out.push(...ownPieces);
   }
   if (counters.length > 0) context.fillRect(0, Math.max(y, top), right, y + row.height - Math.max(y, top));
   return out;
@@ -80,8 +80,8 @@ function piecesOf(parts: readonly Part[], track: number, ratio: number): { x0: n
 function drawArrows(surface: Surface, pieces: Piece[]): void {
   if (pieces.length > MOST_ARROWS) return;
   pieces.sort((a, b) => a.x0 - b.x0);
-  pieces.forEach((to, place) => {
-    const from = pieces[place - 1];
+  pieces.forEach((to, index) => {
+    const from = pieces[index - 1];
     if (from && from.y !== to.y && !from.many && !to.many && Math.max(from.y, to.y) >= to.top)
       drawArrow(surface, from, to);
   });

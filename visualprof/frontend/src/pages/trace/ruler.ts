@@ -24,9 +24,9 @@ export function drawRuler(
 ): void {
   const { ratio } = scene;
   const width = scene.width / ratio;
-  const tall = AXIS_PX + (steps ? STEPS_PX : 0);
+  const rulerHeight = AXIS_PX + (steps ? STEPS_PX : 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, tall);
+  context.clearRect(0, 0, width, rulerHeight);
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   const x = (ns: number) => xOf(scene, ns) / ratio;
@@ -75,13 +75,13 @@ function drawSpan(
   context.beginPath();
   context.moveTo(x0, y + 0.5);
   context.lineTo(x1, y + 0.5);
-  for (const [at, way] of [
+  for (const [at, direction] of [
     [x0, 1],
     [x1, -1],
   ] as const) {
-    context.moveTo(at + 5 * way, y - 2.5);
+    context.moveTo(at + 5 * direction, y - 2.5);
     context.lineTo(at, y + 0.5);
-    context.lineTo(at + 5 * way, y + 3.5);
+    context.lineTo(at + 5 * direction, y + 3.5);
   }
   context.stroke();
   const wide = context.measureText(text).width + 10;
@@ -102,9 +102,9 @@ function drawMarkers(
   x: (ns: number) => number,
   ink: Ink,
 ): void {
-  markers.forEach((marker, place) => {
+  markers.forEach((marker, index) => {
     const at = Math.round(x(marker));
-    const text = String(place + 1);
+    const text = String(index + 1);
     context.fillStyle = ink.mark;
     context.fillRect(at, 1, 1, AXIS_PX - 1);
     context.fillRect(at, 1, 9 + 6 * text.length, 14);

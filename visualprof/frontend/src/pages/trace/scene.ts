@@ -97,7 +97,7 @@ export class SceneBuilder {
     this.lookAhead(layout, sourceOf);
     const paths = view.path
       ? new Map(
-          [...new Set(rows.map((one) => one.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]]),
+          [...new Set(rows.map((row) => row.source))].map((source) => [source, this.parts(source, "p", 0) as Part[]]),
         )
       : null;
     return {
@@ -133,8 +133,8 @@ export class SceneBuilder {
   /** The tiles of a group or counter over the window, each once a frame. */
   private parts(source: Source, kind: Kind, id: number): Part[] | CounterPart[] {
     const key = `${source.id.worker}${kind}${id}`;
-    const known = this.found.get(key);
-    if (known) return known;
+    const cached = this.found.get(key);
+    if (cached) return cached;
     const level = source.level(this.nsPerPixel);
     const { start, end } = this.view.camera;
     const [first, last] = tilesIn(start - source.offset, end - source.offset, level, source.meta.duration_ns);
@@ -174,12 +174,12 @@ export class SceneBuilder {
       const finer = Array.from({ length: many }, (_, nth) =>
         this.store.get(source.key(kind, id, level - down, index * many + nth)),
       );
-      for (const one of finer) {
-        if (one)
+      for (const childTile of finer) {
+        if (childTile)
           add(
-            one,
-            Math.max(0, this.x(source.tileStart(one.level, one.index))),
-            Math.min(this.width, this.x(source.tileStart(one.level, one.index + 1))),
+            childTile,
+            Math.max(0, this.x(source.tileStart(childTile.level, childTile.index))),
+            Math.min(this.width, this.x(source.tileStart(childTile.level, childTile.index + 1))),
           );
       }
       if (finer.some(Boolean)) return;
@@ -193,11 +193,11 @@ export class SceneBuilder {
   private wantAround(source: Source, kind: Kind, id: number, level: number, first: number, last: number): void {
     if (last < first) return;
     this.wantCoarser(source, kind, id, level, 1);
-    const most = Math.floor(source.meta.duration_ns / 2 ** (level + 8));
+    const lastIndex = Math.floor(source.meta.duration_ns / 2 ** (level + 8));
     const ahead = Math.min(MOST_AHEAD, last - first + 1);
     for (let away = 1; away <= ahead; away += 1) {
       for (const index of [last + away, first - away]) {
-        if (index >= 0 && index <= most) this.wishes.push(source.wish(kind, id, level, index, 1 + away));
+        if (index >= 0 && index <= lastIndex) this.wishes.push(source.wish(kind, id, level, index, 1 + away));
       }
     }
   }

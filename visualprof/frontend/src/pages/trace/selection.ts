@@ -48,19 +48,19 @@ export function useSelection(timeline: Timeline) {
     waiting.value = false;
   }
 
-  function show(found: EventDetails): void {
-    details.value = found;
+  function show(newDetails: EventDetails): void {
+    details.value = newDetails;
     if (goThere) {
-      landing.value = air === LINK_AIR ? found.event : null;
-      void reveal(found, air);
+      landing.value = air === LINK_AIR ? newDetails.event : null;
+      void reveal(newDetails, air);
     }
     goThere = false;
   }
 
   /** Zooms to the selected event, now or as soon as its place is known. */
   function zoom(): void {
-    const found = details.value;
-    if (found && found.event === state.selected.value?.event) void reveal(found, CLOSE_AIR);
+    const shownDetails = details.value;
+    if (shownDetails && shownDetails.event === state.selected.value?.event) void reveal(shownDetails, CLOSE_AIR);
     else {
       goThere = true;
       air = CLOSE_AIR;
@@ -112,7 +112,7 @@ export function useSelection(timeline: Timeline) {
 
   /** Along the links: to the effects, or back to the causes. */
   function follow(direction: "to" | "from"): void {
-    const link = details.value?.links.find((one) => one.direction === direction);
+    const link = details.value?.links.find((candidate) => candidate.direction === direction);
     if (link && source.value) goTo(source.value.id.worker, link);
   }
 
@@ -132,13 +132,13 @@ export function useSelection(timeline: Timeline) {
     const where = queryValue("where");
     patchQuery({ longest: null, where: null });
     try {
-      const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
-      if (!found) return;
-      landing.value = found.body.event;
-      select(from.id.worker, found.body.event);
-      stage.camera.fit(timeline.rangeOf(from, found.body), LINK_AIR);
+      const longest = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
+      if (!longest) return;
+      landing.value = longest.body.event;
+      select(from.id.worker, longest.body.event);
+      stage.camera.fit(timeline.rangeOf(from, longest.body), LINK_AIR);
       timeline.moved();
-      await timeline.showTrack(from.id.worker, found.body.track, found.body.lane);
+      await timeline.showTrack(from.id.worker, longest.body.track, longest.body.lane);
     } catch (failure) {
       error.value = asError(failure);
     }

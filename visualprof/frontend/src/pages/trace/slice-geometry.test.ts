@@ -8,11 +8,11 @@ const GROUND = 7;
 function partOf(random: () => number, entries: number): Part {
   const tile = sliceTile(randomLane(random, entries));
   // Each entry in a colour of its own, so that a pixel tells what painted it.
-  const solid = Uint32Array.from(tile.start, (_, place) => 1000 + place);
+  const solid = Uint32Array.from(tile.start, (_, index) => 1000 + index);
   tile.paint = {
     look: 0,
     solid,
-    muted: Uint32Array.from(solid, (color, place) => ((tile.count[place] ?? 0) > 1 ? color + 100_000 : color)),
+    muted: Uint32Array.from(solid, (color, index) => ((tile.count[index] ?? 0) > 1 ? color + 100_000 : color)),
   };
   const scale = [0.5, 0.9, 1, 3.7, 40][Math.floor(random() * 5)] ?? 1;
   const offset = Math.floor(random() * 100) - 50 + random();
@@ -53,9 +53,9 @@ describe("what is painted", () => {
       for (let entry = first; entry < last; entry += 1) {
         const x = leftOf(part, entry);
         if (x < part.clip0 || x >= part.clip1) continue;
-        const seen = entryAt(part, 0, x);
-        expect(seen).toBeGreaterThanOrEqual(entry);
-        expect(leftOf(part, seen)).toBe(x);
+        const hit = entryAt(part, 0, x);
+        expect(hit).toBeGreaterThanOrEqual(entry);
+        expect(leftOf(part, hit)).toBe(x);
       }
     }
   });

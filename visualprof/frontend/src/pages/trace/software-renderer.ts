@@ -15,8 +15,8 @@ export function raster(pixels: Uint32Array, picture: Picture): void {
   // Doubling copies fill the rest with the first row.
   for (let done = 1; done < height; done *= 2)
     pixels.copyWithin(done * width, 0, Math.min(done, height - done) * width);
-  for (const { y, height: tall, color } of picture.bands) {
-    pixels.fill(color, Math.max(0, y) * width, Math.max(0, Math.min(height, y + tall)) * width);
+  for (const { y, height: bandHeight, color } of picture.bands) {
+    pixels.fill(color, Math.max(0, y) * width, Math.max(0, Math.min(height, y + bandHeight)) * width);
   }
   for (const strip of picture.strips) {
     const top = Math.max(strip.y, strip.top);

@@ -30,8 +30,8 @@ interface Canvases {
 
 /** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
 function rendererFor(canvas: HTMLCanvasElement): Renderer | null {
-  const wanted = useStored<string>("renderer", "").value;
-  const useCard = wanted === "webgl" || (wanted !== "software" && hasGraphicsCard());
+  const preferred = useStored<string>("renderer", "").value;
+  const useCard = preferred === "webgl" || (preferred !== "software" && hasGraphicsCard());
   return (useCard ? webglRenderer(canvas) : null) ?? softwareRenderer(canvas);
 }
 
@@ -190,11 +190,11 @@ export class Stage extends Frames {
     const source = this.main;
     if (!this.canvases || !source) return;
     const steps = source.meta.steps.length > 0 ? source : null;
-    const over = penOf(this.canvases.overlay, scene.width, scene.height);
+    const overlay = penOf(this.canvases.overlay, scene.width, scene.height);
     const above = penOf(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
-    if (!over || !above) return;
+    if (!overlay || !above) return;
     const surface: Surface = {
-      context: over,
+      context: overlay,
       scene,
       layout: this.layout,
       scroll: this.scroll,
@@ -210,8 +210,8 @@ export class Stage extends Frames {
   private columns(scene: Scene, ink: Ink): Column[] {
     const columns: Column[] = [];
     const source = this.main;
-    source?.meta.steps.forEach(({ start_ns, duration_ns }, place) => {
-      if (place % 2 === 0) return;
+    source?.meta.steps.forEach(({ start_ns, duration_ns }, index) => {
+      if (index % 2 === 0) return;
       const x0 = Math.round(xOf(scene, start_ns + source.offset));
       const x1 = Math.round(xOf(scene, start_ns + duration_ns + source.offset));
       if (x1 > 0 && x0 < scene.width)

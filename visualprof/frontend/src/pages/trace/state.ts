@@ -42,10 +42,10 @@ export function useTimelineState() {
   const path = useParameter("path", "");
 
   const workers = computed(() => run.value?.workers ?? []);
-  const own = computed(() =>
+  const mainWorker = computed(() =>
     Math.max(
       0,
-      workers.value.findIndex((one) => one.id === worker.value?.id),
+      workers.value.findIndex((candidate) => candidate.id === worker.value?.id),
     ),
   );
   const list = (parameter: typeof pin) =>
@@ -54,15 +54,15 @@ export function useTimelineState() {
       set: (values: string[]) => (parameter.value = listText(values)),
     });
 
-  const shown = computed<number[]>({
+  const shownWorkers = computed<number[]>({
     get: () => {
-      if (ranks.value === ALL) return workers.value.map((_, place) => place);
-      const chosen = textNumbers(ranks.value).filter((place) => place < workers.value.length);
-      return chosen.length > 0 ? chosen : [own.value];
+      if (ranks.value === ALL) return workers.value.map((_, index) => index);
+      const chosen = textNumbers(ranks.value).filter((index) => index < workers.value.length);
+      return chosen.length > 0 ? chosen : [mainWorker.value];
     },
-    set: (places) => {
-      const sorted = [...places].sort((a, b) => a - b);
-      const onlyOwn = sorted.length === 1 && sorted[0] === own.value;
+    set: (indexes) => {
+      const sorted = [...indexes].sort((a, b) => a - b);
+      const onlyOwn = sorted.length === 1 && sorted[0] === mainWorker.value;
       ranks.value = onlyOwn
         ? ""
         : sorted.length === workers.value.length && sorted.length > 1
@@ -74,15 +74,15 @@ export function useTimelineState() {
   const pins = list(pin);
   const toggled = list(fold);
   const toggle = (values: string[], key: string) =>
-    values.includes(key) ? values.filter((one) => one !== key) : [...values, key];
+    values.includes(key) ? values.filter((entry) => entry !== key) : [...values, key];
 
   return {
     win,
     tab,
     /** How the base stands beside the shown run. */
     way: computed<Way>({
-      get: () => WAYS.find((one) => one === align.value) ?? "step",
-      set: (way) => (align.value = way),
+      get: () => WAYS.find((mode) => mode === align.value) ?? "step",
+      set: (mode) => (align.value = mode),
     }),
     scroll: computed({
       get: () => Number(y.value) || 0,
@@ -90,9 +90,9 @@ export function useTimelineState() {
     }),
     search,
     filter,
-    shown,
+    shown: shownWorkers,
     workers,
-    own,
+    own: mainWorker,
     pins,
     toggled: computed(() => new Set(toggled.value)),
     order: list(order),
@@ -102,15 +102,15 @@ export function useTimelineState() {
     }),
     area: computed<Area | null>({
       get: () => textArea(area.value),
-      set: (one) => (area.value = one ? areaText(one) : ""),
+      set: (newArea) => (area.value = newArea ? areaText(newArea) : ""),
     }),
     markers: computed<number[]>({
       get: () => textNumbers(marks.value),
-      set: (all) => (marks.value = numbersText([...all].sort((a, b) => a - b))),
+      set: (times) => (marks.value = numbersText([...times].sort((a, b) => a - b))),
     }),
     offsets: computed({
       get: () => textOffsets(off.value),
-      set: (all: Map<number, number>) => (off.value = offsetsText(all)),
+      set: (byWorker: Map<number, number>) => (off.value = offsetsText(byWorker)),
     }),
     hideEmpty: computed({
       get: () => empty.value === "hide",

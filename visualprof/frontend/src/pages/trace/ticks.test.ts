@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { moment, tickLabel, tickStep, ticks } from "./ticks";
 
 it("steps in 1, 2, 5", () => {
-  expect([0.3, 1, 1.2, 30, 51, 700_000].map((least) => tickStep(least))).toEqual([1, 1, 2, 50, 100, 1_000_000]);
+  expect([0.3, 1, 1.2, 30, 51, 700_000].map((minNs) => tickStep(minNs))).toEqual([1, 1, 2, 50, 100, 1_000_000]);
   expect(ticks(-10, 25, 10)).toEqual([-10, 0, 10, 20]);
 });
 

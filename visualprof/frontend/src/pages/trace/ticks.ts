@@ -10,21 +10,21 @@ const UNITS: readonly [ns: number, unit: string][] = [
 ];
 
 /** The smallest of 1, 2, 5 x 10^n ns that is at least `least`. */
-export function tickStep(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
-  for (const step of STEPS) if (step * power >= least) return Math.max(1, step * power);
+export function tickStep(minNs: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, minNs)));
+  for (const step of STEPS) if (step * power >= minNs) return Math.max(1, step * power);
   return Math.max(1, 10 * power);
 }
 
 export function ticks(start: number, end: number, step: number): number[] {
   const first = Math.ceil(start / step);
   const last = Math.floor(end / step);
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, place) => (first + place) * step);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step);
 }
 
 /** A time with as many digits as the step between the ticks needs: "12.35 ms". */
 export function tickLabel(ns: number, step: number): string {
-  const [size, unit] = UNITS.find(([each]) => Math.abs(ns) >= each) ?? [1, "ns"];
+  const [size, unit] = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs) ?? [1, "ns"];
   if (ns === 0) return "0";
   const digits = Math.max(0, Math.min(9, Math.round(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)));
   return `${(ns / size).toFixed(digits)}\u00a0${unit}`;
@@ -32,7 +32,7 @@ export function tickLabel(ns: number, step: number): string {
 
 /** A point in time in full: enough digits to tell two neighbours apart. */
 export function moment(ns: number): string {
-  const size = UNITS.find(([each]) => Math.abs(ns) >= each);
+  const size = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs);
   if (!size || size[0] === 1) return `${significant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;
   return `${(ns / size[0]).toFixed(Math.min(6, Math.round(Math.log10(size[0]))))}\u00a0${size[1]}`;
 }

@@ -7,42 +7,42 @@ function wish(key: string, rank = 0): Wish {
 }
 
 function heldStore() {
-  const asked: { url: string; signal: AbortSignal; give: () => void }[] = [];
+  const requests: { url: string; signal: AbortSignal; give: () => void }[] = [];
   const store = new TileStore(
     vi.fn(),
     (url, signal) =>
       new Promise((resolve, reject) => {
         signal.addEventListener("abort", () => reject(new Error("aborted")));
-        asked.push({ url, signal, give: () => resolve(sliceBytes([{ start: 0, end: 1 }])) });
+        requests.push({ url, signal, give: () => resolve(sliceBytes([{ start: 0, end: 1 }])) });
       }),
   );
-  return { store, asked };
+  return { store, asked: requests };
 }
 
 const settle = () => new Promise((resume) => setTimeout(resume));
 
 describe("tile store", () => {
   it("has at most six requests on the way, those on screen first", async () => {
-    const { store, asked } = heldStore();
+    const { store, asked: requests } = heldStore();
     store.want([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
-    expect(asked).toHaveLength(6);
-    expect(asked[0]?.url).toBe("tile/now");
-    asked[0]?.give();
+    expect(requests).toHaveLength(6);
+    expect(requests[0]?.url).toBe("tile/now");
+    requests[0]?.give();
     await settle();
     expect(store.has("now")).toBe(true);
-    expect(asked).toHaveLength(7);
+    expect(requests).toHaveLength(7);
   });
 
   it("cancels what is no longer wanted, and asks for nothing twice", async () => {
-    const { store, asked } = heldStore();
+    const { store, asked: requests } = heldStore();
     store.want([wish("a"), wish("b")]);
     store.want([wish("b")]);
-    expect(asked.map(({ signal }) => signal.aborted)).toEqual([true, false]);
-    expect(asked).toHaveLength(2);
-    asked[1]?.give();
+    expect(requests.map(({ signal }) => signal.aborted)).toEqual([true, false]);
+    expect(requests).toHaveLength(2);
+    requests[1]?.give();
     await settle();
     store.want([wish("b")]);
-    expect(asked).toHaveLength(2);
+    expect(requests).toHaveLength(2);
     expect(store.settled).toBe(true);
   });
 

@@ -58,8 +58,8 @@ export class TileStore {
   want(wishes: readonly Wish[]): void {
     this.wishes = new Map();
     for (const wish of wishes) {
-      const known = this.wishes.get(wish.key);
-      if (!this.tiles.has(wish.key) && (!known || known.rank > wish.rank)) this.wishes.set(wish.key, wish);
+      const existing = this.wishes.get(wish.key);
+      if (!this.tiles.has(wish.key) && (!existing || existing.rank > wish.rank)) this.wishes.set(wish.key, wish);
     }
     for (const [key, flight] of this.flights) {
       if (!this.wishes.has(key)) {

@@ -17,12 +17,12 @@ describe("tiles", () => {
       const tile = decodeTile(sliceBytes(entries), 3, 9);
       expect(tile.kind).toBe("slices");
       if (tile.kind !== "slices") continue;
-      expect([...tile.start]).toEqual(entries.map((one) => one.start));
-      expect([...tile.end]).toEqual(entries.map((one) => one.end));
-      expect([...tile.event]).toEqual(entries.map((one) => one.event));
-      expect([...tile.name]).toEqual(entries.map((one) => one.name));
-      expect([...tile.count]).toEqual(entries.map((one) => one.count));
-      expect([...tile.category]).toEqual(entries.map((one) => one.category));
+      expect([...tile.start]).toEqual(entries.map((entry) => entry.start));
+      expect([...tile.end]).toEqual(entries.map((entry) => entry.end));
+      expect([...tile.event]).toEqual(entries.map((entry) => entry.event));
+      expect([...tile.name]).toEqual(entries.map((entry) => entry.name));
+      expect([...tile.count]).toEqual(entries.map((entry) => entry.count));
+      expect([...tile.category]).toEqual(entries.map((entry) => entry.category));
     }
   });
 

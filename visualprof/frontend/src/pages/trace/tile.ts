@@ -77,7 +77,7 @@ export function decodeTile(buffer: ArrayBuffer, level: number, index: number): T
     };
   }
   if (head[0] === COUNTER) {
-    const column = (place: number) => new Float32Array(buffer, 16 + 4 * n * place, n);
+    const column = (index: number) => new Float32Array(buffer, 16 + 4 * n * index, n);
     const before = new Float32Array(buffer, 8, 1)[0] ?? NaN;
     return {
       kind: "counter",

@@ -50,10 +50,10 @@ export function useTimeline() {
     unnamed: t("timeline.unnamed"),
   }));
   const branches = computed<Branch[]>(() =>
-    sources.value.map((one) => ({
-      worker: one.id.worker,
-      label: labelOf(one),
-      groups: treeOf(one.meta, one.id.worker, words.value),
+    sources.value.map((source) => ({
+      worker: source.id.worker,
+      label: labelOf(source),
+      groups: treeOf(source.meta, source.id.worker, words.value),
     })),
   );
   /** Beside a base, which run a worker is of stands first. */
@@ -103,15 +103,15 @@ export function useTimeline() {
   watch(
     [sources, state.offsets, pair],
     ([loaded]) => {
-      for (const one of loaded) one.offset = offsetOf(one);
+      for (const source of loaded) source.offset = offsetOf(source);
       const first = stage.sources.length === 0;
       const beforeWhole = stage.camera.isWhole;
       stage.sources = loaded;
       stage.main = main.value;
       if (loaded.length === 0) return;
       extent.value = {
-        start: Math.min(...loaded.map((one) => one.start)),
-        end: Math.max(...loaded.map((one) => one.end)),
+        start: Math.min(...loaded.map((source) => source.start)),
+        end: Math.max(...loaded.map((source) => source.end)),
       };
       stage.camera.setExtent(extent.value.start, extent.value.end);
       if (first || beforeWhole) readWindow();
@@ -174,7 +174,7 @@ export function useTimeline() {
   const scrollTo = shallowRef<(y: number) => void>(() => undefined);
 
   function sourceOf(worker: number): Source | undefined {
-    return sources.value.find((one) => one.id.worker === worker);
+    return sources.value.find((source) => source.id.worker === worker);
   }
 
   /** A place's stretch on the page's axis. */

@@ -1,6 +1,6 @@
 // One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
 import { shallowRef } from "vue";
-import { address, get, held, type Query } from "../../api/client";
+import { address, get, offlineReport, type Query } from "../../api/client";
 import { levelOf, tileNs, wholeLevel } from "./tile-levels";
 import type { Meta } from "./model";
 import { Names } from "./event-names";
@@ -64,10 +64,16 @@ export class Source {
   }
 
   wish(kind: Kind, id: number, level: number, index: number, rank: number): Wish {
-    const place = { g: { group: id }, c: { track: id }, p: {} }[kind];
-    const [there, nth] = held?.nearest(kind, id, level, index) ?? [level, index];
-    const url = address(ROUTES[kind], { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
-    return { key: this.key(kind, id, level, index), url, level: there, index: nth, rank };
+    const selector = { g: { group: id }, c: { track: id }, p: {} }[kind];
+    const [nearestLevel, nth] = offlineReport?.nearest(kind, id, level, index) ?? [level, index];
+    const url = address(ROUTES[kind], {
+      ...this.id.query,
+      v: this.meta.version,
+      ...selector,
+      level: nearestLevel,
+      index: nth,
+    });
+    return { key: this.key(kind, id, level, index), url, level: nearestLevel, index: nth, rank };
   }
 
   /** Where a tile begins on the page's axis. */

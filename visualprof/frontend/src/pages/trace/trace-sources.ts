@@ -10,9 +10,9 @@ import type { State } from "./state";
 const RETRY_MS = 1000;
 const AT_ONCE = 4;
 
-function queryOf(one: Worker): Query | null {
-  const chosen = one.spans.find((each) => each.id === span.value?.id) ?? one.spans[0];
-  return run.value && chosen ? { run: run.value.id, worker: one.id, span: chosen.id } : null;
+function queryOf(owner: Worker): Query | null {
+  const chosen = owner.spans.find((candidate) => candidate.id === span.value?.id) ?? owner.spans[0];
+  return run.value && chosen ? { run: run.value.id, worker: owner.id, span: chosen.id } : null;
 }
 
 /** Waits for a file that is still being read. */
@@ -32,7 +32,7 @@ export function useSources(state: State, arrived: () => void) {
   const sources = shallowRef<Source[]>([]);
   const error = shallowRef<ApiError | null>(null);
   const pending = shallowRef(0);
-  const kept = new Map<string, Source>();
+  const loadedSources = new Map<string, Source>();
   const nextSignal = useLatest();
 
   // The only worker of a run needs no name.
@@ -42,37 +42,37 @@ export function useSources(state: State, arrived: () => void) {
       .join(" · "),
   );
   const ids = computed<SourceId[]>(() => {
-    const own = state.shown.value.flatMap((place) => {
-      const one = state.workers.value[place];
-      const query = one && queryOf(one);
-      return one && query ? [{ worker: place, name: one.name || one.id, query }] : [];
+    const current = state.shown.value.flatMap((index) => {
+      const owner = state.workers.value[index];
+      const query = owner && queryOf(owner);
+      return owner && query ? [{ worker: index, name: owner.name || owner.id, query }] : [];
     });
     const base = baseQuery.value;
     return base
       ? [
-          ...own,
+          ...current,
           {
             worker: BASE,
             name: baseName.value,
             query: { run: base["run"], worker: base["worker"], span: base["span"] },
           },
         ]
-      : own;
+      : current;
   });
 
-  async function load(wanted: SourceId[]): Promise<void> {
+  async function load(wantedIds: SourceId[]): Promise<void> {
     const signal = nextSignal();
     const key = (id: SourceId) => `${JSON.stringify(id)} ${comparedStamp.value}`;
-    const missing = wanted.filter((id) => !kept.has(key(id)));
-    const show = () => (sources.value = wanted.flatMap((id) => kept.get(key(id)) ?? []));
+    const missing = wantedIds.filter((id) => !loadedSources.has(key(id)));
+    const show = () => (sources.value = wantedIds.flatMap((id) => loadedSources.get(key(id)) ?? []));
     error.value = null;
     pending.value = missing.length;
-    if (missing.length < wanted.length || wanted.length === 0) show();
+    if (missing.length < wantedIds.length || wantedIds.length === 0) show();
     const fetchNext = async (): Promise<void> => {
       for (let id = missing.shift(); id; id = missing.shift()) {
         try {
           const meta = await metaOf(id.query, signal);
-          if (meta) kept.set(key(id), new Source(id, meta, arrived));
+          if (meta) loadedSources.set(key(id), new Source(id, meta, arrived));
         } catch (failure) {
           if (signal.aborted) return;
           error.value = asError(failure);
@@ -90,11 +90,11 @@ export function useSources(state: State, arrived: () => void) {
   /** The worker whose steps and profile are shown. */
   const main = computed(
     () =>
-      sources.value.find((one) => one.id.worker === state.own.value) ??
-      sources.value.find((one) => one.id.worker !== BASE) ??
+      sources.value.find((source) => source.id.worker === state.own.value) ??
+      sources.value.find((source) => source.id.worker !== BASE) ??
       null,
   );
-  const base = computed(() => sources.value.find((one) => one.id.worker === BASE) ?? null);
+  const base = computed(() => sources.value.find((source) => source.id.worker === BASE) ?? null);
   /** The steps of both runs that begin together. */
   const pair = computed(() =>
     main.value && base.value
@@ -103,11 +103,12 @@ export function useSources(state: State, arrived: () => void) {
   );
 
   /** What steps, clocks and hand add up to, ns; the selected worker's first event is time 0. Clocks of two runs say nothing of each other. */
-  function offsetOf(one: Source): number {
-    const byHand = state.offsets.value.get(one.id.worker) ?? 0;
-    const ofMain = main.value && one !== main.value ? (state.offsets.value.get(main.value.id.worker) ?? 0) : 0;
-    if (one === base.value) return ofMain + shiftOf(main.value?.meta.steps ?? [], one.meta.steps, pair.value) + byHand;
-    return epochDifference(main.value?.meta.epoch_ns ?? null, one.meta.epoch_ns) + byHand;
+  function offsetOf(source: Source): number {
+    const byHand = state.offsets.value.get(source.id.worker) ?? 0;
+    const ofMain = main.value && source !== main.value ? (state.offsets.value.get(main.value.id.worker) ?? 0) : 0;
+    if (source === base.value)
+      return ofMain + shiftOf(main.value?.meta.steps ?? [], source.meta.steps, pair.value) + byHand;
+    return epochDifference(main.value?.meta.epoch_ns ?? null, source.meta.epoch_ns) + byHand;
   }
 
   return { sources, main, base, pair, error, pending, offsetOf };

@@ -67,7 +67,7 @@ export function treeOf(meta: Meta, worker: number, words: Words): Group[] {
   const rest: Item[] = [];
   for (const tracks of byProcess.values()) {
     const items = tracks.map(item);
-    const events = tracks.reduce((all, track) => all + track.events, 0);
+    const events = tracks.reduce((sum, track) => sum + track.events, 0);
     if (events <= MINOR_EVENTS && byProcess.size > 1 && tracks.every((track) => track.kind === "thread"))
       rest.push(...items);
     else groups.push({ key: key(-1 - groups.length), label: groupLabel(tracks, words), items, minor: false });

@@ -10,7 +10,7 @@ export function textList(text: string): string[] {
   return text.split("~").filter(Boolean);
 }
 
-function whole(text: string | undefined): number | null {
+function parseInteger(text: string | undefined): number | null {
   return text !== undefined && /^-?\d{1,16}$/.test(text) ? Number(text) : null;
 }
 
@@ -19,7 +19,7 @@ export function rangeText(range: Range): string {
 }
 
 export function textRange(text: string): Range | null {
-  const [start, end] = text.split("~").map((part) => whole(part));
+  const [start, end] = text.split("~").map((part) => parseInteger(part));
   return start !== null && end !== null && start !== undefined && end !== undefined && end > start
     ? { start, end }
     : null;
@@ -35,7 +35,7 @@ export function eventText(id: EventId): string {
 }
 
 export function textEvent(text: string): EventId | null {
-  const [worker, event] = text.split(".").map((part) => whole(part));
+  const [worker, event] = text.split(".").map((part) => parseInteger(part));
   return worker !== null &&
     event !== null &&
     worker !== undefined &&
@@ -51,7 +51,7 @@ export function numbersText(values: readonly number[]): string {
 }
 
 export function textNumbers(text: string): number[] {
-  return textList(text).flatMap((part) => whole(part) ?? []);
+  return textList(text).flatMap((part) => parseInteger(part) ?? []);
 }
 
 /** By worker; zeros are left out. */
@@ -65,7 +65,7 @@ export function offsetsText(offsets: ReadonlyMap<number, number>): string {
 }
 
 export function textOffsets(text: string): Map<number, number> {
-  const pairs = textList(text).map((part) => part.split(".").map((each) => whole(each)));
+  const pairs = textList(text).map((part) => part.split(".").map((digits) => parseInteger(digits)));
   return new Map(
     pairs.flatMap(([worker, ns]) =>
       typeof worker === "number" && typeof ns === "number" ? [[worker, ns] as const] : [],

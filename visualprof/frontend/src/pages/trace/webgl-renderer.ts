@@ -39,7 +39,7 @@ function programOf(gl: WebGL2RenderingContext): WebGLProgram | null {
     gl.compileShader(shader);
     gl.attachShader(program, shader);
   }
-  ["first", "last", "solid", "muted"].forEach((name, place) => gl.bindAttribLocation(program, place, name));
+  ["first", "last", "solid", "muted"].forEach((name, index) => gl.bindAttribLocation(program, index, name));
   gl.linkProgram(program);
   return gl.getProgramParameter(program, gl.LINK_STATUS) ? program : null;
 }
@@ -63,10 +63,10 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
 
   function bufferOf(tile: SliceTile): WebGLBuffer | null {
     const paint = tile.paint;
-    let held = uploads.get(tile);
+    let uploaded = uploads.get(tile);
     uploads.delete(tile);
-    if (!held || held.look !== paint?.look) {
-      const buffer = held?.buffer ?? gl?.createBuffer();
+    if (!uploaded || uploaded.look !== paint?.look) {
+      const buffer = uploaded?.buffer ?? gl?.createBuffer();
       if (!gl || !buffer || !paint) return null;
       gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
       const bytes = tile.start.byteLength;
@@ -74,10 +74,10 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
       [tile.start, tile.end, paint.solid, paint.muted].forEach((column, nth) =>
         gl.bufferSubData(gl.ARRAY_BUFFER, nth * bytes, column),
       );
-      held = { buffer, look: paint.look };
-    } else gl?.bindBuffer(gl.ARRAY_BUFFER, held.buffer);
-    uploads.set(tile, held);
-    return held.buffer;
+      uploaded = { buffer, look: paint.look };
+    } else gl?.bindBuffer(gl.ARRAY_BUFFER, uploaded.buffer);
+    uploads.set(tile, uploaded);
+    return uploaded.buffer;
   }
 
   function forget(): void {

@@ -19,8 +19,8 @@ describe("a measurement", () => {
 
 describe("a change", () => {
   it("leads to the comparison of the runs on both sides of it", () => {
-    const found = comparison({ of: "recordings", run: "new", before: "old", change: "worse", ratio: 0.091 }, list);
-    expect(found).toEqual({
+    const location = comparison({ of: "recordings", run: "new", before: "old", change: "worse", ratio: 0.091 }, list);
+    expect(location).toEqual({
       kind: "worse",
       share: `+${ratio(0.091)}`,
       to: { path: "/overview", query: { run: "new", base: "old" } },

@@ -14,13 +14,16 @@ export interface Where {
 type ListText = (ids: readonly string[]) => string;
 
 /** The page of one measurement. */
-export function opened(one: Where, listText: ListText): RouteLocationRaw {
-  if (typeof one.batch === "number")
+export function opened(place: Where, listText: ListText): RouteLocationRaw {
+  if (typeof place.batch === "number")
     return {
       path: "/evaluation",
-      query: { reports: listText([String(one.run)]), point: String(one.run), batch: String(one.batch) },
+      query: { reports: listText([String(place.run)]), point: String(place.run), batch: String(place.batch) },
     };
-  return { path: "/overview", query: { run: String(one.run), worker: String(one.worker), span: String(one.span) } };
+  return {
+    path: "/overview",
+    query: { run: String(place.run), worker: String(place.worker), span: String(place.span) },
+  };
 }
 
 export interface Change {
@@ -33,17 +36,18 @@ export interface Change {
 
 /** The last change of a series and the page that compares the runs on both sides of it; null without one. */
 export function comparison(
-  one: Change,
+  change: Change,
   listText: ListText,
 ): { kind: "worse" | "better"; share: string; to: RouteLocationRaw } | null {
-  if (typeof one.run !== "string" || typeof one.before !== "string" || typeof one.ratio !== "number") return null;
+  if (typeof change.run !== "string" || typeof change.before !== "string" || typeof change.ratio !== "number")
+    return null;
   const to =
-    one.of === "reports"
-      ? { path: "/evaluation", query: { reports: listText([one.before, one.run]) } }
-      : { path: "/overview", query: { run: one.run, base: one.before } };
+    change.of === "reports"
+      ? { path: "/evaluation", query: { reports: listText([change.before, change.run]) } }
+      : { path: "/overview", query: { run: change.run, base: change.before } };
   return {
-    kind: one.change === "worse" ? "worse" : "better",
-    share: `${one.ratio > 0 ? "+" : "−"}${ratio(Math.abs(one.ratio))}`,
+    kind: change.change === "worse" ? "worse" : "better",
+    share: `${change.ratio > 0 ? "+" : "−"}${ratio(Math.abs(change.ratio))}`,
     to,
   };
 }
@@ -55,14 +59,14 @@ const rank = (value: Cell | undefined): number | string =>
 export function ordered(columns: Columns | undefined, sort: string, order: "asc" | "desc", search: string): number[] {
   const names = columns?.["series"] ?? [];
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const places = Array.from({ length: names.length }, (_, place) => place).filter((place) =>
-    words.every((word) => String(names[place]).toLowerCase().includes(word)),
+  const rowIndexes = Array.from({ length: names.length }, (_, row) => row).filter((row) =>
+    words.every((word) => String(names[row]).toLowerCase().includes(word)),
   );
-  const by = columns?.[sort];
-  if (!by) return places;
+  const sortColumn = columns?.[sort];
+  if (!sortColumn) return rowIndexes;
   const sign = order === "asc" ? 1 : -1;
-  return places.sort((a, b) => {
-    const [one, other] = [rank(by[a]), rank(by[b])];
-    return one === other ? a - b : sign * (one < other ? -1 : 1);
+  return rowIndexes.sort((a, b) => {
+    const [rankA, other] = [rank(sortColumn[a]), rank(sortColumn[b])];
+    return rankA === other ? a - b : sign * (rankA < other ? -1 : 1);
   });
 }

@@ -49,12 +49,12 @@ export class Camera {
   }
 
   /** The scale at which all of the box is in sight, at most `most`. */
-  scaleOf(box: Box, margin: number, most = 1): number {
+  scaleOf(box: Box, margin: number, maxScale = 1): number {
     const scale = Math.min(
       (this.width - 2 * margin) / Math.max(1, box.w),
       (this.height - 2 * margin) / Math.max(1, box.h),
     );
-    return Math.min(most, Math.max(LEAST, scale));
+    return Math.min(maxScale, Math.max(LEAST, scale));
   }
 
   /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */

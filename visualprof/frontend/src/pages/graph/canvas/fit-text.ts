@@ -4,7 +4,7 @@ import { textWidth } from "../layout/sizes";
 export function fitted(text: string, width: number, size: number): string {
   const share = size / 12;
   if (textWidth(text) * share <= width) return text;
-  let kept = text.length;
-  while (kept > 1 && textWidth(`${text.slice(0, kept)}…`) * share > width) kept -= 1;
-  return `${text.slice(0, kept)}…`;
+  let keptLength = text.length;
+  while (keptLength > 1 && textWidth(`${text.slice(0, keptLength)}…`) * share > width) keptLength -= 1;
+  return `${text.slice(0, keptLength)}…`;
 }

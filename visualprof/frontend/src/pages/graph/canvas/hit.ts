@@ -17,8 +17,11 @@ export interface Hit {
 /** Upper left corner of the button of box i. */
 export function buttonAt(scene: Scene, i: number): { x: number; y: number } {
   const { x, y, w, h, open } = scene.picture;
-  const tall = open[i] ? TITLE : (h[i] as number);
-  return { x: (x[i] as number) + (w[i] as number) - BUTTON - BUTTON_GAP, y: (y[i] as number) + (tall - BUTTON) / 2 };
+  const hitHeight = open[i] ? TITLE : (h[i] as number);
+  return {
+    x: (x[i] as number) + (w[i] as number) - BUTTON - BUTTON_GAP,
+    y: (y[i] as number) + (hitHeight - BUTTON) / 2,
+  };
 }
 
 export function hitAt(scene: Scene, px: number, py: number, slack: number): Hit | null {

@@ -59,18 +59,18 @@ const RULES: readonly [Family, RegExp][] = [
   ],
 ];
 
-const known = new Map<string, Family>();
+const families = new Map<string, Family>();
 
 export function familyOf(type: string): Family {
-  const stored = known.get(type);
+  const stored = families.get(type);
   if (stored) return stored;
   const name = type
     .toLowerCase()
     .replace(/^.*(::|\.|\/)/, "")
     .replace(/^_+/, "");
-  const found = RULES.find(([, rule]) => rule.test(name))?.[0] ?? "other";
-  known.set(type, found);
-  return found;
+  const family = RULES.find(([, rule]) => rule.test(name))?.[0] ?? "other";
+  families.set(type, family);
+  return family;
 }
 
 export function familyColor(family: Family, theme: ThemeName): string {

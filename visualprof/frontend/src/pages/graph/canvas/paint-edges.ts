@@ -19,7 +19,7 @@ const LOOP_ROOM = 34;
 /** Longer shapes are cut; in left-right pictures they must fit between the ranks. */
 const MOST_SHAPE = 150;
 
-function seen(scene: Scene, e: number, view: Box): boolean {
+function isVisible(scene: Scene, e: number, view: Box): boolean {
   const { bounds } = scene;
   const slack = scene.picture.kind[e] === BACK ? LOOP_ROOM : 4;
   return (
@@ -45,12 +45,12 @@ function loop(pen: Pen, x0: number, y0: number, x1: number, y1: number, down: bo
 }
 
 /** Adds edge e to the path, from its fork on unless `whole`. */
-function trace(pen: Pen, scene: Scene, e: number, curved: boolean, whole: boolean): void {
+function trace(pen: Pen, scene: Scene, e: number, curved: boolean, withLabel: boolean): void {
   const { picture } = scene;
   const { points } = picture;
   const down = picture.direction === TOP_DOWN;
   const end = picture.start[e + 1] as number;
-  let p = (picture.start[e] as number) + (whole ? 0 : 2 * (picture.fork[e] as number));
+  let p = (picture.start[e] as number) + (withLabel ? 0 : 2 * (picture.fork[e] as number));
   let [x, y] = [points[p] as number, points[p + 1] as number];
   pen.moveTo(x, y);
   if (picture.kind[e] === BACK) {
@@ -95,7 +95,7 @@ function draw(
   color: string,
   width: number,
   scale: number,
-  whole: boolean,
+  withLabel: boolean,
 ): void {
   pen.strokeStyle = color;
   pen.fillStyle = color;
@@ -107,7 +107,7 @@ function draw(
     if (dash) pen.setLineDash([6, 4]);
     for (let i = 0; i < some.length; i += BATCH) {
       pen.beginPath();
-      for (const e of some.slice(i, i + BATCH)) trace(pen, scene, e, scale >= CURVED, whole);
+      for (const e of some.slice(i, i + BATCH)) trace(pen, scene, e, scale >= CURVED, withLabel);
       pen.stroke();
     }
   }
@@ -127,7 +127,7 @@ export function paintEdges(pen: Pen, scene: Scene, view: Box, scale: number, mar
   const { kind } = scene.picture;
   for (let e = 0; e < kind.length; e += 1) {
     const mark = marks.edges?.[e] ?? 0;
-    if ((kind[e] === STUB && mark === 0) || !seen(scene, e, view)) continue;
+    if ((kind[e] === STUB && mark === 0) || !isVisible(scene, e, view)) continue;
     (mark === 0 ? plain : mark === UPSTREAM ? up : down).push(e);
   }
   pen.globalAlpha = marks.dim ? 0.25 : 1;
@@ -145,7 +145,7 @@ function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: C
   pen.font = font(9.5);
   pen.textAlign = down ? "center" : "left";
   pen.textBaseline = "middle";
-  const told = new Set<string>();
+  const labeled = new Set<string>();
   for (const e of edges) {
     const text = fitted(scene.shapes[e] ?? "", down ? MOST_SHAPE : spacingOf(picture.direction).rank - 14, 9.5);
     const p = picture.start[e] as number;
@@ -153,8 +153,8 @@ function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: C
     if (!text || (picture.from[e] as number) < 0) continue;
     const [x, y] = [picture.points[p] as number, picture.points[p + 1] as number];
     const key = `${x} ${y}`;
-    if (told.has(key)) continue;
-    told.add(key);
+    if (labeled.has(key)) continue;
+    labeled.add(key);
     const width = text.length * 5.2 + 6;
     const [left, middle] = down ? [x - width / 2, y + 11] : [x + 5, y];
     const depth = scene.depth[picture.from[e] as number] as number;

@@ -35,15 +35,15 @@ export function paintStubs(pen: Pen, scene: Scene, view: Box, scale: number, col
       box.y + box.h < view.y
     )
       continue;
-    const shown = edges.slice(0, MOST_STUBS);
-    shown.forEach((e, k) => {
+    const visibleEdges = edges.slice(0, MOST_STUBS);
+    visibleEdges.forEach((e, k) => {
       const more = k === MOST_STUBS - 1 && edges.length > MOST_STUBS;
       const text = more ? `+${edges.length - MOST_STUBS + 1}` : fitted(sourceName(scene, e), MOST_WIDTH - 10, 9.5);
       const width = Math.min(MOST_WIDTH, textWidth(text) * 0.8 + 10);
-      const tall = shown.length * (HEIGHT + 2) - 2;
+      const stubsHeight = visibleEdges.length * (HEIGHT + 2) - 2;
       const left = down ? box.x - GAP - width : box.x + 6;
       const top = down
-        ? box.y + Math.min(box.h, 40) / 2 - tall / 2 + k * (HEIGHT + 2)
+        ? box.y + Math.min(box.h, 40) / 2 - stubsHeight / 2 + k * (HEIGHT + 2)
         : box.y - 3 - (k + 1) * (HEIGHT + 2);
       pen.beginPath();
       if (down) {

@@ -34,14 +34,14 @@ function shapeText(graph: Graph, picture: Picture, e: number): string {
 
 export function sceneOf(graph: Graph, picture: Picture): Scene {
   const boxes = picture.item.length;
-  const place = new Int32Array(graph.nodes + graph.groups).fill(-1);
+  const position = new Int32Array(graph.nodes + graph.groups).fill(-1);
   const depth = new Uint8Array(boxes);
   const labels: Label[] = [];
   const families: (Family | null)[] = [];
   for (let i = 0; i < boxes; i += 1) {
     const item = picture.item[i] as number;
     const around = picture.around[i] as number;
-    place[item] = i;
+    position[item] = i;
     depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
     labels.push(graph.isGroup(item) ? groupLabel(graph, item) : nodeLabel(graph.answer, item));
     families.push(graph.nodeOf(item) < 0 ? null : familyOf(graph.answer.nodes.type[graph.nodeOf(item)] ?? ""));
@@ -63,7 +63,7 @@ export function sceneOf(graph: Graph, picture: Picture): Scene {
     if (picture.kind[e] === 1 && to >= 0) stubs.set(to, [...(stubs.get(to) ?? []), e]);
     shapes.push(picture.kind[e] === 1 ? "" : shapeText(graph, picture, e));
   }
-  return { graph, picture, labels, families, place, depth, bounds, stubs, shapes };
+  return { graph, picture, labels, families, place: position, depth, bounds, stubs, shapes };
 }
 
 export function boxOf(scene: Scene, i: number): Box {

@@ -29,28 +29,28 @@ function gap(a: Box, b: Box): number {
 }
 
 /** What says something, in pixels of the area: a box, of an open group its title. The pointed one comes first, as much of it as is in sight, then the nearest. */
-export function wordsNear(scene: Scene, camera: Camera, place: number): [Box, ...Box[]] {
-  const seen = (i: number): Box => {
+export function wordsNear(scene: Scene, camera: Camera, boxIndex: number): [Box, ...Box[]] {
+  const screenBox = (i: number): Box => {
     const box = boxOf(scene, i);
     const { x, y } = camera.toScreen(box.x, box.y);
     return { x, y, w: box.w * camera.scale, h: (scene.picture.open[i] ? TITLE : box.h) * camera.scale };
   };
-  const whole = seen(place);
-  const [x, y] = [Math.max(0, whole.x), Math.max(0, Math.min(whole.y, camera.height - MARGIN))];
-  const own = {
+  const boxOnScreen = screenBox(boxIndex);
+  const [x, y] = [Math.max(0, boxOnScreen.x), Math.max(0, Math.min(boxOnScreen.y, camera.height - MARGIN))];
+  const stubBox = {
     x,
     y,
-    w: Math.max(1, Math.min(whole.x + whole.w, camera.width) - x),
-    h: Math.max(1, Math.min(whole.y + whole.h, camera.height) - y),
+    w: Math.max(1, Math.min(boxOnScreen.x + boxOnScreen.w, camera.width) - x),
+    h: Math.max(1, Math.min(boxOnScreen.y + boxOnScreen.h, camera.height) - y),
   };
   const others: { box: Box; way: number }[] = [];
   for (let i = 0; i < scene.picture.item.length; i += 1) {
-    const box = seen(i);
-    const way = i === place ? Infinity : gap(box, own);
-    if (way < 2 * REACH) others.push({ box, way });
+    const box = screenBox(i);
+    const distance = i === boxIndex ? Infinity : gap(box, stubBox);
+    if (distance < 2 * REACH) others.push({ box, way: distance });
   }
   return [
-    own,
+    stubBox,
     ...others
       .sort((a, b) => a.way - b.way)
       .slice(0, MOST_CLEAR)
@@ -59,39 +59,39 @@ export function wordsNear(scene: Scene, camera: Camera, place: number): [Box, ..
 }
 
 /** Upper left corner of a tip: it covers as little as can be, and stands as near to its box as can be, best at its right. */
-export function tipPlace(size: Size, [own, ...others]: readonly [Box, ...Box[]], area: Size): Point {
-  const within = (value: number, length: number, most: number) =>
-    Math.max(MARGIN, Math.min(value, most - length - MARGIN));
-  const all = [own, ...others];
-  const tried = all.slice(0, MOST_TRIED);
+export function tipPlace(size: Size, [ownBox, ...others]: readonly [Box, ...Box[]], area: Size): Point {
+  const clamp = (value: number, length: number, max: number) =>
+    Math.max(MARGIN, Math.min(value, max - length - MARGIN));
+  const boxes = [ownBox, ...others];
+  const tried = boxes.slice(0, MOST_TRIED);
   const xs = [
-    own.x,
-    own.x + own.w - size.width,
-    ...tried.flatMap((one) => [one.x + one.w + GAP, one.x - GAP - size.width]),
+    ownBox.x,
+    ownBox.x + ownBox.w - size.width,
+    ...tried.flatMap((obstacle) => [obstacle.x + obstacle.w + GAP, obstacle.x - GAP - size.width]),
   ];
   const ys = [
-    own.y,
-    own.y + own.h - size.height,
-    ...tried.flatMap((one) => [one.y + one.h + GAP, one.y - GAP - size.height]),
+    ownBox.y,
+    ownBox.y + ownBox.h - size.height,
+    ...tried.flatMap((obstacle) => [obstacle.y + obstacle.h + GAP, obstacle.y - GAP - size.height]),
   ];
   let best = { x: MARGIN, y: MARGIN };
-  let least = [Infinity, Infinity];
+  let leastCost = [Infinity, Infinity];
   for (const wantedX of new Set(xs)) {
     for (const wantedY of new Set(ys)) {
       const at = {
-        x: within(wantedX, size.width, area.width),
-        y: within(wantedY, size.height, area.height),
+        x: clamp(wantedX, size.width, area.width),
+        y: clamp(wantedY, size.height, area.height),
         w: size.width,
         h: size.height,
       };
-      const way = gap(at, own);
-      if (way > REACH) continue;
+      const distance = gap(at, ownBox);
+      if (distance > REACH) continue;
       const cost = [
-        all.reduce((sum, one) => sum + overlap(at, one), 0),
-        way + Math.abs(at.y - own.y) / 20 + (at.x < own.x ? 1 : 0),
+        boxes.reduce((sum, obstacle) => sum + overlap(at, obstacle), 0),
+        distance + Math.abs(at.y - ownBox.y) / 20 + (at.x < ownBox.x ? 1 : 0),
       ];
-      if ((cost[0] ?? 0) < (least[0] ?? 0) || (cost[0] === least[0] && (cost[1] ?? 0) < (least[1] ?? 0)))
-        [least, best] = [cost, { x: at.x, y: at.y }];
+      if ((cost[0] ?? 0) < (leastCost[0] ?? 0) || (cost[0] === leastCost[0] && (cost[1] ?? 0) < (leastCost[1] ?? 0)))
+        [leastCost, best] = [cost, { x: at.x, y: at.y }];
     }
   }
   return best;

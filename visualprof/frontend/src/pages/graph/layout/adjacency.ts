@@ -18,9 +18,9 @@ export function grouped(keys: ArrayLike<number>, count: number): Adjacency {
   for (let i = 0; i < keys.length; i += 1) {
     const key = keys[i] as number;
     if (key < 0) continue;
-    const place = next[key] as number;
-    list[place] = i;
-    next[key] = place + 1;
+    const slot = next[key] as number;
+    list[slot] = i;
+    next[key] = slot + 1;
   }
   return { start, list };
 }

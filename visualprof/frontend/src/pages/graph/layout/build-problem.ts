@@ -33,15 +33,15 @@ export function pose(
   const members = graph.members[group - graph.nodes] ?? new Int32Array(0);
   const local = new Map<number, number>();
   members.forEach((item, i) => local.set(item, i));
-  const ways: number[] = [];
+  const borderItems: number[] = [];
   const wayRoles: number[] = [];
   const wayAt = new Map<number, number>();
-  const way = (source: number, role: typeof ENTRY | typeof EXIT) => {
+  const borderItem = (source: number, role: typeof ENTRY | typeof EXIT) => {
     const key = source * 2 + (role === ENTRY ? 0 : 1);
-    const known = wayAt.get(key);
-    if (known !== undefined) return known;
+    const existing = wayAt.get(key);
+    if (existing !== undefined) return existing;
     wayRoles.push(role);
-    const at = members.length + ways.push(source) - 1;
+    const at = members.length + borderItems.push(source) - 1;
     wayAt.set(key, at);
     return at;
   };
@@ -51,7 +51,7 @@ export function pose(
   const tailOffset: number[] = [];
   const headOffset: number[] = [];
   const behind: number[][] = [];
-  const known = new Map<string, number>();
+  const edgeByKey = new Map<string, number>();
   const slots = new Map<number, number>();
   const stride = graph.nodes + graph.answer.values.name.length + 1;
   for (const e of graph.edgesAt(group)) {
@@ -59,18 +59,18 @@ export function pose(
     const [fromItem, toItem] = [graph.memberAbove(source, group), graph.memberAbove(target, group)];
     if (fromItem === toItem) continue;
     const origin = graph.origin[e] as number;
-    const from = fromItem < 0 ? way(origin, ENTRY) : (local.get(fromItem) as number);
-    const to = toItem < 0 ? way(origin, EXIT) : (local.get(toItem) as number);
+    const from = fromItem < 0 ? borderItem(origin, ENTRY) : (local.get(fromItem) as number);
+    const to = toItem < 0 ? borderItem(origin, EXIT) : (local.get(toItem) as number);
     const fromOpen = open.get(fromItem);
     const toOpen = open.get(toItem);
     const fromPort = fromOpen ? origin : -1;
     const key = `${from} ${fromPort} ${to} ${toOpen ? origin : -1}`;
-    const drawn = known.get(key);
-    if (drawn !== undefined) {
-      (behind[drawn] as number[]).push(e);
+    const existing = edgeByKey.get(key);
+    if (existing !== undefined) {
+      (behind[existing] as number[]).push(e);
       continue;
     }
-    known.set(key, behind.push([e]) - 1);
+    edgeByKey.set(key, behind.push([e]) - 1);
     tail.push(from);
     head.push(to);
     const slotKey = from * stride + fromPort + 1;
@@ -79,7 +79,7 @@ export function pose(
     tailOffset.push(fromOpen?.exits.get(origin) ?? 0);
     headOffset.push(toOpen?.entries.get(origin) ?? 0);
   }
-  const count = members.length + ways.length;
+  const count = members.length + borderItems.length;
   const turned = direction === LEFT_RIGHT;
   const width = new Float64Array(count);
   const height = new Float64Array(count);
@@ -89,7 +89,7 @@ export function pose(
     width[i] = turned ? size.height : size.width;
     height[i] = turned ? size.width : size.height;
   });
-  ways.forEach((_, i) => {
+  borderItems.forEach((_, i) => {
     width[members.length + i] = WAY_WIDTH;
     role[members.length + i] = wayRoles[i] as number;
   });
@@ -97,7 +97,7 @@ export function pose(
   behind.forEach((list, i) => (behindStart[i + 1] = (behindStart[i] as number) + list.length));
   return {
     members,
-    ways,
+    ways: borderItems,
     behind: Int32Array.from(behind.flat()),
     behindStart,
     problem: {

@@ -25,10 +25,10 @@ export class SolutionCache {
 
   solve(problem: Problem): Solution {
     const key = keyOf(problem);
-    const known = this.solved.get(key);
-    if (known) {
+    const cached = this.solved.get(key);
+    if (cached) {
       this.hits += 1;
-      return known;
+      return cached;
     }
     const fresh = solve(problem);
     if (this.solved.size >= MOST) this.solved.clear();

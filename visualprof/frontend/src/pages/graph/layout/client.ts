@@ -13,13 +13,13 @@ export class LayoutClient {
   constructor(answer: GraphAnswer) {
     this.answer = answer;
     this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
-      const one = this.waiting.get(data.id);
+      const request = this.waiting.get(data.id);
       this.waiting.delete(data.id);
-      if (data.picture) one?.resolve(data.picture);
-      else one?.reject(new Error(data.error ?? "layout failed"));
+      if (data.picture) request?.resolve(data.picture);
+      else request?.reject(new Error(data.error ?? "layout failed"));
     };
     this.worker.onerror = (event) => {
-      for (const one of this.waiting.values()) one.reject(new Error(event.message));
+      for (const request of this.waiting.values()) request.reject(new Error(event.message));
       this.waiting.clear();
     };
   }

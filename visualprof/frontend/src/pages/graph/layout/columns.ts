@@ -10,7 +10,7 @@ const MOST_WANDERING = 1.3;
 /** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
 function conflictsOf(segments: Segments, order: Order): Uint8Array {
   const { up, upper, items } = segments;
-  const { layers, place } = order;
+  const { layers, place: position } = order;
   const yields = new Uint8Array(upper.length);
   for (let r = 1; r < layers.length; r += 1) {
     const layer = layers[r] as Int32Array;
@@ -22,12 +22,12 @@ function conflictsOf(segments: Segments, order: Order): Uint8Array {
       const above = v >= items ? (upper[up.list[up.start[v] as number] as number] as number) : -1;
       const passing = above >= items;
       if (!passing && i < layer.length - 1) continue;
-      const right = passing ? (place[above] as number) : last;
+      const right = passing ? (position[above] as number) : last;
       for (; done <= i; done += 1) {
         const w = layer[done] as number;
         for (let p = up.start[w] as number; p < (up.start[w + 1] as number); p += 1) {
           const s = up.list[p] as number;
-          const at = place[upper[s] as number] as number;
+          const at = position[upper[s] as number] as number;
           if ((at < left || at > right) && !(w >= items && (upper[s] as number) >= items)) yields[s] = 1;
         }
       }
@@ -60,22 +60,22 @@ interface Columns {
 }
 
 function align(segments: Segments, order: Order, yields: Uint8Array, downwards: boolean, side: 1 | -1): Columns {
-  const near = downwards ? segments.up : segments.down;
+  const neighbors = downwards ? segments.up : segments.down;
   const other = downwards ? segments.upper : segments.lower;
   const atOther = downwards ? segments.upperOffset : segments.lowerOffset;
   const atOwn = downwards ? segments.lowerOffset : segments.upperOffset;
-  const { layers, place } = order;
+  const { layers, place: position } = order;
   const count = segments.rank.length;
   const root = Int32Array.from({ length: count }, (_, v) => v);
   const shift = new Float64Array(count);
-  const taken = new Uint8Array(count);
+  const isAligned = new Uint8Array(count);
   for (let i = 1; i < layers.length; i += 1) {
     const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
     let border = -1;
     for (let j = 0; j < layer.length; j += 1) {
       const v = layer[j] as number;
-      const from = near.start[v] as number;
-      let edges = near.list.subarray(from, near.start[v + 1]);
+      const from = neighbors.start[v] as number;
+      let edges = neighbors.list.subarray(from, neighbors.start[v + 1]);
       if (edges.length > 1) edges = edges.filter((s) => !yields[s]);
       const degree = edges.length;
       if (degree === 0) continue;
@@ -84,7 +84,7 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
           .slice()
           .sort(
             (a, b) =>
-              (place[other[a] as number] as number) - (place[other[b] as number] as number) ||
+              (position[other[a] as number] as number) - (position[other[b] as number] as number) ||
               (atOther[a] as number) - (atOther[b] as number),
           );
       const low = (degree - 1) >> 1;
@@ -92,9 +92,9 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
       for (const middle of [low, high]) {
         const s = edges[middle] as number;
         const u = other[s] as number;
-        const at = place[u] as number;
-        if (yields[s] || taken[u] || at <= border) continue;
-        taken[u] = 1;
+        const at = position[u] as number;
+        if (yields[s] || isAligned[u] || at <= border) continue;
+        isAligned[u] = 1;
         root[v] = root[u] as number;
         // Two boxes stand middle below middle even where their edge leaves and enters elsewhere: open groups that
         // follow each other would drift sideways. Passing edges start straight below their port.
@@ -118,7 +118,7 @@ function pack(segments: Segments, order: Order, { root, shift }: Columns, spacin
   const count = width.length;
   const from: number[] = [];
   const to: number[] = [];
-  const apart: number[] = [];
+  const conflicts: number[] = [];
   const waiting = new Int32Array(count);
   for (const layer of order.layers) {
     for (let i = 1; i < layer.length; i += 1) {
@@ -126,7 +126,9 @@ function pack(segments: Segments, order: Order, { root, shift }: Columns, spacin
       const gap = u >= items || v >= items ? spacing.track : spacing.item;
       from.push(root[u] as number);
       to.push(root[v] as number);
-      apart.push(((width[u] as number) + (width[v] as number)) / 2 + gap + (shift[u] as number) - (shift[v] as number));
+      conflicts.push(
+        ((width[u] as number) + (width[v] as number)) / 2 + gap + (shift[u] as number) - (shift[v] as number),
+      );
       waiting[root[v] as number] = (waiting[root[v] as number] as number) + 1;
     }
   }
@@ -143,26 +145,26 @@ function pack(segments: Segments, order: Order, { root, shift }: Columns, spacin
     const u = done[i] as number;
     for (let e = first[u] as number; e !== -1; e = next[e] as number) {
       const v = to[e] as number;
-      x[v] = Math.max(x[v] as number, (x[u] as number) + (apart[e] as number));
+      x[v] = Math.max(x[v] as number, (x[u] as number) + (conflicts[e] as number));
       waiting[v] = (waiting[v] as number) - 1;
       if (waiting[v] === 0) done.push(v);
     }
   }
   for (let i = done.length - 1; i >= 0; i -= 1) {
     const u = done[i] as number;
-    let most = Infinity;
+    let room = Infinity;
     for (let e = first[u] as number; e !== -1; e = next[e] as number)
-      most = Math.min(most, (x[to[e] as number] as number) - (apart[e] as number));
-    if (most !== Infinity) x[u] = Math.max(x[u] as number, most);
+      room = Math.min(room, (x[to[e] as number] as number) - (conflicts[e] as number));
+    if (room !== Infinity) x[u] = Math.max(x[u] as number, room);
   }
   return Float64Array.from({ length: count }, (_, v) => (x[root[v] as number] as number) + (shift[v] as number));
 }
 
 function mirrored(segments: Segments, order: Order): [Segments, Order] {
-  const place = order.place.slice();
+  const position = order.place.slice();
   const layers = order.layers.map((layer) => {
     const turned = layer.slice().reverse();
-    for (let i = 0; i < turned.length; i += 1) place[turned[i] as number] = i;
+    for (let i = 0; i < turned.length; i += 1) position[turned[i] as number] = i;
     return turned;
   });
   return [
@@ -171,7 +173,7 @@ function mirrored(segments: Segments, order: Order): [Segments, Order] {
       upperOffset: segments.upperOffset.map((offset) => -offset),
       lowerOffset: segments.lowerOffset.map((offset) => -offset),
     },
-    { layers, place },
+    { layers, place: position },
   ];
 }
 
@@ -195,9 +197,14 @@ function stand(segments: Segments, order: Order, spacing: Spacing, yields: Uint8
   const count = segments.rank.length;
   const answers: { x: Float64Array; low: number; high: number; leftwards: boolean }[] = [];
   for (const leftwards of [true, false]) {
-    const [seen, arranged] = leftwards ? [segments, order] : mirrored(segments, order);
+    const [segmentsSeen, arranged] = leftwards ? [segments, order] : mirrored(segments, order);
     for (const downwards of [true, false]) {
-      const x = pack(seen, arranged, align(seen, arranged, yields, downwards, leftwards ? 1 : -1), spacing);
+      const x = pack(
+        segmentsSeen,
+        arranged,
+        align(segmentsSeen, arranged, yields, downwards, leftwards ? 1 : -1),
+        spacing,
+      );
       if (!leftwards) for (let v = 0; v < count; v += 1) x[v] = -(x[v] as number);
       let low = Infinity;
       let high = -Infinity;
@@ -208,8 +215,12 @@ function stand(segments: Segments, order: Order, spacing: Spacing, yields: Uint8
       answers.push({ x, low, high, leftwards });
     }
   }
-  const narrow = answers.reduce((best, one) => (one.high - one.low < best.high - best.low ? one : best));
-  const moves = answers.map((one) => (one.leftwards ? narrow.low - one.low : narrow.high - one.high));
+  const narrow = answers.reduce((best, candidate) =>
+    candidate.high - candidate.low < best.high - best.low ? candidate : best,
+  );
+  const moves = answers.map((candidate) =>
+    candidate.leftwards ? narrow.low - candidate.low : narrow.high - candidate.high,
+  );
   const four = new Float64Array(4);
   let [low, high] = [Infinity, -Infinity];
   const x = Float64Array.from({ length: count }, (_, v) => {

@@ -62,7 +62,7 @@ export function placed(parts: readonly Part[], sizes: readonly Size[], gap: numb
     x += size.width + gap;
     tallest = Math.max(tallest, size.height);
   });
-  const widest = loose.reduce((most, i) => Math.max(most, (sizes[i] as Size).width), 0);
+  const widest = loose.reduce((max, i) => Math.max(max, (sizes[i] as Size).width), 0);
   const rowWidth = Math.max(widest, Math.min(Math.sqrt(area * 1.6), tallest > 0 ? area / tallest + widest : Infinity));
   let [left, y, row] = [0, 0, 0];
   for (const i of loose) {
@@ -96,7 +96,7 @@ export function partProblem(problem: Problem, part: Part): Problem {
 
 /** Ranks without gaps, from 0: what lay between was in other parts. */
 export function closeRanks(rank: Int32Array): Int32Array {
-  const used = [...new Set(rank)].sort((a, b) => a - b);
-  const closed = new Map(used.map((r, i) => [r, i]));
+  const usedRanks = [...new Set(rank)].sort((a, b) => a - b);
+  const closed = new Map(usedRanks.map((r, i) => [r, i]));
   return rank.map((r) => closed.get(r) ?? 0);
 }

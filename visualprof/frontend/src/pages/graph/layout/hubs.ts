@@ -15,8 +15,8 @@ export function kindsOf(problem: Problem, outgoing: Adjacency, back: Uint8Array,
   const kind = new Uint8Array(head.length);
   const length = (edge: number) => (rank[head[edge] as number] as number) - (rank[tail[edge] as number] as number);
   for (let e = 0; e < kind.length; e += 1) kind[e] = back[e] ? BACK : PLAIN;
-  const hide = (edge: number, least: number) => {
-    if (kind[edge] === PLAIN && length(edge) > least && role[head[edge] as number] !== EXIT) kind[edge] = STUB;
+  const hide = (edge: number, minCount: number) => {
+    if (kind[edge] === PLAIN && length(edge) > minCount && role[head[edge] as number] !== EXIT) kind[edge] = STUB;
   };
   for (let item = 0; item < role.length; item += 1) {
     const edges = outgoing.list.subarray(outgoing.start[item], outgoing.start[item + 1]);

@@ -32,10 +32,10 @@ function ranksHeights(
 ): { top: Float64Array; bottom: Float64Array } {
   let ranks = 0;
   for (const r of rank) ranks = Math.max(ranks, r + 1);
-  const tall = new Float64Array(ranks);
+  const rankHeight = new Float64Array(ranks);
   const leaves = rank.some((r, item) => r === ranks - 1 && problem.role[item] === EXIT);
-  const ways = rank.some((_, item) => problem.role[item] === ENTRY);
-  rank.forEach((r, item) => (tall[r] = Math.max(tall[r] as number, problem.height[item] as number)));
+  const hasEntry = rank.some((_, item) => problem.role[item] === ENTRY);
+  rank.forEach((r, item) => (rankHeight[r] = Math.max(rankHeight[r] as number, problem.height[item] as number)));
   // Edges that go far aside get more room to bend.
   const aside = new Float64Array(ranks);
   segments.upper.forEach((a, i) => {
@@ -53,11 +53,11 @@ function ranksHeights(
   let y = 0;
   for (let r = 0; r < ranks; r += 1) {
     top[r] = y;
-    y += tall[r] as number;
+    y += rankHeight[r] as number;
     bottom[r] = y;
     // Ways in and out need no room for words.
-    const way = (ways && r === 0) || (r === ranks - 2 && leaves);
-    y += problem.spacing.rank * (way ? WAY_SHARE : 1) + Math.min(MOST_ROOM, (aside[r] as number) * BEND_ROOM);
+    const isBorder = (hasEntry && r === 0) || (r === ranks - 2 && leaves);
+    y += problem.spacing.rank * (isBorder ? WAY_SHARE : 1) + Math.min(MOST_ROOM, (aside[r] as number) * BEND_ROOM);
   }
   return { top, bottom };
 }
@@ -81,9 +81,9 @@ function layPart(problem: Problem, rank: Int32Array): Laid {
       (top[r] as number) +
       Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2),
   );
-  const drawn = routesOf(problem, segments, kind, { middle, y, rankTop: top, rankBottom: bottom });
+  const routes = routesOf(problem, segments, kind, { middle, y, rankTop: top, rankBottom: bottom });
   const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);
-  return { x, y, drawn, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
+  return { x, y, drawn: routes, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
 }
 
 /** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
@@ -102,43 +102,43 @@ function withStubRoom(problem: Problem, kind: Uint8Array): Problem {
 }
 
 function join(
-  whole: Problem,
+  fullProblem: Problem,
   parts: readonly Part[],
   laid: readonly Laid[],
   kind: Uint8Array,
   room: Float64Array,
 ): Solution {
-  const at = placed(parts, laid, 1.6 * whole.spacing.item);
-  const count = whole.width.length;
+  const at = placed(parts, laid, 1.6 * fullProblem.spacing.item);
+  const count = fullProblem.width.length;
   const x = new Float64Array(count);
   const y = new Float64Array(count);
   const lines: (Drawn | undefined)[] = new Array<Drawn | undefined>(kind.length);
   let [width, height] = [0, 0];
   parts.forEach((part, i) => {
-    const one = laid[i] as Laid;
+    const layout = laid[i] as Laid;
     const { x: left, y: top } = at[i] as { x: number; y: number };
-    width = Math.max(width, left + one.width);
-    height = Math.max(height, top + one.height);
+    width = Math.max(width, left + layout.width);
+    height = Math.max(height, top + layout.height);
     part.items.forEach((item, j) => {
-      x[item] = (one.x[j] as number) + left + (room[item] as number);
-      y[item] = (one.y[j] as number) + top;
+      x[item] = (layout.x[j] as number) + left + (room[item] as number);
+      y[item] = (layout.y[j] as number) + top;
     });
     part.edges.forEach((e, j) => {
-      const drawn = one.drawn[j] as Drawn;
-      for (let p = 0; p < drawn.points.length; p += 2) {
-        drawn.points[p] = (drawn.points[p] as number) + left;
-        drawn.points[p + 1] = (drawn.points[p + 1] as number) + top;
+      const route = layout.drawn[j] as Drawn;
+      for (let p = 0; p < route.points.length; p += 2) {
+        route.points[p] = (route.points[p] as number) + left;
+        route.points[p + 1] = (route.points[p + 1] as number) + top;
       }
-      lines[e] = drawn;
-      kind[e] = one.kind[j] as number;
+      lines[e] = route;
+      kind[e] = layout.kind[j] as number;
     });
   });
-  settleWays(whole, y, height, lines);
+  settleWays(fullProblem, y, height, lines);
   const start = new Int32Array(kind.length + 1);
   const fork = new Int32Array(kind.length);
   const points: number[] = [];
   for (let e = 0; e < kind.length; e += 1) {
-    const line = lines[e] ?? { points: direct(whole, x, y, e), fork: 0 };
+    const line = lines[e] ?? { points: direct(fullProblem, x, y, e), fork: 0 };
     for (const value of line.points) points.push(value);
     fork[e] = line.fork;
     start[e + 1] = points.length;
@@ -147,37 +147,38 @@ function join(
 }
 
 /** All ways out lie on the lower border, whatever the height of their part. */
-function settleWays(whole: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
-  whole.role.forEach((role, item) => {
+function settleWays(fullProblem: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
+  fullProblem.role.forEach((role, item) => {
     if (role === EXIT) y[item] = height;
     if (role === ENTRY) y[item] = 0;
   });
   lines.forEach((line, e) => {
-    if (line && whole.role[whole.head[e] as number] === EXIT) line.points[line.points.length - 1] = height;
+    if (line && fullProblem.role[fullProblem.head[e] as number] === EXIT) line.points[line.points.length - 1] = height;
   });
 }
 
 /** Edges that pass no ranks: from border to border. */
-function direct(whole: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
-  const [from, to] = [whole.tail[e] as number, whole.head[e] as number];
-  const middle = (item: number, offset: number) => (x[item] as number) + (whole.width[item] as number) / 2 + offset;
+function direct(fullProblem: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
+  const [from, to] = [fullProblem.tail[e] as number, fullProblem.head[e] as number];
+  const middle = (item: number, offset: number) =>
+    (x[item] as number) + (fullProblem.width[item] as number) / 2 + offset;
   return [
-    middle(from, whole.tailOffset[e] as number),
-    (y[from] as number) + (whole.height[from] as number),
-    middle(to, whole.headOffset[e] as number),
+    middle(from, fullProblem.tailOffset[e] as number),
+    (y[from] as number) + (fullProblem.height[from] as number),
+    middle(to, fullProblem.headOffset[e] as number),
     y[to] as number,
   ];
 }
 
-export function solve(whole: Problem): Solution {
-  const outgoing = outgoingOf(whole);
-  const back = backEdges(whole, outgoing);
-  const rank = ranksOf(whole, outgoing, back);
-  const kind = kindsOf(whole, outgoing, back, rank);
-  const problem = withStubRoom(whole, kind);
+export function solve(fullProblem: Problem): Solution {
+  const outgoing = outgoingOf(fullProblem);
+  const back = backEdges(fullProblem, outgoing);
+  const rank = ranksOf(fullProblem, outgoing, back);
+  const kind = kindsOf(fullProblem, outgoing, back, rank);
+  const problem = withStubRoom(fullProblem, kind);
   const parts = partsOf(problem, kind);
   const laid = parts.map((part) =>
     layPart(partProblem(problem, part), closeRanks(Int32Array.from(part.items, (item) => rank[item] as number))),
   );
-  return join(whole, parts, laid, kind, problem.room);
+  return join(fullProblem, parts, laid, kind, problem.room);
 }

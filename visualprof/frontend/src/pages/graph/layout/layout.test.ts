@@ -11,7 +11,7 @@ function allOpen(graph: Graph): Set<number> {
   return new Set(Array.from({ length: graph.groups }, (_, g) => graph.nodes + g));
 }
 
-function drawn(
+function layOut(
   answer: GraphAnswer,
   direction: Direction,
   open?: (graph: Graph) => Set<number>,
@@ -24,7 +24,7 @@ function drawn(
 }
 
 function overlaps(picture: Picture): string[] {
-  const found: string[] = [];
+  const overlaps: string[] = [];
   const siblings = new Map<number, number[]>();
   picture.around.forEach((around, i) => siblings.set(around, [...(siblings.get(around) ?? []), i]));
   const { x, y, w, h } = picture;
@@ -34,11 +34,11 @@ function overlaps(picture: Picture): string[] {
       for (const b of boxes.slice(i + 1)) {
         if ((x[b] ?? 0) >= (x[a] ?? 0) + (w[a] ?? 0) - 0.01) break;
         if ((y[b] ?? 0) < (y[a] ?? 0) + (h[a] ?? 0) - 0.01 && (y[a] ?? 0) < (y[b] ?? 0) + (h[b] ?? 0) - 0.01)
-          found.push(`${picture.item[a]} ${picture.item[b]}`);
+          overlaps.push(`${picture.item[a]} ${picture.item[b]}`);
       }
     });
   }
-  return found;
+  return overlaps;
 }
 
 function outside(picture: Picture): number[] {
@@ -75,7 +75,7 @@ const SAMPLES: Record<string, () => GraphAnswer> = {
 
 describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
   describe.each([TOP_DOWN, LEFT_RIGHT] as const)("%s", (direction) => {
-    const { graph, picture } = drawn(sample(), direction);
+    const { graph, picture } = layOut(sample(), direction);
 
     it("overlaps nothing", () => expect(overlaps(picture)).toEqual([]));
     it("keeps members inside their group", () => expect(outside(picture)).toEqual([]));
@@ -86,7 +86,7 @@ describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
           (item) => item !== graph.root && (graph.item[item] ?? item) === item,
         ),
       ));
-    it("is the same picture every time", () => expect(drawn(sample(), direction).picture).toEqual(picture));
+    it("is the same picture every time", () => expect(layOut(sample(), direction).picture).toEqual(picture));
     it("draws every edge", () =>
       expect(new Set(picture.behind).size).toBe(
         [...graph.src.keys()].filter((e) => graph.src[e] !== graph.dst[e]).length,
@@ -117,25 +117,25 @@ describe("nested layout", () => {
   });
 
   it("turns a node that feeds every layer into labels", () => {
-    const { picture } = drawn(flat(30), TOP_DOWN);
+    const { picture } = layOut(flat(30), TOP_DOWN);
     expect(picture.kind.filter((kind) => kind === STUB).length).toBeGreaterThan(20);
   });
 
   it("does not wander to one side over many layers", () => {
-    const narrow = drawn(flat(4), TOP_DOWN).picture.width;
-    expect(drawn(flat(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * narrow);
-    expect(drawn(transformer(60), TOP_DOWN).picture.width).toBeLessThan(
-      1.5 * drawn(transformer(4), TOP_DOWN).picture.width,
+    const narrow = layOut(flat(4), TOP_DOWN).picture.width;
+    expect(layOut(flat(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * narrow);
+    expect(layOut(transformer(60), TOP_DOWN).picture.width).toBeLessThan(
+      1.5 * layOut(transformer(4), TOP_DOWN).picture.width,
     );
   });
 
   it("draws a loop against the flow", () => {
-    const { picture } = drawn(unusual(), TOP_DOWN);
+    const { picture } = layOut(unusual(), TOP_DOWN);
     expect(picture.kind.filter((kind) => kind === BACK).length).toBe(1);
   });
 
   it("keeps a chain straight", () => {
-    const { graph, picture } = drawn(residual([2]), TOP_DOWN, (one) => new Set([one.root]));
+    const { graph, picture } = layOut(residual([2]), TOP_DOWN, (graph) => new Set([graph.root]));
     const middles = [...picture.item.keys()].map((i) => (picture.x[i] ?? 0) + (picture.w[i] ?? 0) / 2);
     expect(graph.nodes).toBeGreaterThan(0);
     expect(new Set(middles.map((middle) => Math.round(middle))).size).toBe(1);

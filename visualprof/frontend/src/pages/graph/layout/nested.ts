@@ -43,8 +43,8 @@ export class Nested {
   }
 
   private lay(group: number, direction: Direction): Laid {
-    const known = this.laid.get(group);
-    if (known) return known;
+    const cached = this.laid.get(group);
+    if (cached) return cached;
     this.touched += 1;
     const inside = new Map<number, Laid>();
     for (const member of this.graph.members[group - this.graph.nodes] ?? [])
@@ -65,10 +65,10 @@ export class Nested {
   ): Laid {
     const turned = direction === LEFT_RIGHT;
     const wide = turned ? solution.height : solution.width;
-    const tall = turned ? solution.width : solution.height;
+    const boxHeight = turned ? solution.width : solution.height;
     const width = Math.max(wide + 2 * PADDING, this.sizes.width[group] as number);
     const left = (width - wide) / 2;
-    const height = tall + TITLE + 2 * PADDING;
+    const height = boxHeight + TITLE + 2 * PADDING;
     const top = TITLE + PADDING;
     const entries = new Map<number, number>();
     const exits = new Map<number, number>();

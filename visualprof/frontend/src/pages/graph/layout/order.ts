@@ -15,31 +15,31 @@ function walk(segments: Segments, ranks: number): Order {
   const { rank, down, lower } = segments;
   const count = rank.length;
   const lists: number[][] = Array.from({ length: ranks }, () => []);
-  const place = new Int32Array(count).fill(-1);
+  const position = new Int32Array(count).fill(-1);
   const path: number[] = [];
   const byRank = Array.from({ length: count }, (_, v) => v).sort(
     (a, b) => (rank[a] as number) - (rank[b] as number) || a - b,
   );
   for (const first of byRank) {
-    if (place[first] !== -1) continue;
+    if (position[first] !== -1) continue;
     path.push(first);
     while (path.length > 0) {
       const v = path.pop() as number;
-      if (place[v] !== -1) continue;
-      place[v] = (lists[rank[v] as number] as number[]).push(v) - 1;
+      if (position[v] !== -1) continue;
+      position[v] = (lists[rank[v] as number] as number[]).push(v) - 1;
       for (let p = (down.start[v + 1] as number) - 1; p >= (down.start[v] as number); p -= 1)
         path.push(lower[down.list[p] as number] as number);
     }
   }
-  return { layers: lists.map((list) => Int32Array.from(list)), place };
+  return { layers: lists.map((list) => Int32Array.from(list)), place: position };
 }
 
 /** Where a segment meets entity v, as a place: ports of a wide item lie beside each other. */
-function spot(segments: Segments, place: Int32Array, v: number, offset: number): number {
-  return (place[v] as number) + (0.9 * offset) / Math.max(1, segments.width[v] as number);
+function spot(segments: Segments, position: Int32Array, v: number, offset: number): number {
+  return (position[v] as number) + (0.9 * offset) / Math.max(1, segments.width[v] as number);
 }
 
-function settle(layer: Int32Array, key: Float64Array, place: Int32Array): void {
+function settle(layer: Int32Array, key: Float64Array, position: Int32Array): void {
   // Entities without neighbours keep their places; the others share the rest in order.
   const free: number[] = [];
   const moved: number[] = [];
@@ -49,33 +49,33 @@ function settle(layer: Int32Array, key: Float64Array, place: Int32Array): void {
     free.push(i);
     moved.push(v);
   }
-  moved.sort((a, b) => (key[a] as number) - (key[b] as number) || (place[a] as number) - (place[b] as number));
+  moved.sort((a, b) => (key[a] as number) - (key[b] as number) || (position[a] as number) - (position[b] as number));
   for (let i = 0; i < free.length; i += 1) layer[free[i] as number] = moved[i] as number;
-  for (let i = 0; i < layer.length; i += 1) place[layer[i] as number] = i;
+  for (let i = 0; i < layer.length; i += 1) position[layer[i] as number] = i;
 }
 
 function sweep(segments: Segments, order: Order, downwards: boolean, key: Float64Array): void {
   const { up, down, upper, lower, upperOffset, lowerOffset } = segments;
-  const near = downwards ? up : down;
+  const position = downwards ? up : down;
   const other = downwards ? upper : lower;
   const offset = downwards ? upperOffset : lowerOffset;
-  const own = downwards ? lowerOffset : upperOffset;
-  const { layers, place } = order;
+  const neighbors = downwards ? lowerOffset : upperOffset;
+  const { layers, place: ownOffset } = order;
   for (let i = 1; i < layers.length; i += 1) {
     const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
     for (const v of layer) {
       let sum = 0;
-      const from = near.start[v] as number;
-      const to = near.start[v + 1] as number;
+      const from = position.start[v] as number;
+      const to = position.start[v + 1] as number;
       for (let p = from; p < to; p += 1) {
-        const s = near.list[p] as number;
+        const s = position.list[p] as number;
         sum +=
-          spot(segments, place, other[s] as number, offset[s] as number) -
-          (0.9 * (own[s] as number)) / Math.max(1, segments.width[v] as number);
+          spot(segments, ownOffset, other[s] as number, offset[s] as number) -
+          (0.9 * (neighbors[s] as number)) / Math.max(1, segments.width[v] as number);
       }
       key[v] = to > from ? sum / (to - from) : NaN;
     }
-    settle(layer, key, place);
+    settle(layer, key, ownOffset);
   }
 }
 
@@ -100,33 +100,33 @@ function inversions(values: readonly number[]): number {
   const sorted = [...new Set(values)].sort((a, b) => a - b);
   const index = new Map(sorted.map((value, i) => [value, i + 1]));
   const tree = new Int32Array(sorted.length + 1);
-  let found = 0;
-  values.forEach((value, seen) => {
+  let crossings = 0;
+  values.forEach((value, position) => {
     const at = index.get(value) as number;
     let below = 0;
     for (let i = at; i > 0; i -= i & -i) below += tree[i] as number;
-    found += seen - below;
+    crossings += position - below;
     for (let i = at; i <= sorted.length; i += i & -i) tree[i] = (tree[i] as number) + 1;
   });
-  return found;
+  return crossings;
 }
 
 function countCrossings(segments: Segments, order: Order): number {
-  let all = 0;
+  let total = 0;
   for (let r = 0; r + 1 < order.layers.length; r += 1) {
     const ends = endsBelow(segments, order, order.layers[r] as Int32Array);
-    if (ends.length > 1) all += inversions(ends);
+    if (ends.length > 1) total += inversions(ends);
   }
-  return all;
+  return total;
 }
 
 function sortedSpots(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
-  const near = upwards ? segments.up : segments.down;
+  const neighbors = upwards ? segments.up : segments.down;
   const other = upwards ? segments.upper : segments.lower;
   const offset = upwards ? segments.upperOffset : segments.lowerOffset;
   const out: number[] = [];
-  for (let p = near.start[v] as number; p < (near.start[v + 1] as number); p += 1) {
-    const s = near.list[p] as number;
+  for (let p = neighbors.start[v] as number; p < (neighbors.start[v + 1] as number); p += 1) {
+    const s = neighbors.list[p] as number;
     out.push(spot(segments, order.place, other[s] as number, offset[s] as number));
   }
   return out.sort((a, b) => a - b);

@@ -18,14 +18,14 @@ export function backEdges(problem: Problem, outgoing: Adjacency): Uint8Array {
     state[from] = 1;
     while (path.length > 0) {
       const item = path[path.length - 1] as number;
-      const place = next[item] as number;
-      if (place === (outgoing.start[item + 1] as number)) {
+      const slot = next[item] as number;
+      if (slot === (outgoing.start[item + 1] as number)) {
         state[item] = 2;
         path.pop();
         continue;
       }
-      next[item] = place + 1;
-      const edge = outgoing.list[place] as number;
+      next[item] = slot + 1;
+      const edge = outgoing.list[slot] as number;
       const target = head[edge] as number;
       if (state[target] === 1) back[edge] = 1;
       else if (state[target] === 0) {

@@ -30,9 +30,9 @@ function spread(problem: Problem, placing: Placing, lastX: Float64Array): Float6
     const side = (e: number) => (lastX[e] as number) - base;
     const left = edges.filter((e) => side(e) < -1).sort((a, b) => side(b) - side(a));
     const right = edges.filter((e) => side(e) > 1).sort((a, b) => side(a) - side(b));
-    const most = Math.max(left.length, right.length);
+    const rankCount = Math.max(left.length, right.length);
     const straight = left.length + right.length < edges.length;
-    const step = room / Math.max(1, straight ? most : most - 0.5);
+    const step = room / Math.max(1, straight ? rankCount : rankCount - 0.5);
     const first = straight ? 1 : 0.5;
     left.forEach((e, i) => (offset[e] = (offset[e] as number) - (i + first) * step));
     right.forEach((e, i) => (offset[e] = (offset[e] as number) + (i + first) * step));
@@ -52,25 +52,25 @@ export function routesOf(problem: Problem, segments: Segments, kind: Uint8Array,
   const { middle, y, rankTop, rankBottom } = placing;
   const edges = tail.length;
   const lastX = Float64Array.from({ length: edges }, (_, e) => {
-    const places = segments.chainLength[e] as number;
-    return places > 0
-      ? (middle[(segments.chain[e] as number) + places - 1] as number)
+    const segmentCount = segments.chainLength[e] as number;
+    return segmentCount > 0
+      ? (middle[(segments.chain[e] as number) + segmentCount - 1] as number)
       : (middle[tail[e] as number] as number) + (tailOffset[e] as number);
   });
   const headOffset = spread(problem, placing, lastX);
   const longest = new Map<number, number>();
   for (let e = 0; e < edges; e += 1) {
     if (kind[e] !== PLAIN) continue;
-    const places = segments.chainLength[e] as number;
-    longest.set(slot[e] as number, Math.max(longest.get(slot[e] as number) ?? 0, places));
+    const segmentCount = segments.chainLength[e] as number;
+    longest.set(slot[e] as number, Math.max(longest.get(slot[e] as number) ?? 0, segmentCount));
   }
   const drawnSlots = new Set<number>();
   return Array.from({ length: edges }, (_, e) => {
     const from = tail[e] as number;
     const to = head[e] as number;
     const key = slot[e] as number;
-    const places = segments.chainLength[e] as number;
-    const leads = !drawnSlots.has(key) && places === (longest.get(key) ?? 0);
+    const segmentCount = segments.chainLength[e] as number;
+    const leads = !drawnSlots.has(key) && segmentCount === (longest.get(key) ?? 0);
     if (leads) drawnSlots.add(key);
     const points: number[] = [];
     let fork = 0;
@@ -78,14 +78,14 @@ export function routesOf(problem: Problem, segments: Segments, kind: Uint8Array,
     push(points, leaves, (y[from] as number) + (height[from] as number));
     // Beside a taller neighbour the way is straight: it bends between the ranks only.
     push(points, leaves, rankBottom[segments.rank[from] as number] as number);
-    for (let i = 0; i < places; i += 1) {
-      const place = (segments.chain[e] as number) + i;
-      const rank = segments.rank[place] as number;
-      push(points, middle[place] as number, rankTop[rank] as number);
-      push(points, middle[place] as number, rankBottom[rank] as number);
+    for (let i = 0; i < segmentCount; i += 1) {
+      const segment = (segments.chain[e] as number) + i;
+      const rank = segments.rank[segment] as number;
+      push(points, middle[segment] as number, rankTop[rank] as number);
+      push(points, middle[segment] as number, rankBottom[rank] as number);
       fork = points.length / 2 - 1;
     }
-    if (places === 0) fork = points.length / 2 - 1;
+    if (segmentCount === 0) fork = points.length / 2 - 1;
     const arrives = (middle[to] as number) + (headOffset[e] as number);
     if (kind[e] === PLAIN) push(points, arrives, rankTop[segments.rank[to] as number] as number);
     push(points, arrives, y[to] as number);

@@ -34,9 +34,9 @@ function spansOf(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
     const span = (rank[head[e] as number] as number) - (rank[tail[e] as number] as number) - 1;
     longest.set(slot[e] as number, Math.max(longest.get(slot[e] as number) ?? 0, span));
   }
-  let places = 0;
-  for (const span of longest.values()) places += span;
-  if (places <= Math.max(PLACES, PLACES_PER_ITEM * rank.length)) return;
+  let segmentCount = 0;
+  for (const span of longest.values()) segmentCount += span;
+  if (segmentCount <= Math.max(PLACES, PLACES_PER_ITEM * rank.length)) return;
   for (let e = 0; e < kind.length; e += 1) {
     if (kind[e] === PLAIN && (rank[head[e] as number] as number) - (rank[tail[e] as number] as number) > FAR_RANKS)
       kind[e] = FAR;
@@ -63,26 +63,26 @@ export function segmentsOf(problem: Problem, kind: Uint8Array, itemRank: Int32Ar
     lowerOffset.push(bOffset);
   };
   // Where the chain of a slot begins and how long it is so far; the longest edge comes first.
-  const begun = new Map<number, number>();
+  const firstSegment = new Map<number, number>();
   const order = Array.from({ length: edges }, (_, e) => e).filter((e) => kind[e] === PLAIN);
   order.sort((a, b) => (itemRank[head[b] as number] as number) - (itemRank[head[a] as number] as number) || a - b);
   for (const e of order) {
     const [from, to] = [tail[e] as number, head[e] as number];
     const [top, bottom] = [itemRank[from] as number, itemRank[to] as number];
     const key = slot[e] as number;
-    const places = bottom - top - 1;
-    if (places > 0 && !begun.has(key)) {
-      begun.set(key, rank.length);
+    const between = bottom - top - 1;
+    if (between > 0 && !firstSegment.has(key)) {
+      firstSegment.set(key, rank.length);
       for (let r = top + 1; r < bottom; r += 1) {
-        const place = rank.push(r) - 1;
-        join(r === top + 1 ? from : place - 1, place, r === top + 1 ? (tailOffset[e] as number) : 0, 0);
+        const segment = rank.push(r) - 1;
+        join(r === top + 1 ? from : segment - 1, segment, r === top + 1 ? (tailOffset[e] as number) : 0, 0);
       }
     }
-    const first = begun.get(key) ?? -1;
-    if (places > 0) {
+    const first = firstSegment.get(key) ?? -1;
+    if (between > 0) {
       chain[e] = first;
-      chainLength[e] = places;
-      join(first + places - 1, to, 0, headOffset[e] as number);
+      chainLength[e] = between;
+      join(first + between - 1, to, 0, headOffset[e] as number);
     } else join(from, to, tailOffset[e] as number, headOffset[e] as number);
   }
   const width = new Float64Array(rank.length).fill(problem.spacing.track);

@@ -28,8 +28,8 @@ export const PADDING = 16;
 const LEAST = 104;
 const MOST = 210;
 
-function bounded(width: number, least: number, most: number): number {
-  return Math.round(Math.min(most, Math.max(least, width)) / 2) * 2;
+function bounded(width: number, min: number, max: number): number {
+  return Math.round(Math.min(max, Math.max(min, width)) / 2) * 2;
 }
 
 /** Sizes of all items, groups as they are when folded. */
@@ -37,12 +37,12 @@ export function sizesOf(graph: Graph): { width: Float64Array; height: Float64Arr
   const items = graph.nodes + graph.groups;
   const width = new Float64Array(items);
   const height = new Float64Array(items);
-  const known = new Map<string, number>();
+  const widths = new Map<string, number>();
   const measure = (text: string) => {
-    const stored = known.get(text);
+    const stored = widths.get(text);
     if (stored !== undefined) return stored;
     const fresh = textWidth(text);
-    known.set(text, fresh);
+    widths.set(text, fresh);
     return fresh;
   };
   for (let n = 0; n < graph.nodes; n += 1) {
