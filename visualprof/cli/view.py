@@ -144,7 +144,7 @@ def tune_for_short_process() -> None:
 
 def model_at(path: str) -> ModelGraph:
     """Return the model in a file."""
-    from visualprof.reader.child import call
+    from visualprof.reader.child import run_in_child
     from visualprof.reader.models import read_model
 
     return run_in_child(read_model, path)
