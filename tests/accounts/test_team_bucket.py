@@ -24,7 +24,7 @@ from visualprof.cli._server import Server as Commands
 from visualprof.cli._server import Unreachable
 from visualprof.remote.agent.link import client as client_module
 from visualprof.remote.agent.link.client import Client
-from visualprof.remote.agent.link.transfer import ResultFile, fetch, send
+from visualprof.remote.agent.link.transfer import ResultFile, download, upload_result
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
@@ -229,7 +229,7 @@ def test_an_agent_fetches_from_the_bucket_and_goes_on(server: Server, tmp_path: 
     target = tmp_path / "model"
     half = tmp_path / f"model.{threading.get_ident()}.part"
     half.write_bytes(MODEL[:1000])
-    fetch(client, lease, file, target, threading.Event())
+    download(client, lease, file, target, threading.Event())
     assert target.read_bytes() == MODEL
 
 
@@ -240,7 +240,7 @@ def test_an_agent_asks_for_an_address_that_is_still_good(
     client, lease = leased(server)
     [file] = lease.files
     old = replace(file, url=file.url.replace("X-Amz-Signature=", "X-Amz-Signature=0"))
-    fetch(client, lease, old, tmp_path / "model", threading.Event())
+    download(client, lease, old, tmp_path / "model", threading.Event())
     assert (tmp_path / "model").read_bytes() == MODEL
 
 
@@ -259,7 +259,7 @@ def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
     swift.stop("proxy")
     starting = threading.Timer(0.5, swift.start)
     starting.start()
-    send(client, lease, out, threading.Event())
+    upload_result(client, lease, out, threading.Event())
     starting.join()
     client.post(lease.path("finish"), {"state": "succeeded", "warnings": [], "files": list(files)})
     run = server.logdir.roots[0].path / lease.run

@@ -14,7 +14,7 @@ from tests.e2e.live import Dashboard, Visits, expect
 from tests.e2e.locators import raw_keys, table
 from tests.remote.case_sites import EXPORT, numpy_case
 from visualprof.reader.results.case import SCHEMA, CasePass, CaseResult, CaseSetting, CaseStep
-from visualprof.remote.agent.machine.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import bubblewrap_problem
 
 MS = 1_000_000
 
@@ -115,8 +115,8 @@ def test_without_results_the_page_names_the_command(tmp_path: Path, cache: Path,
 def test_a_zip_runs_on_a_machine_with_each_compiler_and_says_how_it_ended(
     tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
 ) -> None:
-    if usable():
-        pytest.skip(f"bubblewrap: {usable()}")
+    if bubblewrap_problem():
+        pytest.skip(f"bubblewrap: {bubblewrap_problem()}")
     pytest.importorskip("onnxruntime")
     numpy_case(tmp_path / "net", export=EXPORT.replace('"2"', '"no model"'))
     case = shutil.make_archive(str(tmp_path / "net"), "zip", tmp_path, "net")

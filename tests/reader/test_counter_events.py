@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work.samples import ProfileTrace, add_counters
+from visualprof.remote.agent.work.monitor_samples import ProfileTrace, add_counters
 
 TRACES = [
     "onnxruntime-cpu/if_loop.json.gz",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.remote.fake_server import TOKEN, FakeServer  # noqa: E402
-from visualprof.remote.agent.machine.processes import MARK  # noqa: E402
+from visualprof.remote.agent.machine.processes import MARK_VARIABLE  # noqa: E402
 
 
 @dataclass
@@ -54,7 +54,7 @@ def marked(state: Path) -> list[int]:
 
 def _is_marked(process: psutil.Process, state: str) -> bool:
     try:
-        mark = process.environ().get(MARK, "")
+        mark = process.environ().get(MARK_VARIABLE, "")
         return mark.startswith(state) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
@@ -139,9 +139,9 @@ def main() -> int:
 
     from visualprof.remote.agent import bundle, command
     from visualprof.remote.agent.daemon import AgentDaemon
-    from visualprof.remote.agent.faults import AgentError
+    from visualprof.remote.agent.errors import AgentError
     from visualprof.remote.agent.machine.probe import Machine
-    from visualprof.remote.agent.machine.probe_main import overview
+    from visualprof.remote.agent.machine.probe_main import describe_interpreter
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.state import Settings
     from visualprof.remote.protocol import Capabilities, Runtime
@@ -152,7 +152,7 @@ def main() -> int:
         runtime = Runtime(os.environ.get("FAKE_BACKEND", "onnxruntime"), "9.9", sys.executable, "3.11.0", devices)
         level = sandbox_level(parsed.sandbox, command.say)
         here = Capabilities("x86", "x86_64", "Linux", "here", "a CPU", 2, 1 << 30, level, "0", [], [runtime])
-        return Machine(here, {sys.executable: tuple(overview()["prefixes"])})
+        return Machine(here, {sys.executable: tuple(describe_interpreter()["prefixes"])})
 
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
@@ -167,7 +167,7 @@ def main() -> int:
         once=parsed.once,
         exit_with_parent=parsed.exit_with_parent,
         code=bundle.child_archive if os.environ.get("REAL_CHILD") else fake_code,
-        look=look,
+        probe=look,
     )
     try:
         return AgentDaemon(settings, command.say).run()

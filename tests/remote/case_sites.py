@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.remote.agent.bundle import child_archive
-from visualprof.remote.agent.work.case_run import CaseOrder
+from visualprof.remote.agent.work.case_run import CaseRequest
 from visualprof.remote.cases.folder import read_case
 
 CONFIGURATIONS = """batch_size: 4
@@ -84,7 +84,7 @@ def numpy_case(folder: Path, **files: str) -> Path:
     return folder
 
 
-def order_of(folder: Path, name: str = "", **changes: Any) -> CaseOrder:
+def order_of(folder: Path, name: str = "", **changes: Any) -> CaseRequest:
     """The case of a folder for this interpreter, without a sandbox. name: of one in a tree of FlagPerf's."""
     case = read_case(folder, name)
     data = str(case.data_dir or "")
@@ -92,4 +92,4 @@ def order_of(folder: Path, name: str = "", **changes: Any) -> CaseOrder:
         "vendor": "cpu", "framework": case.frameworks[0], "data_dir": data, "pythons": [(sys.executable, ())],
         "memory_bytes": 8 << 30, "timeout_s": 120.0, "code": child_archive(), **changes,
     }  # fmt: skip
-    return CaseOrder(case.description(), case.files, **given)
+    return CaseRequest(case.description(), case.files, **given)

@@ -14,27 +14,27 @@ import pytest
 
 from visualprof.remote.agent.bundle import child_archive
 from visualprof.remote.agent.machine import runtimes, sandbox
-from visualprof.remote.agent.machine.probe import Interpreter, Overview, overview
+from visualprof.remote.agent.machine.probe import Interpreter, InterpreterInfo, inspect_interpreter
 from visualprof.remote.agent.work import conversion
-from visualprof.remote.agent.work.conversion import Made, Workshop
+from visualprof.remote.agent.work.conversion import ConversionEnvironment, ConvertedModel
 from visualprof.remote.converters import Conversion, converter
 
 Feeds = dict[str, Any]
-LEVEL = 0 if sandbox.usable() else 2
+LEVEL = 0 if sandbox.bubblewrap_problem() else 2
 
 
 @cache
-def seen(python: str) -> Overview:
+def seen(python: str) -> InterpreterInfo:
     """What an interpreter has."""
-    found = overview(Interpreter(python), print)
+    found = inspect_interpreter(Interpreter(python), print)
     assert found
     return found
 
 
-def shop(python: str = sys.executable, code: bytes = b"", **limits: Any) -> Workshop:
+def shop(python: str = sys.executable, code: bytes = b"", **limits: Any) -> ConversionEnvironment:
     """Where conversions run. code: another archive of the child."""
     settings: dict[str, Any] = {"level": LEVEL, "memory_bytes": 8 << 30, **limits}
-    return Workshop(python, seen(python).prefixes, code=code or child_archive(), **settings)
+    return ConversionEnvironment(python, seen(python).prefixes, code=code or child_archive(), **settings)
 
 
 def convert(
@@ -44,9 +44,9 @@ def convert(
     python: str = "",
     data: Feeds | None = None,
     **options: Any,
-) -> Made:
+) -> ConvertedModel:
     """Converts a model, in this Python or an installed runtime; the test is skipped where none has what it takes."""
-    pythons = [python] if python else [sys.executable, *runtimes.installed(runtimes.folder())]
+    pythons = [python] if python else [sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]
     able = next((each for each in pythons if name in seen(each).converters), None)
     if able is None:
         needs = ", ".join(converter(name).needs.values())

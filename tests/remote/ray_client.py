@@ -19,15 +19,15 @@ def main() -> None:
         port = held.getsockname()[1]
     group = {"labels": {"zone": "b", "ray.io/node-group": "small"}}
     with cluster({"labels": {"zone": "a"}}, group, client=port):
-        _, fleet = fleets.start(f"ray://127.0.0.1:{port}", {"labels": "zone=b"}, 0)
+        _, fleet = fleets.open_fleet(f"ray://127.0.0.1:{port}", {"labels": "zone=b"}, 0)
         nodes = fleet.nodes()
-        wanted = [fleets.Wanted(nodes[0].kind, name, 1) for name in (nodes[0].name, "")]
+        wanted = [fleets.PlacementRequest(nodes[0].kind, name, 1) for name in (nodes[0].name, "")]
         ends = [_ended(fleet.place("no order", each)) for each in wanted]
         fleet.close()
     sys.stdout.write(json.dumps({"kinds": [node.kind for node in nodes], "ends": ends}) + "\n")
 
 
-def _ended(call: fleets.Placed) -> list[str]:
+def _ended(call: fleets.Placement) -> list[str]:
     while (progress := call.poll()).state in ("waiting", "running"):
         time.sleep(0.1)
     return [progress.state, progress.text.partition(":")[0]]

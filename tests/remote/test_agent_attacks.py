@@ -14,16 +14,16 @@ import pytest
 from tests.remote.agent_runs import ROOT, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer
 from tests.remote.test_agent_faults import small_disk
-from visualprof.remote.agent.child_files import remove
-from visualprof.remote.agent.link.transfer import result_files
+from visualprof.remote.agent.child_files import remove_folder
+from visualprof.remote.agent.link.transfer import collect_files
 from visualprof.remote.agent.machine import sandbox
-from visualprof.remote.agent.work.child_events import EventReader, plain
+from visualprof.remote.agent.work.child_events import EventReader, sanitize
 
 pytestmark = pytest.mark.slow
 
 __all__ = ["server", "small_disk", "start"]
 
-needs_bwrap = pytest.mark.skipif(bool(sandbox.usable()), reason=sandbox.usable() or "-")
+needs_bwrap = pytest.mark.skipif(bool(sandbox.bubblewrap_problem()), reason=sandbox.bubblewrap_problem() or "-")
 
 
 def deep(folder: Path, levels: int = 3000) -> None:
@@ -77,8 +77,8 @@ def test_a_result_holds_no_more_than_a_server_takes(tmp_path: Path) -> None:
         with (tmp_path / name).open("wb") as file:
             file.truncate(40)
     limits = pytest.MonkeyPatch()
-    limits.setattr("visualprof.remote.agent.link.transfer.ALL_MAX", 100)
-    pieces, left_out = result_files(tmp_path)
+    limits.setattr("visualprof.remote.agent.link.transfer.MAX_TOTAL_BYTES", 100)
+    pieces, left_out = collect_files(tmp_path)
     limits.undo()
     assert [piece.name for piece in pieces] == ["status.json", "a"]
     assert left_out == ["b", "c"]
@@ -121,7 +121,7 @@ def test_nothing_outside_is_removed_through_a_link(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "link").symlink_to(kept)
     deep(folder)
-    remove(folder)
+    remove_folder(folder)
     assert not folder.exists()
     assert (kept / "file").exists()
 
@@ -151,11 +151,11 @@ def test_what_comes_after_a_line_without_end_is_heard(server: FakeServer, start:
 
 def test_a_value_of_an_event_is_cut_to_what_json_can_say() -> None:
     wide = {str(i): i for i in range(1000)}
-    assert len(plain(wide)) == 100
-    assert plain([[[[["x"]]]]]) == [[[None]]]
-    assert plain({"a": [1, 2.5, True, None, "b"]}) == {"a": [1, 2.5, True, None, "b"]}
-    assert plain(-(1 << 63)) == -(1 << 63)
-    assert plain(1 << 63) is None
+    assert len(sanitize(wide)) == 100
+    assert sanitize([[[[["x"]]]]]) == [[[None]]]
+    assert sanitize({"a": [1, 2.5, True, None, "b"]}) == {"a": [1, 2.5, True, None, "b"]}
+    assert sanitize(-(1 << 63)) == -(1 << 63)
+    assert sanitize(1 << 63) is None
 
 
 def test_a_line_that_never_ends_takes_bounded_memory(tmp_path: Path) -> None:

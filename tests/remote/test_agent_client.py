@@ -9,8 +9,8 @@ import pytest
 
 from tests.remote.agent_runs import server
 from tests.remote.fake_server import TOKEN, FakeServer
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.link.client import Client, RequestRejected, Unreachable, retry
 
 __all__ = ["server"]
 
@@ -25,7 +25,7 @@ def test_the_token_does_not_follow_a_redirect(server: FakeServer) -> None:
     client = registered(server)
     with FakeServer() as elsewhere:
         server.redirect = elsewhere.url
-        with pytest.raises(Answered) as told:
+        with pytest.raises(RequestRejected) as told:
             client.post("heartbeat", {"tasks": []})
         assert told.value.status == 302
         assert elsewhere.requests == []
@@ -47,7 +47,7 @@ def test_a_busy_server_is_asked_again_when_it_says(server: FakeServer) -> None:
     client = registered(server)
     server.busy = [(503, "1"), (502, "")]
     began = time.monotonic()
-    assert retried(lambda: client.post("heartbeat", {"tasks": []}), threading.Event())["stale"] == []
+    assert retry(lambda: client.post("heartbeat", {"tasks": []}), threading.Event())["stale"] == []
     assert time.monotonic() - began > 1
 
 
@@ -55,8 +55,8 @@ def test_a_busy_server_is_asked_again_when_it_says(server: FakeServer) -> None:
 def test_an_answer_that_stays_the_same_is_not_asked_for_again(server: FakeServer, status: int) -> None:
     client = registered(server)
     server.busy = [(status, "")]
-    with pytest.raises(Answered) as told:
-        retried(lambda: client.post("heartbeat", {"tasks": []}), threading.Event())
+    with pytest.raises(RequestRejected) as told:
+        retry(lambda: client.post("heartbeat", {"tasks": []}), threading.Event())
     assert (told.value.status, told.value.body) == (status, {"error": "busy"})
 
 
@@ -65,13 +65,13 @@ def test_waiting_for_the_server_ends_when_it_is_told_to(server: FakeServer) -> N
     server.down = True
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(StopRequested):
-        retried(lambda: Client(server.url).post("register", {}), stop)
+        retry(lambda: Client(server.url).post("register", {}), stop)
 
 
 def test_patience_has_an_end(server: FakeServer) -> None:
     server.down = True
     with pytest.raises(Unreachable):
-        retried(lambda: Client(server.url).post("register", {}), threading.Event(), patience_s=0.3)
+        retry(lambda: Client(server.url).post("register", {}), threading.Event(), max_wait_s=0.3)
 
 
 def test_a_proxy_is_not_asked_for_this_machine(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +80,6 @@ def test_a_proxy_is_not_asked_for_this_machine(server: FakeServer, monkeypatch: 
 
 
 def test_another_kind_of_server_is_told_from_a_dashboard(server: FakeServer) -> None:
-    with pytest.raises(Answered) as told:
+    with pytest.raises(RequestRejected) as told:
         Client(server.url + "/elsewhere").post("register", {}, token=TOKEN)
     assert told.value.status == 404

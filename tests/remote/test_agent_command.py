@@ -12,9 +12,9 @@ import pytest
 
 from visualprof.cli import main
 from visualprof.remote.agent import command
-from visualprof.remote.agent.faults import AgentError, failed, failure_of
-from visualprof.remote.agent.machine.sandbox import Sandbox, outermost
-from visualprof.remote.agent.state import Identity, Journal, StateFolder, default_folder
+from visualprof.remote.agent.errors import AgentError, failed_outcome, to_task_failure
+from visualprof.remote.agent.machine.sandbox import Sandbox, outermost_folders
+from visualprof.remote.agent.state import Identity, Journal, StateFolder, default_state_folder
 from visualprof.remote.protocol import Lease, ModelRef, Request, Spec, TaskFailure
 
 
@@ -36,7 +36,7 @@ def run(*arguments: str) -> int:
     ],
 )
 def test_what_is_missing_or_wrong_is_named(arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(command.TOKEN, raising=False)
+    monkeypatch.delenv(command.TOKEN_VARIABLE, raising=False)
     with pytest.raises(AgentError, match=re.escape(error)) as told:
         run(*arguments)
     assert told.value.hint
@@ -52,7 +52,7 @@ def test_an_error_of_the_agent_is_one_of_the_command_line(capfd: pytest.CaptureF
 def test_probe_prints_json(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VISUALPROF_RUNTIMES", str(tmp_path))
     monkeypatch.setattr(
-        "visualprof.remote.agent.machine.probe.PATIENCE_S", 0.001
+        "visualprof.remote.agent.machine.probe.PROBE_TIMEOUT_S", 0.001
     )  # what it has is not the question here
     assert main(["agent", "--tags", "lab, fast", "probe"]) == 0
     assert json.loads(capfd.readouterr().out)["tags"] == ["lab", "fast"]
@@ -60,18 +60,18 @@ def test_probe_prints_json(capfd: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def test_the_state_is_apart_for_each_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert default_folder("http://host:8040/a") == tmp_path / "visualprof" / "agent" / "host_8040"
-    assert default_folder("http://../..") == tmp_path / "visualprof" / "agent" / "server"
+    assert default_state_folder("http://host:8040/a") == tmp_path / "visualprof" / "agent" / "host_8040"
+    assert default_state_folder("http://../..") == tmp_path / "visualprof" / "agent" / "server"
 
 
 def test_a_token_is_kept_for_its_server_alone(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
-    state.keep(Identity("http://a", "a1", "secret"))
-    assert state.identity("http://a") == Identity("http://a", "a1", "secret")
-    assert state.identity("http://b") is None
+    state.save_identity(Identity("http://a", "a1", "secret"))
+    assert state.load_identity("http://a") == Identity("http://a", "a1", "secret")
+    assert state.load_identity("http://b") is None
     assert stat.S_IMODE((state.path / "identity.json").stat().st_mode) == 0o600
     (state.path / "identity.json").write_text("[1")
-    assert state.identity("http://a") is None
+    assert state.load_identity("http://a") is None
 
 
 def test_fetched_files_beyond_their_share_go_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,16 +82,16 @@ def test_fetched_files_beyond_their_share_go_oldest_first(tmp_path: Path, monkey
         file = state.blobs / name
         file.write_bytes(bytes(10))
         os.utime(file, (i, i))
-    monkeypatch.setattr("visualprof.remote.agent.state.BLOBS_MAX", 25)
-    state.trim()
+    monkeypatch.setattr("visualprof.remote.agent.state.MAX_BLOB_BYTES", 25)
+    state.trim_blobs()
     assert {each.name for each in state.blobs.iterdir()} == {"b", "c"}
 
 
 def test_a_file_that_was_just_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateFolder(tmp_path)
     (state.blobs / "a").write_bytes(bytes(10))
-    monkeypatch.setattr("visualprof.remote.agent.state.BLOBS_MAX", 5)
-    state.trim()
+    monkeypatch.setattr("visualprof.remote.agent.state.MAX_BLOB_BYTES", 5)
+    state.trim_blobs()
     assert (state.blobs / "a").exists()
 
 
@@ -99,7 +99,7 @@ def test_folders_inside_others_are_not_mounted_twice(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "ab").mkdir()
     here = [str(tmp_path / name) for name in ("a/b", "a", "ab", "none")]
-    assert outermost([*here, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
+    assert outermost_folders([*here, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
 
 
 def test_a_sandbox_shows_the_folder_of_weights_that_its_environment_names(
@@ -116,7 +116,7 @@ def test_a_sandbox_shows_the_folder_of_weights_that_its_environment_names(
 
 def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no sha256"):
-        StateFolder(tmp_path).blob("../../identity.json")
+        StateFolder(tmp_path).blob_path("../../identity.json")
 
 
 def lease(attempt: int = 1) -> Lease:
@@ -127,10 +127,10 @@ def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite", print)
     journal.add(lease(), "http://a", tmp_path / "work")
     journal.add(lease(2), "http://a", tmp_path / "work2")
-    journal.child(lease(), 12, 34)
-    outcome = failed(TaskFailure("timeout", "too slow"))
-    journal.ended(lease(2), outcome)
-    journal.again(lease(2))
+    journal.record_child(lease(), 12, 34)
+    outcome = failed_outcome(TaskFailure("timeout", "too slow"))
+    journal.record_outcome(lease(2), outcome)
+    journal.count_start(lease(2))
     journal.close()
     again = Journal(tmp_path / "journal.sqlite", print)
     first, second = again.entries()
@@ -154,4 +154,4 @@ def test_a_journal_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "reason"), [(28, "disk_full"), (122, "disk_full"), (13, "agent_error")])
 def test_an_error_of_the_disk_is_named(number: int, reason: str) -> None:
-    assert failure_of(OSError(number, "why")).reason == reason
+    assert to_task_failure(OSError(number, "why")).reason == reason

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import trace_of
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work import samples
+from visualprof.remote.agent.work import monitor_samples
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -30,7 +30,9 @@ def monitor(tmp_path: Path) -> Path:
 
 
 def added(path: Path, kind: str, monitor: Path, end_ms: int = 300) -> list[dict[str, Any]]:
-    samples.add_counters(samples.ProfileTrace(path, kind, START, START, START + end_ms * MS, 42), monitor)
+    monitor_samples.add_counters(
+        monitor_samples.ProfileTrace(path, kind, START, START, START + end_ms * MS, 42), monitor
+    )
     body = json.loads(path.read_text())
     events = body["traceEvents"] if kind == "chrome_object" else body
     return [each for each in events if each["ph"] == "C"]
@@ -55,8 +57,8 @@ def test_samples_before_its_first_event_are_left_out(tmp_path: Path, monitor: Pa
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps([{**EVENT, "ts": day_us + 250_000.0 + i} for i in reversed(range(events))]))
     origin = START - 86_400_000 * MS
-    samples.add_counters(
-        samples.ProfileTrace(path, "chrome_list", origin, START - 500 * MS, START + 300 * MS, 42), monitor
+    monitor_samples.add_counters(
+        monitor_samples.ProfileTrace(path, "chrome_list", origin, START - 500 * MS, START + 300 * MS, 42), monitor
     )
     stamps = sorted({each["ts"] - day_us for each in json.loads(path.read_text()) if each["ph"] == "C"})
     assert stamps == [150_000.0 + i * 50_000 for i in range(6)]
@@ -118,7 +120,7 @@ def test_a_file_of_another_kind_is_refused_and_not_touched(tmp_path: Path, monit
 def test_a_full_disk_leaves_a_list_as_it_was(tmp_path: Path, monitor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "timeline.json"
     path.write_text(json.dumps([EVENT]))
-    real = samples.overwrite
+    real = monitor_samples.replace_tail
     calls: list[int] = []
 
     def full(out: Any, at: int, data: bytes) -> None:
@@ -127,7 +129,7 @@ def test_a_full_disk_leaves_a_list_as_it_was(tmp_path: Path, monitor: Path, monk
         if len(calls) == 1:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(samples, "overwrite", full)
+    monkeypatch.setattr(monitor_samples, "replace_tail", full)
     with pytest.raises(OSError, match="No space"):
         added(path, "chrome_list", monitor)
     assert path.read_text() == json.dumps([EVENT])
@@ -137,6 +139,6 @@ def test_no_sample_in_the_span_changes_nothing(tmp_path: Path, monitor: Path) ->
     path = tmp_path / "timeline.json"
     path.write_text("[ ]")
     hour = 3_600_000 * MS
-    later = samples.ProfileTrace(path, "chrome_list", START + hour, START + hour, START + hour + MS, 42)
-    assert samples.add_counters(later, monitor) == 0
+    later = monitor_samples.ProfileTrace(path, "chrome_list", START + hour, START + hour, START + hour + MS, 42)
+    assert monitor_samples.add_counters(later, monitor) == 0
     assert path.read_text() == "[ ]"

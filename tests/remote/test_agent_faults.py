@@ -18,7 +18,7 @@ import pytest
 
 from tests.remote.agent_runs import ROOT, AgentProcess, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer, Task
-from visualprof.remote.agent.daemon import AGAIN
+from visualprof.remote.agent.daemon import RESTART_WARNING
 from visualprof.remote.protocol import Intervals, Profile
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_after_sigkill_the_orphan_is_gone_and_the_task_is_done_again(server: Fak
     assert task.finishes == 1
     assert not set(old) & set(agent.children())
     assert task.result["log.txt"] == b"done\n", "the log is that of the second time"
-    assert report["warnings"] == task.json("status.json")["warnings"] == [AGAIN]
+    assert report["warnings"] == task.json("status.json")["warnings"] == [RESTART_WARNING]
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
@@ -102,7 +102,7 @@ def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: Fa
     assert task.result["points.jsonl"] == measured, "it was not measured again"
     assert task.report
     assert task.report["warnings"] == task.json("status.json")["warnings"] != []
-    assert AGAIN not in task.report["warnings"]
+    assert RESTART_WARNING not in task.report["warnings"]
     assert task.result["extra.json"] == b"content of extra.json"
 
 

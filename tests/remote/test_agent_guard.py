@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import until
 from tests.remote.agent_runs import ROOT, marked
-from visualprof.remote.agent.machine.processes import MARK, kill_orphan, start_ticks, sweep
+from visualprof.remote.agent.machine.processes import MARK_VARIABLE, kill_marked, kill_orphan, read_start_ticks
 from visualprof.remote.agent.work import child_process
 from visualprof.remote.agent.work.child_process import CappedLog, Child
 
@@ -28,8 +28,8 @@ def log(tmp_path: Path) -> Iterator[CappedLog]:
 
 def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:
     """A Python that sets the limits as a child does, and then runs the code."""
-    begin = f"import runpy; runpy.run_path({str(ROOT / 'visualprof/remote/agent/work/child_main.py')!r})['limit']()\n"
-    env = {MARK: str(folder), "VISUALPROF_LIMITS": limits}
+    begin = f"import runpy; runpy.run_path({str(ROOT / 'visualprof/remote/agent/work/child_main.py')!r})['apply_limits']()\n"
+    env = {MARK_VARIABLE: str(folder), "VISUALPROF_LIMITS": limits}
     return Child([sys.executable, "-I", "-c", begin + code], env, folder, log, str(folder))
 
 
@@ -59,7 +59,7 @@ def test_a_descendant_that_holds_the_output_does_not_keep_the_agent(tmp_path: Pa
         " start_new_session=True)"
     )
     short = child(code, tmp_path, log)
-    until(short.ended)
+    until(short.has_ended)
     began = time.monotonic()
     assert short.close() == (0, "")
     assert time.monotonic() - began < 20
@@ -72,7 +72,7 @@ def test_the_limits_hold(tmp_path: Path, log: CappedLog) -> None:
         "with open('f', 'wb') as out: out.write(bytes(5000)); out.flush()"
     )
     limited = child(code, tmp_path, log, "FSIZE=4096 CORE=0")
-    until(limited.ended)
+    until(limited.has_ended)
     status, _ = limited.close()
     assert status == 1
     text = log.path.read_text()
@@ -93,7 +93,7 @@ def test_beyond_its_cap_a_log_takes_everything_and_keeps_nothing(tmp_path: Path)
     for _ in range(3):
         log.write(b"12345678")
     log.close()
-    assert log.path.read_bytes() == b"1234567812" + child_process.CUT
+    assert log.path.read_bytes() == b"1234567812" + child_process.CUT_MARKER
 
 
 def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
 
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "60"], env={MARK: str(tmp_path)}, start_new_session=True)
-    while MARK not in psutil.Process(process.pid).environ():  # the kernel shows it a moment after the start
+    process = subprocess.Popen(["sleep", "60"], env={MARK_VARIABLE: str(tmp_path)}, start_new_session=True)
+    while MARK_VARIABLE not in psutil.Process(process.pid).environ():  # the kernel shows it a moment after the start
         time.sleep(0.001)
     yield process
     process.kill()
@@ -114,7 +114,7 @@ def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_an_orphan_is_known_by_its_pid_and_start(tmp_path: Path, orphan: subprocess.Popen[bytes]) -> None:
-    started = start_ticks(orphan.pid)
+    started = read_start_ticks(orphan.pid)
     assert started > 0
     kill_orphan(orphan.pid, started + 1, "another mark")
     time.sleep(0.1)
@@ -124,10 +124,10 @@ def test_an_orphan_is_known_by_its_pid_and_start(tmp_path: Path, orphan: subproc
 
 
 def test_an_orphan_is_found_by_its_mark(tmp_path: Path, orphan: subprocess.Popen[bytes]) -> None:
-    assert sweep(str(tmp_path)) >= 1
+    assert kill_marked(str(tmp_path)) >= 1
     assert orphan.wait(5) == -signal.SIGKILL
 
 
 def test_nobody_else_has_the_mark() -> None:
-    assert sweep("/nowhere/at-all") == 0
+    assert kill_marked("/nowhere/at-all") == 0
     assert psutil.Process().is_running()

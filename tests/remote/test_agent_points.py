@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.remote.agent.work.samples import DeviceHistory, complete_points
+from visualprof.remote.agent.work.monitor_samples import DeviceHistory, complete_points
 
 S = 1_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 
 from visualprof.remote.agent.machine import probe as module
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import Interpreter, Machine, probe
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, probe_machine
 from visualprof.remote.protocol import Capabilities, Runtime, Spec
 
 pytestmark = pytest.mark.slow
@@ -36,11 +36,11 @@ ORT = "__version__ = '1.2'\ndef get_available_providers(): return ['CPUExecution
 
 def found(python: str, backend: str = "") -> tuple[Machine, list[str]]:
     said: list[str] = []
-    return probe([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), said.append), said
+    return probe_machine([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), said.append), said
 
 
 def test_this_machine_is_described() -> None:
-    here = probe([], ["lab"], 2, Nvml(object()), print).capabilities
+    here = probe_machine([], ["lab"], 2, Nvml(object()), print).capabilities
     assert (here.tags, here.sandbox, here.gpus, here.runtimes) == (["lab"], 2, [], [])
     assert here.cores >= 1
     assert here.memory_bytes > 1 << 28
@@ -53,7 +53,7 @@ def test_this_machine_is_described() -> None:
     [("x86_64", False, "x86"), ("x86_64", True, "cuda"), ("aarch64", False, "arm"), ("armv7l", False, "arm")],
 )
 def test_the_platform_is_that_of_machine_and_gpu(machine: str, gpu: bool, platform: str) -> None:
-    assert module.platform_of(machine, gpu) == platform
+    assert module.detect_platform(machine, gpu) == platform
 
 
 def test_converters_are_found_where_all_that_they_need_is_there(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_interpreter_that_does_not_run_is_told(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(module, "PROBE_TIMEOUT_S", 0.5)
     _, said = found(interpreter(tmp_path, onnxruntime="import time; time.sleep(60)"))
     assert "no answer within 0.5 s" in said[0]
 
@@ -124,8 +124,8 @@ def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
         Runtime("torch", "2.10.0", "/c", "3.11", ["cpu", "cuda:0"]),
     ]
     here = Machine(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
-    assert getattr(here.runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
-    assert getattr(here.runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
-    assert getattr(here.runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
-    assert here.runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
+    assert getattr(here.newest_runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
+    assert getattr(here.newest_runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
+    assert getattr(here.newest_runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
+    assert here.newest_runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
     assert here.devices() == ["cpu", "cuda:0"]

@@ -11,7 +11,7 @@ from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import megengine_python
 from tests.remote.fake_server import FakeServer
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.machine.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import bubblewrap_problem
 from visualprof.remote.protocol import Input, Measure, Profile, Spec, Sweep
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,8 @@ def test_an_onnx_model_is_measured_and_profiled(
     server: FakeServer, start: StartAgent, tmp_path: Path, sandbox: str
 ) -> None:
     pytest.importorskip("onnxruntime")
-    if sandbox == "require" and usable():
-        pytest.skip(f"bubblewrap: {usable()}")
+    if sandbox == "require" and bubblewrap_problem():
+        pytest.skip(f"bubblewrap: {bubblewrap_problem()}")
     model = SHARED / "models/onnx/resnet10_dynbatch.onnx"
     if not model.exists():
         pytest.skip("needs models that are not part of this repository")

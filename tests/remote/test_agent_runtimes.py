@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine import runtimes
-from visualprof.remote.agent.machine.runtimes import fitting, install, installed, pythons
+from visualprof.remote.agent.machine.runtimes import find_pythons, install, installed_pythons, supports_python
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Gpu
 
@@ -53,7 +53,7 @@ def test_an_environment_is_made_and_named_by_its_version(tmp_path: Path, python:
     said: list[str] = []
     made = install("onnxruntime==1.19.2", str(python()), tmp_path / "runtimes", said.append)
     assert made == tmp_path / "runtimes" / "onnxruntime-1.19.2"
-    assert installed(tmp_path / "runtimes") == [str(made / "bin" / "python")]
+    assert installed_pythons(tmp_path / "runtimes") == [str(made / "bin" / "python")]
     asked = (tmp_path / "notes").read_text()
     assert " onnxruntime==1.19.2 " in asked
     assert "numpy" in asked
@@ -113,14 +113,14 @@ def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, p
     with pytest.raises(AgentError, match="ended with status 1") as told:
         install("onnxruntime==99", str(python(pip=1)), tmp_path / "runtimes", print)
     assert "onnxruntime==99 for Python 3.10" in told.value.hint
-    assert installed(tmp_path / "runtimes") == []
+    assert installed_pythons(tmp_path / "runtimes") == []
     assert list((tmp_path / "runtimes").iterdir()) == []
 
 
 def test_an_environment_whose_runtime_does_not_import_does_not_count(tmp_path: Path, python: MakePython) -> None:
     with pytest.raises(AgentError, match="onnxruntime was installed and cannot be used"):
         install("onnxruntime", str(python(answer="")), tmp_path / "runtimes", print)
-    assert installed(tmp_path / "runtimes") == []
+    assert installed_pythons(tmp_path / "runtimes") == []
 
 
 def test_a_new_environment_replaces_the_one_of_its_name(tmp_path: Path, python: MakePython) -> None:
@@ -151,7 +151,7 @@ def test_options_of_pip_cannot_come_in_as_a_requirement(tmp_path: Path) -> None:
 def test_a_python_is_found_on_the_path(python: MakePython, monkeypatch: pytest.MonkeyPatch) -> None:
     older, newer = python("python3.9"), python("python3.77")
     monkeypatch.setenv("PATH", f"{older.parent}:{os.environ['PATH']}")
-    found = {each.path: each.version for each in pythons()}
+    found = {each.path: each.version for each in find_pythons()}
     assert found[str(older)] == "3.9"
     assert found[str(newer)] == "3.77"
     assert found[sys.executable] == f"3.{sys.version_info[1]}"
@@ -165,7 +165,7 @@ def test_the_newest_python_that_a_backend_has_packages_for_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = [runtimes.Python(str(python(f"python{version}")), version) for version in ("3.77", "3.10", "3.9")]
-    monkeypatch.setattr(runtimes, "pythons", lambda: there)
+    monkeypatch.setattr(runtimes, "find_pythons", lambda: there)
     monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     said: list[str] = []
     install("onnxruntime", "", tmp_path / "runtimes", said.append)
@@ -178,7 +178,7 @@ def test_without_a_fitting_python_those_that_are_there_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = [runtimes.Python(str(python("python3.77")), "3.77")]
-    monkeypatch.setattr(runtimes, "pythons", lambda: there)
+    monkeypatch.setattr(runtimes, "find_pythons", lambda: there)
     monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     with pytest.raises(
         AgentError, match=r"has packages for Python 3\.9 3\.10 alone, and this machine has 3\.77"
@@ -197,12 +197,12 @@ def test_a_path_that_is_no_python_is_named(tmp_path: Path) -> None:
     [("3.10", "3.10", True), ("3.1", "3.10", False), ("3.9", "3.8, 3.9", True), ("3.13", "", True)],
 )
 def test_versions_are_compared_as_a_whole(version: str, wanted: str, fits: bool) -> None:
-    assert fitting(version, wanted) is fits
+    assert supports_python(version, wanted) is fits
 
 
 def test_the_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("VISUALPROF_RUNTIMES", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert runtimes.folder() == tmp_path / "visualprof" / "runtimes"
+    assert runtimes.runtimes_folder() == tmp_path / "visualprof" / "runtimes"
     monkeypatch.setenv("VISUALPROF_RUNTIMES", str(tmp_path / "own"))
-    assert runtimes.folder() == tmp_path / "own"
+    assert runtimes.runtimes_folder() == tmp_path / "own"

@@ -45,7 +45,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.skipif(bool(sandbox.usable()), reason="needs bubblewrap")
+@pytest.mark.skipif(bool(sandbox.bubblewrap_problem()), reason="needs bubblewrap")
 def test_nothing_but_the_work_folder_is_writable_inside(tmp_path: Path) -> None:
     python = Path("/usr/bin/python3")
     if not python.exists():
@@ -70,7 +70,7 @@ def test_nothing_but_the_work_folder_is_writable_inside(tmp_path: Path) -> None:
 def test_an_agent_does_not_run_as_root_unless_it_is_allowed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.delenv(command.ALLOW_ROOT)
+    monkeypatch.delenv(command.ALLOW_ROOT_VARIABLE)
     monkeypatch.setattr(command, "runs_as_root", lambda: True)
     assert main(["agent", "--server", "http://127.0.0.1:1", "--token", "t"]) == 2
     assert main(["--with-agent", "--port", "0", str(tmp_path)]) == 2

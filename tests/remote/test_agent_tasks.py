@@ -10,7 +10,7 @@ import pytest
 
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
-from visualprof.remote.agent.machine.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import bubblewrap_problem
 from visualprof.remote.protocol import Input, Profile, Spec
 
 pytestmark = pytest.mark.slow
@@ -207,7 +207,7 @@ def test_the_childs_environment_holds_nothing_of_the_agents(server: FakeServer, 
     assert "PYTHONPATH" not in seen
 
 
-@pytest.mark.skipif(bool(usable()), reason=f"bubblewrap: {usable()}")
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"bubblewrap: {bubblewrap_problem()}")
 def test_in_the_sandbox_a_child_sees_its_own_folder_and_no_network(server: FakeServer, start: StartAgent) -> None:
     state = start("--sandbox", "require").state
     task = server.submit(f"look={state / 'identity.json'} measure=0.05".encode())
@@ -219,7 +219,7 @@ def test_in_the_sandbox_a_child_sees_its_own_folder_and_no_network(server: FakeS
     assert task.json("env.json")["sandbox"] == 2
 
 
-@pytest.mark.skipif(bool(usable()), reason=f"bubblewrap: {usable()}")
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"bubblewrap: {bubblewrap_problem()}")
 def test_in_the_sandbox_a_crash_still_names_its_signal(server: FakeServer, start: StartAgent) -> None:
     start("--sandbox", "require")
     report = server.finished(server.submit(b"crash=SIGSEGV"))
@@ -227,7 +227,7 @@ def test_in_the_sandbox_a_crash_still_names_its_signal(server: FakeServer, start
     assert "SIGSEGV" in report["error"]
 
 
-@pytest.mark.skipif(bool(usable()), reason=f"bubblewrap: {usable()}")
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"bubblewrap: {bubblewrap_problem()}")
 def test_in_the_sandbox_a_cancelled_child_and_its_family_end(server: FakeServer, start: StartAgent) -> None:
     agent = start("--sandbox", "require")
     task = server.submit(b"family measure=0.05 hang")

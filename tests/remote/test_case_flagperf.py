@@ -10,7 +10,7 @@ import pytest
 from tests.remote.case_sites import order_of
 from visualprof.cli._case_shown import flagperf
 from visualprof.reader.results.case import read_case
-from visualprof.remote.agent.work.case_run import run_here
+from visualprof.remote.agent.work.case_run import run_local_case
 from visualprof.remote.child.case.logger import Logger
 
 FILES = {
@@ -165,7 +165,7 @@ def test_a_case_of_flagperfs_form_runs_as_it_is(tmp_path: Path) -> None:
     np.save(data / "images.npy", images)
     np.save(data / "labels.npy", labels)
     run = tmp_path / "run"
-    run_here(order_of(root, data_dir=str(data)), run)
+    run_local_case(order_of(root, data_dir=str(data)), run)
     result = read_case(run / "case.json")
     assert result is not None
     assert (result.state, result.error) == ("succeeded", ""), (run / "log.txt").read_text()[-2000:]

@@ -16,7 +16,7 @@ from tests.remote.case_sites import numpy_case
 from tests.remote.fake_server import FakeServer
 from tests.remote.queue_sites import request
 from visualprof.reader.results.case import CaseResult
-from visualprof.remote.agent.machine.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import bubblewrap_problem
 from visualprof.remote.cases.bundle import pack
 from visualprof.remote.cases.folder import read_case
 from visualprof.remote.protocol import CaseRef, Intervals, Request, Spec, build
@@ -37,8 +37,8 @@ def bundle(folder: Path) -> bytes:
 @pytest.mark.long
 @pytest.mark.slow
 def test_an_agent_runs_the_bundle_of_a_case(server: FakeServer, start: StartAgent, tmp_path: Path) -> None:
-    if usable():
-        pytest.skip(f"bubblewrap: {usable()}")
+    if bubblewrap_problem():
+        pytest.skip(f"bubblewrap: {bubblewrap_problem()}")
     pytest.importorskip("onnxruntime")
     task = server.submit(bundle(tmp_path), "net.case.zip", spec=Spec("plain", "onnxruntime"), case=CASE)
     agent = start("--sandbox", "require", "--once", real=True)
@@ -74,8 +74,8 @@ class InferModel:
 def test_a_further_attempt_on_an_agent_goes_on_behind_the_last_good_step(
     server: FakeServer, start: StartAgent, tmp_path: Path
 ) -> None:
-    if usable():
-        pytest.skip(f"bubblewrap: {usable()}")
+    if bubblewrap_problem():
+        pytest.skip(f"bubblewrap: {bubblewrap_problem()}")
     pytest.importorskip("onnxruntime")
     pack(read_case(numpy_case(tmp_path / "net", engine=SECOND_TIME)), tmp_path / "net.case.zip")
     task = server.submit(
@@ -102,7 +102,7 @@ def test_an_agent_refuses_a_bundle_that_leads_out_and_cases_without_a_sandbox(
         archive.writestr("case.json", json.dumps({"name": "net"}))
         archive.writestr("../../evil.py", "x")
     task = server.submit((tmp_path / "evil.zip").read_bytes(), "e.case.zip", spec=Spec("s", "onnxruntime"), case=CASE)
-    sandbox = "off" if usable() else "require"
+    sandbox = "off" if bubblewrap_problem() else "require"
     start("--sandbox", sandbox, "--once", real=True)
     report = server.finished(task, 90)
     assert report["state"] == "failed"

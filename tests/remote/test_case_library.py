@@ -10,7 +10,7 @@ import pytest
 
 from tests.remote.case_sites import order_of
 from visualprof.reader.results.case import CaseResult, read_case
-from visualprof.remote.agent.work.case_run import run_here
+from visualprof.remote.agent.work.case_run import run_local_case
 from visualprof.remote.cases import all_vendors
 from visualprof.remote.cases.arithmetic import value_of
 from visualprof.remote.cases.folder import library
@@ -70,7 +70,7 @@ def measured(name: str, compiler: str, run: Path, **settings: Any) -> CaseResult
     pytest.importorskip(compiler)
     folder = library()[name]
     command = {"compiler": compiler, "repeat": 1, **settings}
-    run_here(order_of(folder, framework="pytorch", data_dir=str(folder / "data"), command=command), run)
+    run_local_case(order_of(folder, framework="pytorch", data_dir=str(folder / "data"), command=command), run)
     result = read_case(run / "case.json")
     assert result is not None
     assert (result.state, result.error) == ("succeeded", "")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from visualprof.remote.agent.machine.best import FILE, best_peak
 from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.peak_cache import FILE_NAME, update_best_peak
 from visualprof.remote.agent.machine.rocm import Rocm
-from visualprof.remote.agent.work.case_result import device_use
-from visualprof.remote.agent.work.samples import header_of
+from visualprof.remote.agent.work.case_result import measure_device_use
+from visualprof.remote.agent.work.monitor_samples import read_header
 
 GIB = 1 << 30
 
@@ -156,19 +156,19 @@ def test_a_recorded_session_gives_memory_power_and_energy(tmp_path: Path) -> Non
         sm_mhz=[300, 1500, 1800, 1500, 300],
     )
     # Inference from 1.1 s to 1.3 s, 20 samples: of 200, 300 and 200 W, 0.1 s at 250 W twice, 50 J.
-    told = device_use(file, (1_100_000_000, 1_300_000_000, 20))
+    told = measure_device_use(file, (1_100_000_000, 1_300_000_000, 20))
     assert told["energy_j_per_sample"] == pytest.approx(50 / 20)
     assert told["power_w"] == pytest.approx(700 / 3)
     assert told["clock_mhz"] == 1600
     assert told["utilization"] == pytest.approx(0.7)
     assert told["memory_used_bytes"] == 5, "what our processes had at most; others had the rest"
-    assert header_of(file)["gpus"][0]["memory_bytes"] == 80 * GIB
-    assert header_of(tmp_path / "none") == {}
+    assert read_header(file)["gpus"][0]["memory_bytes"] == 80 * GIB
+    assert read_header(tmp_path / "none") == {}
 
 
 def test_the_best_measured_peak_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "runtimes"
     given = [(200.0, 1), (150.0, 1), (90.0, 2), (250.0, 1)]
-    assert [best_peak(folder, "CPU", "fp32", threads, flops) for flops, threads in given] == [200, 200, 90, 250]
-    (folder / FILE).write_text("[1]")
-    assert best_peak(folder, "CPU", "fp32", 1, 10.0) == 10
+    assert [update_best_peak(folder, "CPU", "fp32", threads, flops) for flops, threads in given] == [200, 200, 90, 250]
+    (folder / FILE_NAME).write_text("[1]")
+    assert update_best_peak(folder, "CPU", "fp32", 1, 10.0) == 10

@@ -14,9 +14,9 @@ import pytest
 
 from tests.remote.case_sites import CONFIGURATIONS, ENGINE, FUNCTIONS, numpy_case, order_of
 from visualprof.reader.results.case import CaseResult, read_case
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.work.case_result import OBSERVED as SEEN
-from visualprof.remote.agent.work.case_run import check_here, run_here
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.work.case_result import OBSERVED_FIELDS as SEEN
+from visualprof.remote.agent.work.case_run import check_local_case, run_local_case
 from visualprof.remote.cases import STEPS
 from visualprof.remote.child.case.steps import OBSERVED
 from visualprof.remote.protocol import TaskFailure
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 def done(folder: Path, run: Path, **changes: Any) -> CaseResult:
     """The result of a run."""
-    run_here(order_of(folder, **changes), run)
+    run_local_case(order_of(folder, **changes), run)
     result = read_case(run / "case.json")
     assert result is not None
     assert not (run / ".work").exists()
@@ -181,7 +181,7 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path) -> None:
     (folder / "requirements.txt").write_text("numpy>=1.20\nno-such-package>=3\n")
     (folder / "case.yaml").write_text("data: [images]\nweights: net.pth\n")
     with pytest.raises(TaskFailure) as raised:
-        check_here(order_of(folder), tmp_path / "work")
+        check_local_case(order_of(folder), tmp_path / "work")
     assert raised.value.reason == "no_runtime"
     for words in ("package: no-such-package >=3", "data: images is not in any folder", "data: net.pth"):
         assert words in raised.value.error
@@ -190,14 +190,14 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path: Path) -> None:
     (folder / "case.yaml").unlink()
     (folder / "vendor_config").mkdir()
     (folder / "vendor_config/cpu.yaml").write_text("repeat: 2\nnew: 1\nbatch_size: 10\n")
-    told = check_here(order_of(folder), tmp_path / "work")
+    told = check_local_case(order_of(folder), tmp_path / "work")
     assert told["warnings"] == [
         "repeat: the vendor sets 2, which it is already",
         "new is new: the vendor sets it, and no layer below knows it",
     ]
     assert told["changes"] == ["batch_size: 4 -> 10 (vendor)"]
     with pytest.raises(TaskFailure, match="CPU has no compiler 'tensorrt'"):
-        check_here(order_of(folder, command={"compiler": "tensorrt"}), tmp_path / "work")
+        check_local_case(order_of(folder, command={"compiler": "tensorrt"}), tmp_path / "work")
 
 
 def test_own_forward_functions_and_foo_time(tmp_path: Path) -> None:

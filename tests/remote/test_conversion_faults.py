@@ -12,8 +12,8 @@ import pytest
 
 from tests.remote.conversions import LEVEL, shop, small_onnx, with_converter
 from tests.remote.test_agent_faults import small_disk
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.work.conversion import Made, convert
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.work.conversion import ConvertedModel, convert
 from visualprof.remote.converters import Conversion
 from visualprof.remote.protocol import TaskFailure
 
@@ -35,7 +35,7 @@ CONVERTER = Converter("hostile", "Hostile", "onnx", "onnx", {{"onnx": "onnx"}}, 
 """
 
 
-def made_by(body: str, folder: Path, timeout_s: float = 30.0, **limits: Any) -> Made:
+def made_by(body: str, folder: Path, timeout_s: float = 30.0, **limits: Any) -> ConvertedModel:
     """What a converter of these lines makes."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     code = with_converter(CONVERTER.format(body=lines))

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import FIXTURES
 from tests.remote.child_runs import code, outputs_of, runtime_python
 from tests.remote.conversions import LEVEL
-from visualprof.remote.agent.machine.probe import Interpreter, overview
+from visualprof.remote.agent.machine.probe import Interpreter, inspect_interpreter
 from visualprof.remote.agent.work import conversion
-from visualprof.remote.agent.work.conversion import Made, Workshop
+from visualprof.remote.agent.work.conversion import ConversionEnvironment, ConvertedModel
 from visualprof.remote.converters import Conversion
 from visualprof.remote.protocol import TaskFailure
 from visualprof.remote.queue.check.inspect import inspect_model
@@ -62,15 +62,15 @@ def feeds() -> dict[str, Any]:
 
 
 @cache
-def shop(python: str) -> Workshop:
-    found = overview(Interpreter(python), print)
+def shop(python: str) -> ConversionEnvironment:
+    found = inspect_interpreter(Interpreter(python), print)
     assert found
     if not LEVEL:
         pytest.skip("a SavedModel is converted under bubblewrap alone")
-    return Workshop(python, found.prefixes, LEVEL, 8 << 30, code().read_bytes())
+    return ConversionEnvironment(python, found.prefixes, LEVEL, 8 << 30, code().read_bytes())
 
 
-def converted(name: str, saved: Path, folder: Path, data: str = "") -> Made:
+def converted(name: str, saved: Path, folder: Path, data: str = "") -> ConvertedModel:
     parts = {str(file.relative_to(saved.parent)): file for file in saved.parent.glob("variables/*")}
     python = runtime_python("tf2onnx" if name == "tf2onnx" else "tensorflow")
     return conversion.convert(Conversion(name, str(saved), {}, data), parts, folder, shop(python))

@@ -12,9 +12,9 @@ import pytest
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
 from tests.remote.fake_server import FakeServer
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.machine.cpus import pinned
-from visualprof.remote.agent.machine.quiet import HostUse, host_use, wait_for_quiet
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.machine.cpus import pinned_cpus
+from visualprof.remote.agent.machine.quiet_host import HostLoad, sample_host_load, wait_for_quiet
 from visualprof.remote.protocol import TaskFailure, cpu_numbers
 
 __all__ = ["server", "start"]
@@ -40,22 +40,22 @@ def test_lists_and_ranges_of_cpus_are_read() -> None:
 
 
 def test_auto_is_a_thread_of_each_core_of_the_largest_node(host: Path) -> None:
-    assert pinned("auto", 0, host, range(8)) == [4, 5, 6, 7]
-    assert pinned("auto", 2, host, range(8)) == [6, 7]
-    assert pinned("auto", 0, host, range(4)) == [0, 1], "one of each core"
-    assert pinned("auto", 0, host, [1, 2, 3]) == [1, 2], "of the threads that the agent may use"
-    assert pinned("auto", 64, host, range(8)) == [4, 5, 6, 7]
+    assert pinned_cpus("auto", 0, host, range(8)) == [4, 5, 6, 7]
+    assert pinned_cpus("auto", 2, host, range(8)) == [6, 7]
+    assert pinned_cpus("auto", 0, host, range(4)) == [0, 1], "one of each core"
+    assert pinned_cpus("auto", 0, host, [1, 2, 3]) == [1, 2], "of the threads that the agent may use"
+    assert pinned_cpus("auto", 64, host, range(8)) == [4, 5, 6, 7]
 
 
 def test_without_topology_every_cpu_is_a_core(tmp_path: Path) -> None:
-    assert pinned("auto", 0, tmp_path, [0, 1, 5]) == [0, 1, 5]
+    assert pinned_cpus("auto", 0, tmp_path, [0, 1, 5]) == [0, 1, 5]
 
 
 def test_named_cpus_are_those_or_a_failure(host: Path) -> None:
-    assert pinned("", 4, host, range(8)) == []
-    assert pinned("0,2-3", 1, host, range(8)) == [0, 2, 3]
+    assert pinned_cpus("", 4, host, range(8)) == []
+    assert pinned_cpus("0,2-3", 1, host, range(8)) == [0, 2, 3]
     with pytest.raises(TaskFailure, match="no CPU 3, 9"):
-        pinned("2-3,9", 0, host, range(3))
+        pinned_cpus("2-3,9", 0, host, range(3))
 
 
 @pytest.mark.slow
@@ -68,19 +68,19 @@ def test_a_pinned_child_has_its_cpus_and_as_many_threads(tmp_path: Path) -> None
     assert (told["effective"]["cpus"], told["effective"]["threads"]) == (str(cpu), "1")
 
 
-def uses(*busy: float) -> Iterator[HostUse]:
-    return iter([HostUse(share, None) for share in busy])
+def uses(*busy: float) -> Iterator[HostLoad]:
+    return iter([HostLoad(share, None) for share in busy])
 
 
 def test_a_wait_ends_with_the_first_quiet_second() -> None:
     assert wait_for_quiet(60, uses(0.9, 0.5, 0.05), lambda: None) == (3, None)
-    assert wait_for_quiet(60, iter([HostUse(0.01, 0.5), HostUse(0.1, 0.1)]), lambda: None) == (2, None)
+    assert wait_for_quiet(60, iter([HostLoad(0.01, 0.5), HostLoad(0.1, 0.1)]), lambda: None) == (2, None)
 
 
 def test_a_host_that_is_never_quiet_is_told_with_what_it_did() -> None:
     took_s, use = wait_for_quiet(2, uses(0.9, 0.8, 0.0), lambda: None)
     assert (took_s, str(use)) == (2, "CPUs 80% busy")
-    assert str(HostUse(0.8, 0.25)) == "CPUs 80% busy, tasks waited for one 25% of the time"
+    assert str(HostLoad(0.8, 0.25)) == "CPUs 80% busy, tasks waited for one 25% of the time"
 
 
 def test_a_wait_can_be_stopped() -> None:
@@ -92,8 +92,8 @@ def test_a_wait_can_be_stopped() -> None:
 
 
 def test_the_use_of_this_host_is_shares() -> None:
-    use = next(host_use())
-    assert 0 <= use.cpus <= 1
+    use = next(sample_host_load())
+    assert 0 <= use.cpu_share <= 1
     assert use.pressure is None or 0 <= use.pressure <= 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from visualprof.remote.agent.state import StateFolder
-from visualprof.remote.agent.work import earlier
+from visualprof.remote.agent.work import resume_cache
 from visualprof.remote.protocol import CaseRef, Lease, ModelRef, Request, Search, Spec
 
 SEARCH, CASE, PLAIN = {"search": Search("latency")}, {"case": CaseRef("net", "cpu", "numpy")}, {}
@@ -33,11 +33,11 @@ def left(state: StateFolder, attempt: int, **files: str) -> Path:
 
 def found(state: StateFolder, attempt: int, asked: Mapping[str, object], tmp_path: Path) -> dict[str, str]:
     """What an attempt would begin with."""
-    earlier.keep(state, lease(attempt, asked))
+    resume_cache.save(state, lease(attempt, asked))
     out = tmp_path / "out"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    earlier.go_on(state, lease(attempt, asked), out)
+    resume_cache.restore(state, lease(attempt, asked), out)
     return {one.relative_to(out).as_posix(): one.read_text() for one in out.rglob("*") if one.is_file()}
 
 
@@ -52,7 +52,7 @@ def test_a_further_attempt_finds_the_trials_that_the_last_one_left_here(tmp_path
     for name in ("1-1", "1-2"):
         shutil.rmtree(state.work / name)
     assert found(state, 2, SEARCH, tmp_path) == {"search.json": "2"}, "it was kept beside the folder that went"
-    earlier.forget(state, lease(3, SEARCH))
+    resume_cache.discard(state, lease(3, SEARCH))
     left(state, 2).mkdir(parents=True)
     (left(state, 2) / "search.json").symlink_to("/etc/passwd")
     assert found(state, 2, SEARCH, tmp_path) == {}, "a link that a child planted is not followed"
@@ -67,10 +67,10 @@ def test_a_further_attempt_of_a_case_finds_its_steps_and_their_files(tmp_path: P
 
 
 def test_no_more_than_the_latest_tasks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier, "TASKS_MAX", 2)
+    monkeypatch.setattr(resume_cache, "MAX_TASKS", 2)
     state = StateFolder(tmp_path)
     for number in range(4):
         left(state, 1, steps__1=str(number))
         (state.work / "1-1").rename(state.work / f"{number}-1")
-        earlier.keep(state, lease(1, CASE, f"t/{number}"))
+        resume_cache.save(state, lease(1, CASE, f"t/{number}"))
     assert sorted(folder.name for folder in state.work.glob("*-kept")) == ["2-kept", "3-kept"]

@@ -11,7 +11,7 @@ import pytest
 from tests.remote.fake_kubernetes import kubernetes, node
 from tests.remote.fleet_sites import FleetSite, fleet_site
 from visualprof.remote import fleets
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.fleets.kinds import slurm
 from visualprof.remote.fleets.kinds.ray import KIND as RAY
 
@@ -41,7 +41,7 @@ def test_kinds_are_found_without_their_packages() -> None:
 )
 def test_what_cannot_be_is_refused(text: str, options: dict[str, str], error: str) -> None:
     with pytest.raises(AgentError, match=error):
-        fleets.start(text, options, 0)
+        fleets.open_fleet(text, options, 0)
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])
@@ -54,12 +54,12 @@ def test_a_missing_package_says_what_to_install(name: str, monkeypatch: pytest.M
         f"visualprof.remote.fleets.kinds.{name}.importlib", type("", (), {"import_module": staticmethod(absent)})
     )
     with pytest.raises(AgentError) as error:
-        kind.start("", {"image": "x"})
+        kind.open("", {"image": "x"})
     assert error.value.hint == f"pip install 'visualprof[{name}]'"
 
 
 def test_nodes_are_read_from_sinfo() -> None:
-    nodes = {node.name: node for node in slurm.nodes_of(SINFO, [])}
+    nodes = {node.name: node for node in slurm.parse_nodes(SINFO, [])}
     assert {name: node.state for name, node in nodes.items()} == {
         "c1": "ready", "c2": "ready", "c3": "ready", "c4": "away", "g1": "ready", "g2": "away",
     }  # fmt: skip
@@ -67,11 +67,11 @@ def test_nodes_are_read_from_sinfo() -> None:
     assert (nodes["g1"].gpus, nodes["g2"].gpus, nodes["c1"].gpus) == (4, 4, 0)
     assert (nodes["c1"].cores, nodes["c1"].memory_bytes) == (64, 257000 * 2**20)
     assert nodes["g1"].labels == {"partition": "gpu", "features": "nvlink"}
-    assert [node.name for node in slurm.nodes_of(SINFO, ["nvlink"])] == ["g1"]
+    assert [node.name for node in slurm.parse_nodes(SINFO, ["nvlink"])] == ["g1"]
 
 
 def test_nonsense_of_sinfo_is_left_out() -> None:
-    assert slurm.nodes_of("\n|||\nn1|p|idle|many|1|(null)|\n", []) == []
+    assert slurm.parse_nodes("\n|||\nn1|p|idle|many|1|(null)|\n", []) == []
 
 
 def test_labels_choose_nodes() -> None:
@@ -95,7 +95,7 @@ def test_ray_takes_only_its_own_addresses() -> None:
     ],
 )
 def test_an_answer_says_how_it_ended(text: str, state: str) -> None:
-    assert fleets.progress_of(text).state == state
+    assert fleets.parse_answer(text).state == state
 
 
 def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
@@ -105,12 +105,12 @@ def test_a_pod_that_somebody_removed_is_lost_and_leaves_no_secret(
     with kubernetes(tmp_path, node("n1")) as (cluster, config):
         monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         cluster.held = True
-        fleet = fleets.all_kinds()["kubernetes"].start("kubernetes://here", {"image": "x"})
+        fleet = fleets.all_kinds()["kubernetes"].open("kubernetes://here", {"image": "x"})
         assert [one.name for one in fleet.nodes()] == ["n1"]
-        placed = fleet.place("{}", fleets.Wanted("n1", "n1"))
+        placed = fleet.place("{}", fleets.PlacementRequest("n1", "n1"))
         assert (placed.poll().state, len(cluster.secrets)) == ("waiting", 1)
         cluster.pods.clear()
-        assert placed.poll() == fleets.Progress("lost", "the pod is gone")
+        assert placed.poll() == fleets.PlacementStatus("lost", "the pod is gone")
         assert not cluster.secrets
 
 
@@ -119,9 +119,9 @@ def test_a_cluster_that_does_not_answer_costs_no_task(tmp_path: Path, monkeypatc
     with kubernetes(tmp_path, node("n1")) as (cluster, config):
         monkeypatch.setattr(package.config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         cluster.held = True
-        fleet = fleets.all_kinds()["kubernetes"].start("kubernetes://here", {"image": "x"})
+        fleet = fleets.all_kinds()["kubernetes"].open("kubernetes://here", {"image": "x"})
         fleet.nodes()
-        placed = fleet.place("{}", fleets.Wanted("n1", "n1"))
+        placed = fleet.place("{}", fleets.PlacementRequest("n1", "n1"))
     assert placed.poll().state == "running"
     placed.cancel()
     with pytest.raises(AgentError, match="Kubernetes does not answer"):

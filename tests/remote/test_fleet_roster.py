@@ -14,24 +14,24 @@ import pytest
 
 from tests.conftest import until
 from tests.remote.queue_sites import capabilities, member, opened, request, runtime
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.machine.measuring_lock import plain_device
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.agent.machine.measuring_lock import device_file_name
 from visualprof.remote.agent.machine.probe import Machine
-from visualprof.remote.fleets import Fleet, Placed, Progress, Wanted
-from visualprof.remote.fleets.placed import PlacedTask
+from visualprof.remote.fleets import Fleet, Placement, PlacementRequest, PlacementStatus
+from visualprof.remote.fleets.placed_task import PlacedTask
 from visualprof.remote.fleets.roster import Roster
 from visualprof.remote.protocol import Capabilities, Gpu, Intervals, Lease, Node, Offer, Spec, build
 from visualprof.remote.queue.errors import PayloadTooLarge
 
 
-class Call(Placed):
+class Call(Placement):
     """A call that is where somebody puts it."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: PlacementStatus) -> None:
         self.progress = progress
         self.cancelled = False
 
-    def poll(self) -> Progress:
+    def poll(self) -> PlacementStatus:
         return self.progress
 
     def cancel(self) -> None:
@@ -45,19 +45,21 @@ class FakeFleet(Fleet):
     has: dict[str, Capabilities]
     there: list[Node]
     silent: bool = False
-    placed: list[tuple[str, Wanted, Call]] = field(default_factory=list[tuple[str, Wanted, Call]])
+    placed: list[tuple[str, PlacementRequest, Call]] = field(default_factory=list[tuple[str, PlacementRequest, Call]])
 
     def nodes(self) -> list[Node]:
         if self.silent:
             raise AgentError("no answer")
         return list(self.there)
 
-    def place(self, order: str, wanted: Wanted) -> Placed:
+    def place(self, order: str, wanted: PlacementRequest) -> Placement:
         known = self.has.get(wanted.kind)
         answer = (
-            Progress("ended", json.dumps(asdict(Machine(known)))) if known else Progress("failed", "no such module")
+            PlacementStatus("ended", json.dumps(asdict(Machine(known))))
+            if known
+            else PlacementStatus("failed", "no such module")
         )
-        call = Call(answer if order.startswith("look") else Progress("waiting"))
+        call = Call(answer if order.startswith("look") else PlacementStatus("waiting"))
         self.placed.append((order, wanted, call))
         return call
 
@@ -78,7 +80,7 @@ def roster(fleet: FakeFleet, file: Path, cpus: int = 0, waiting: int = 0, said: 
     found = Roster(
         fleet, file, lambda name: f"look {name}", (said if said is not None else []).append, cpus, 0, waiting
     )
-    found.look()
+    found.refresh()
     return found
 
 
@@ -99,7 +101,7 @@ def test_a_node_of_each_kind_is_looked_at_once(tmp_path: Path) -> None:
         ("look g", "g", 1),
     ]
     assert found.offers() == [CPU, *TORCH]
-    machine = found.machine(SMALL, "ray").capabilities
+    machine = found.as_machine(SMALL, "ray").capabilities
     assert (machine.fleet, machine.cores, machine.platforms) == ("ray", 16, ["cuda", "x86"])
     assert [(one.name, one.state, one.platform) for one in machine.nodes] == [
         ("a", "ready", "x86"), ("b", "ready", "x86"), ("g", "ready", "cuda"),
@@ -114,36 +116,36 @@ def test_each_device_of_a_node_has_one_task(tmp_path: Path) -> None:
     fleet = FakeFleet({"big": GPUS}, [node("g", "big", 8, gpus=2)])
     found = roster(fleet, tmp_path / "kinds.json")
     gpu, cpu = (Spec("s", "torch", version="2.0", device=device) for device in ("cuda:0", "cpu"))
-    slots = [found.take(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
+    slots = [found.reserve(lease(f"gpu{i}", gpu, f"job{i}")) for i in range(3)]
     assert [slot and (slot.wanted.node, slot.wanted.gpus, slot.wanted.cpus) for slot in slots] == [
         ("g", 1, 4),
         ("g", 1, 4),
         None,
     ]
-    slot = found.take(lease("cpu", cpu))
+    slot = found.reserve(lease("cpu", cpu))
     assert slot
     assert (slot.wanted.gpus, slot.wanted.cpus, slot.wanted.timeout_s) == (0, 8, 900.0)
     assert found.offers() == []
-    assert found.machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
-    found.give_back("gpu0")
+    assert found.as_machine(SMALL, "ray").capabilities.nodes[0].tasks == ["cpu", "gpu0", "gpu1"]
+    found.release("gpu0")
     assert found.offers() == [TORCH[0]]
 
 
 def test_a_node_whose_task_was_lost_gets_nothing_for_a_while(tmp_path: Path) -> None:
     found = roster(FakeFleet({"small": SMALL}, [node("a")]), tmp_path / "kinds.json")
-    assert found.take(lease())
-    found.give_back("t", lost=True)
+    assert found.reserve(lease())
+    found.release("t", lost=True)
     assert found.offers() == []
 
 
 def test_tasks_wait_for_a_kind_of_which_no_node_is_free(tmp_path: Path) -> None:
     fleet = FakeFleet({"small": SMALL}, [node("a")])
     file = tmp_path / "kinds.json"
-    assert roster(fleet, file, waiting=1).take(lease())
+    assert roster(fleet, file, waiting=1).reserve(lease())
     fleet.there = []  # the scheduler has let the node go; what its kind has is known
     found = roster(fleet, file, cpus=2, waiting=1)
     assert found.offers() == [CPU]
-    slot = found.take(lease())
+    slot = found.reserve(lease())
     assert slot
     assert (slot.wanted.node, slot.wanted.kind, slot.wanted.cpus) == ("", "small", 2)
     assert found.offers() == []
@@ -154,7 +156,7 @@ def test_nodes_that_are_away_or_cannot_be_used_say_so(tmp_path: Path) -> None:
     said: list[str] = []
     fleet = FakeFleet({"small": SMALL}, [node("a", state="away"), node("b", "bare")])
     found = roster(fleet, tmp_path / "kinds.json", said=said)
-    told = {one.name: (one.state, one.note) for one in found.machine(SMALL, "ray").capabilities.nodes}
+    told = {one.name: (one.state, one.note) for one in found.as_machine(SMALL, "ray").capabilities.nodes}
     assert told == {"a": ("away", ""), "b": ("unusable", "it cannot be used: no such module")}
     assert said == ["node b: it cannot be used: no such module"]
     assert found.offers() == []
@@ -168,7 +170,7 @@ def test_a_spoilt_file_of_kinds_is_as_none(tmp_path: Path, text: str) -> None:
 
 def test_specs_to_be_compared_share_a_node_or_say_so(tmp_path: Path) -> None:
     found = roster(FakeFleet({"small": SMALL}, [node("a"), node("b")]), tmp_path / "kinds.json")
-    first, second = found.take(lease("one")), found.take(lease("two"))
+    first, second = found.reserve(lease("one")), found.reserve(lease("two"))
     assert first
     assert second
     assert (first.wanted.node, first.note) == ("a", "")
@@ -176,12 +178,12 @@ def test_specs_to_be_compared_share_a_node_or_say_so(tmp_path: Path) -> None:
         "b",
         "measured on b, another spec of this job on a: they share no machine",
     )
-    found.give_back("one")
-    found.give_back("two")
-    third = found.take(lease("three"))
+    found.release("one")
+    found.release("two")
+    third = found.reserve(lease("three"))
     assert third
     assert (third.wanted.node, third.note) == ("a", "")
-    spread = found.take(lease("four", spread=True))
+    spread = found.reserve(lease("four", spread=True))
     assert spread
     assert spread.note == ""
 
@@ -194,7 +196,7 @@ def begun(
 ) -> tuple[PlacedTask, list[Any], Callable[[], str]]:
     """A task, the outcomes that it reports, and what waits for its end."""
     found = roster(fleet, tmp_path / "kinds.json")
-    slot, outcomes, ended = found.take(lease()), list[Any](), list[str]()
+    slot, outcomes, ended = found.reserve(lease()), list[Any](), list[str]()
     assert slot
 
     class Report:
@@ -204,9 +206,9 @@ def begun(
         def run(self) -> str:
             return "reported"
 
-    monkeypatch.setattr("visualprof.remote.fleets.placed.LeasedTask", Report)
+    monkeypatch.setattr("visualprof.remote.fleets.placed_task.LeasedTask", Report)
     context = cast(
-        "Any", SimpleNamespace(changed=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
+        "Any", SimpleNamespace(on_change=lambda: None, registration=SimpleNamespace(intervals=Intervals(lease_s=0.3)))
     )
     task = PlacedTask(lease(), slot, fleet, found, context, "work", lambda _: None)
     thread = threading.Thread(target=lambda: ended.append(task.run()))
@@ -245,9 +247,9 @@ def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
 ) -> None:
     task, outcomes, wait = begun(tmp_path, monkeypatch, fleet)
     call = call_of(fleet)
-    call.progress = Progress("running")
+    call.progress = PlacementStatus("running")
     until(lambda: task.heartbeat() == {})  # both do for a lease, so that neither leaves it alone
-    call.progress = Progress("ended", "succeeded")
+    call.progress = PlacementStatus("ended", "succeeded")
     assert (wait(), outcomes, call.cancelled) == ("succeeded", [], False)
 
 
@@ -255,18 +257,18 @@ def test_the_node_of_a_task_that_runs_renews_its_lease_and_reports(
     ("progress", "said", "reported"),
     [
         (
-            Progress("lost", "ActorDiedError"),
+            PlacementStatus("lost", "ActorDiedError"),
             "lost: ActorDiedError; the server gives it out again when its lease is over",
             [],
         ),
-        (Progress("failed", "no server"), "reported", ["node a: no server"]),
+        (PlacementStatus("failed", "no server"), "reported", ["node a: no server"]),
     ],
 )
 def test_a_lost_task_is_left_to_its_lease_and_a_failed_one_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     fleet: FakeFleet,
-    progress: Progress,
+    progress: PlacementStatus,
     said: str,
     reported: list[str],
 ) -> None:
@@ -281,7 +283,7 @@ def test_what_the_scheduler_refuses_has_failed(
 ) -> None:
     place = fleet.place
 
-    def refusing(order: str, wanted: Wanted) -> Placed:
+    def refusing(order: str, wanted: PlacementRequest) -> Placement:
         if order == "work":
             raise AgentError("it is full")
         return place(order, wanted)
@@ -356,13 +358,13 @@ def test_a_gpu_is_locked_by_its_place_among_all(
     monkeypatch: pytest.MonkeyPatch, visible: str, device: str, name: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert plain_device(device) == name
+    assert device_file_name(device) == name
 
 
 def test_an_order_survives_its_text(tmp_path: Path) -> None:
-    from visualprof.remote.fleets.node import Order
+    from visualprof.remote.fleets.node import WorkOrder
 
-    order = Order("http://host", "token", "agent", "fleet", lease=asdict(lease()), machine=asdict(Machine(SMALL)))
-    read: Order = build(Order, json.loads(order.text()))
+    order = WorkOrder("http://host", "token", "agent", "fleet", lease=asdict(lease()), machine=asdict(Machine(SMALL)))
+    read: WorkOrder = build(WorkOrder, json.loads(order.text()))
     assert build(Lease, read.lease) == lease()
     assert build(Machine, read.machine).capabilities == SMALL

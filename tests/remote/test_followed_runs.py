@@ -21,9 +21,9 @@ from test_agent_api import Agent, clients
 
 from tests.live_files import acknowledge, heartbeat, request, series
 from visualprof.capture import live
-from visualprof.remote.agent.link.client import Answered, Unreachable
-from visualprof.remote.agent.work import followed as agents
-from visualprof.remote.agent.work.followed import Followed
+from visualprof.remote.agent.link.client import RequestRejected, Unreachable
+from visualprof.remote.agent.work import run_mirror as agents
+from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.queue.service import JobService
 from visualprof.server import followed as servers
 
@@ -44,7 +44,7 @@ class Wire:
             raise Unreachable("connection refused")
         answer = self._agent.post(path, json.loads(json.dumps(body)))
         if answer.status_code >= 400:
-            raise Answered(answer.status_code, answer.get_json())
+            raise RequestRejected(answer.status_code, answer.get_json())
         return cast("dict[str, Any]", answer.get_json())
 
     def put(self, url: str, body: Iterable[bytes], size: int, headers: Mapping[str, str]) -> None:
@@ -71,17 +71,17 @@ class Far:
     logdir: Path
     agent: Agent
     said: list[str]
-    followed: Followed
+    followed: RunMirror
 
     def turn(self) -> None:
         self.followed._searched = float("-inf")
-        self.followed.round()
-        self.followed.send()
+        self.followed.report_changes()
+        self.followed.upload_recordings()
 
-    def again(self, agent: str = "") -> Followed:
+    def again(self, agent: str = "") -> RunMirror:
         """The agent after a restart, or another one."""
         registration: Any = SimpleNamespace(client=self.wire, agent=agent or self.agent.id)
-        self.followed = Followed(self.runs, registration, self.said.append, threading.Event())
+        self.followed = RunMirror(self.runs, registration, self.said.append, threading.Event())
         return self.followed
 
 
@@ -142,7 +142,7 @@ def test_what_is_asked_here_is_recorded_there_and_comes_here(far: Far) -> None:
     content = recording(far.runs / "job")
     for rank in (0, 1):
         acknowledge(far.runs / "job", asked.id, rank, "done", file=NAME if rank == 0 else "gone.step1.json.gz")
-    far.followed.round()
+    far.followed.report_changes()
     assert [turn.state for turn in live.turns(here, there)] == ["writing", "failed"]  # until it is here
     far.turn()
     heartbeat(far.runs / "job", 0)
@@ -323,11 +323,11 @@ def test_of_two_agents_on_one_folder_one_follows_and_the_other_takes_over(
     one.turn()
     two.turn()
     assert (two.wire.sent, two.said) == (0, [f"{one.runs} is followed by another agent ({one.agent.id})"])
-    monkeypatch.setattr(agents, "TAKE_S", 0.0)  # nothing was heard of it for a minute
+    monkeypatch.setattr(agents, "CLAIM_TIMEOUT_S", 0.0)  # nothing was heard of it for a minute
     two.turn()
     assert two.wire.sent == 0  # what is there is not sent again, nor shown twice
     assert sorted(os.listdir(one.logdir)) == [".visualprof", "gpu-box"]
-    monkeypatch.setattr(agents, "TAKE_S", 60.0)
+    monkeypatch.setattr(agents, "CLAIM_TIMEOUT_S", 60.0)
     one.turn()
     assert one.said[-1] == f"{one.runs} is followed by another agent ({two.agent.id})"
 
@@ -357,7 +357,7 @@ def test_a_killed_process_of_this_machine_has_ended(far: Far) -> None:
 
 
 def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MOST_RUNS", 3)
+    monkeypatch.setattr(agents, "MAX_RUNS", 3)
     monkeypatch.setattr(agents, "MAX_FILES", 2)
     monkeypatch.setattr(servers, "MAX_FILES", 2)
     for number in range(6):

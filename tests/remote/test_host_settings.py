@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.remote.agent.machine.settings import HostSettings, host_settings, throttled_periods
+from visualprof.remote.agent.machine.host_settings import HostSettings, read_host_settings, throttled_periods
 
 
 def written(root: Path, files: dict[str, str]) -> None:
@@ -21,7 +21,7 @@ def host(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 def test_a_system_that_tells_nothing_is_not_known(host: tuple[Path, Path, Path]) -> None:
-    assert host_settings(*host) == HostSettings(None, None, None, None, None)
+    assert read_host_settings(*host) == HostSettings(None, None, None, None, None)
     assert throttled_periods(*host[1:]) == 0
 
 
@@ -41,7 +41,7 @@ def test_what_a_system_tells_is_read(host: tuple[Path, Path, Path]) -> None:
         "system.slice/docker-1.scope/cpu.max": "max 100000",
         "system.slice/docker-1.scope/cpu.stat": "usage_usec 5\nnr_periods 9\nnr_throttled 7",
     })  # fmt: skip
-    assert host_settings(*host) == HostSettings(4.0, "performance, powersave", True, True, 2)
+    assert read_host_settings(*host) == HostSettings(4.0, "performance, powersave", True, True, 2)
     assert throttled_periods(cgroup, own) == 7
 
 
@@ -55,7 +55,7 @@ def test_what_a_system_tells_is_read(host: tuple[Path, Path, Path]) -> None:
 )
 def test_turbo_is_told_in_two_ways(host: tuple[Path, Path, Path], files: dict[str, str], turbo: bool) -> None:
     written(host[0], files)
-    assert host_settings(*host).turbo is turbo
+    assert read_host_settings(*host).turbo is turbo
 
 
 def test_control_groups_of_the_older_kind_have_a_quota_too(host: tuple[Path, Path, Path]) -> None:
@@ -64,5 +64,5 @@ def test_control_groups_of_the_older_kind_have_a_quota_too(host: tuple[Path, Pat
     quota = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "cpu.stat": "nr_periods 3\nnr_throttled 2"}
     written(cgroup / "cpu,cpuacct/docker/1", quota)
     written(cgroup / "cpu,cpuacct/docker", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"})
-    assert host_settings(*host).cpu_quota == 1.5
+    assert read_host_settings(*host).cpu_quota == 1.5
     assert throttled_periods(cgroup, own) == 2

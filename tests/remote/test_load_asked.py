@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from visualprof.cli import _fail_on, _watch, submit
-from visualprof.remote.agent.work.samples import complete_points
+from visualprof.remote.agent.work.monitor_samples import complete_points
 from visualprof.remote.child.rapl import Rapl
 from visualprof.remote.protocol import Load, Measure, ModelRef, Request, Spec, build
 from visualprof.remote.queue.check.limits import load_errors

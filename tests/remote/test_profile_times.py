@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import FIXTURES, ROOT, shared, trace_of
 from tests.remote.child_runs import megengine_python, tiny_onnx
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.remote.agent.work import samples
+from visualprof.remote.agent.work import monitor_samples
 
 pytestmark = pytest.mark.slow
 
@@ -80,8 +80,8 @@ def markers(told: Any, file: Path, folder: Path) -> None:
     lines = [{"t_ns": before, "cpu": i / 100} for i, (before, _) in enumerate(told["stamps"], 1)]
     monitor.write_text("{}\n" + "".join(json.dumps(line) + "\n" for line in lines))
     window = told["begin"], told["end"]
-    profile = samples.ProfileTrace(file, told["kind"], told["start_ns"], *window, 999)
-    assert samples.add_counters(profile, monitor) == RUNS
+    profile = monitor_samples.ProfileTrace(file, told["kind"], told["start_ns"], *window, 999)
+    assert monitor_samples.add_counters(profile, monitor) == RUNS
     trace = trace_of(file)
     [number] = [i for i, t in enumerate(trace.tracks) if t.kind is TrackKind.COUNTER and t.name == "CPU %"]
     mine = trace.counters.track == number

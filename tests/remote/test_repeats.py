@@ -14,25 +14,25 @@ import pytest
 
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.work.relay import Relay
-from visualprof.remote.agent.work.repeats import Repeats, combine_points, together
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.work.device_scheduler import DeviceScheduler
+from visualprof.remote.agent.work.repeats import Repeats, merge_points_file, merge_repeats
 
 __all__ = ["server", "start"]
 
 
 def order(specs: int, stages: int) -> list[int]:
     """Whose turn came when, of specs that all want so many stages and join in their order."""
-    relay, turns = Relay(), list[int]()
+    relay, turns = DeviceScheduler(), list[int]()
     joined = threading.Barrier(specs)
 
     def work(index: int) -> None:
-        with relay.runner("cpu", index) as runner:
-            with relay.turn("cpu", runner, lambda: None):  # the fetching of files
+        with relay.register("cpu", index) as runner:
+            with relay.time_slot("cpu", runner, lambda: None):  # the fetching of files
                 pass
             joined.wait(10)
             for _ in range(stages):
-                with relay.turn("cpu", runner, lambda: None):
+                with relay.time_slot("cpu", runner, lambda: None):
                     turns.append(index)
                     time.sleep(random.uniform(0, 0.003))
 
@@ -54,13 +54,13 @@ def test_a_steady_drift_adds_the_same_to_every_spec() -> None:
 
 
 def test_one_at_a_time_has_the_device_also_when_somebody_comes_later() -> None:
-    relay, inside, most = Relay(), [0], [0]
+    relay, inside, most = DeviceScheduler(), [0], [0]
 
     def work(index: int) -> None:
         time.sleep(index * 0.01)
-        with relay.runner("cpu", index) as runner:
+        with relay.register("cpu", index) as runner:
             for _ in range(5):
-                with relay.turn("cpu", runner, lambda: None):
+                with relay.time_slot("cpu", runner, lambda: None):
                     inside[0] += 1
                     most[0] = max(most[0], inside[0])
                     time.sleep(0.004)
@@ -73,30 +73,30 @@ def test_one_at_a_time_has_the_device_also_when_somebody_comes_later() -> None:
 
 
 def test_who_leaves_is_not_waited_for_and_who_waits_can_be_stopped() -> None:
-    relay = Relay()
+    relay = DeviceScheduler()
 
     def stop() -> None:
         raise StopRequested
 
-    with relay.runner("cpu", 1) as runner:
+    with relay.register("cpu", 1) as runner:
         with (
-            relay.runner("cpu", 2) as first,
-            relay.turn("cpu", first, lambda: None),
+            relay.register("cpu", 2) as first,
+            relay.time_slot("cpu", first, lambda: None),
             pytest.raises(StopRequested),
-            relay.turn("cpu", runner, stop),
+            relay.time_slot("cpu", runner, stop),
         ):
             pytest.fail("it is not its turn")
-        with relay.turn("cpu", runner, lambda: None):
+        with relay.time_slot("cpu", runner, lambda: None):
             pass
 
 
 def test_devices_know_nothing_of_each_other() -> None:
-    relay = Relay()
+    relay = DeviceScheduler()
     with (
-        relay.runner("cuda:0", 0) as other,
-        relay.runner("cpu", 0) as here,
-        relay.turn("cuda:0", other, lambda: None),
-        relay.turn("cpu", here, lambda: None),
+        relay.register("cuda:0", 0) as other,
+        relay.register("cpu", 0) as here,
+        relay.time_slot("cuda:0", other, lambda: None),
+        relay.time_slot("cpu", here, lambda: None),
     ):
         pass
 
@@ -108,22 +108,22 @@ def point(batch: int = 1, **fields: Any) -> dict[str, Any]:
 def test_repeats_become_one_point_with_their_means_that_keeps_each_of_them() -> None:
     a = point(qps=10.0, p50_ns=100, min_ns=90, max_ns=300, start_ns=5, end_ns=9, host_busy=False, window_p50_ns=[1, 2])
     b = point(qps=13.0, p50_ns=103, min_ns=80, max_ns=400, start_ns=20, end_ns=30, host_busy=True, window_p50_ns=[3])
-    both = together([a, b])
+    both = merge_repeats([a, b])
     assert (both["qps"], both["p50_ns"], both["n"]) == (11.5, 102, 1400)  # 101.5, rounded to even
     assert (both["min_ns"], both["max_ns"], both["start_ns"], both["end_ns"]) == (80, 400, 5, 30)
     assert (both["stable"], both["host_busy"], both["window_p50_ns"]) == (True, True, [1, 2, 3])
     assert both["repeats"] == [a, b]
-    assert together([a]) is a
+    assert merge_repeats([a]) is a
 
 
 def test_what_one_repeat_does_not_know_is_not_known() -> None:
-    both = together([point(p99_ns=None, trusted=[50], throttled=None), point(throttled=True, qps="fast")])
+    both = merge_repeats([point(p99_ns=None, trusted=[50], throttled=None), point(throttled=True, qps="fast")])
     assert (both["p99_ns"], both["trusted"], both["throttled"], both["qps"]) == (None, [50], True, None)
-    assert together([point(throttled=None), point(throttled=False)])["throttled"] is None
+    assert merge_repeats([point(throttled=None), point(throttled=False)])["throttled"] is None
 
 
 def test_the_steps_of_a_load_are_kept_once() -> None:
-    both = together([point(load={"steps": [1], "verdict": "PASS"}), point(load={"steps": [2], "verdict": "PASS"})])
+    both = merge_repeats([point(load={"steps": [1], "verdict": "PASS"}), point(load={"steps": [2], "verdict": "PASS"})])
     assert both["load"]["steps"] == [2]
     assert [repeat["load"] for repeat in both["repeats"]] == [{"steps": [], "verdict": "PASS"}] * 2
 
@@ -140,7 +140,7 @@ def test_the_file_of_points_gets_a_line_for_each_size(tmp_path: Path) -> None:
     file = tmp_path / "points.jsonl"
     lines = [json.dumps(point(batch, qps=float(batch + i))) for i, batch in enumerate((1, 2, 2, 1))]
     file.write_text("\n".join([*lines[:2], "nonsense", *lines[2:]]) + "\n" + '{"batch": 1, "n')
-    combine_points(file)
+    merge_points_file(file)
     one, two, *rest = file.read_text().split("\n")
     assert [json.loads(line)["qps"] for line in (one, two)] == [(1 + 4) / 2, (3 + 4) / 2]
     assert rest == ["nonsense", '{"batch": 1, "n']

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.machine.measuring_lock import turn
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.machine.measuring_lock import hold_device
 
 
 def test_two_agents_never_have_a_device_at_once(tmp_path: Path) -> None:
     inside, most = [0], [0]
 
     def measure() -> None:
-        with turn("cpu", lambda: None, tmp_path):
+        with hold_device("cpu", lambda: None, tmp_path):
             inside[0] += 1
             most[0] = max(most[0], inside[0])
             threading.Event().wait(0.05)
@@ -30,7 +30,7 @@ def test_two_agents_never_have_a_device_at_once(tmp_path: Path) -> None:
 
 
 def test_the_wait_is_told_and_other_devices_are_free(tmp_path: Path) -> None:
-    with turn("cpu", lambda: None, tmp_path) as first, turn("cuda:0", lambda: None, tmp_path) as other:
+    with hold_device("cpu", lambda: None, tmp_path) as first, hold_device("cuda:0", lambda: None, tmp_path) as other:
         assert max(first, other) < 0.2
         asked = iter([None, None])
 
@@ -38,14 +38,14 @@ def test_the_wait_is_told_and_other_devices_are_free(tmp_path: Path) -> None:
             if next(asked, "end") == "end":
                 raise StopRequested
 
-        with pytest.raises(StopRequested), turn("cpu", give_up, tmp_path):
+        with pytest.raises(StopRequested), hold_device("cpu", give_up, tmp_path):
             pytest.fail("somebody else has it")
 
 
 def test_every_user_may_take_turns_and_nobody_may_write(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        with turn("cuda:0", lambda: None, tmp_path):
+        with hold_device("cuda:0", lambda: None, tmp_path):
             pass
     finally:
         os.umask(old)
@@ -53,5 +53,8 @@ def test_every_user_may_take_turns_and_nobody_may_write(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_nobody_waits(tmp_path: Path) -> None:
-    with turn("cpu", lambda: None, tmp_path / "none") as one, turn("cpu", lambda: None, tmp_path / "none") as other:
+    with (
+        hold_device("cpu", lambda: None, tmp_path / "none") as one,
+        hold_device("cpu", lambda: None, tmp_path / "none") as other,
+    ):
         assert max(one, other) < 0.2

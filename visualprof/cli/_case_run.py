@@ -19,7 +19,7 @@ from visualprof.remote.protocol import agent_unsupported_reason
 
 if TYPE_CHECKING:
     from visualprof.cli._server import Server
-    from visualprof.remote.agent.work.case_run import CaseOrder
+    from visualprof.remote.agent.work.case_run import CaseRequest
     from visualprof.remote.cases import Vendor
     from visualprof.remote.cases.folder import Case
 
@@ -35,17 +35,17 @@ def check_case(args: argparse.Namespace, case: Case) -> Command:
     Raises:
         TaskFailure: A requirement is missing.
     """
-    from visualprof.remote.agent.work.case_run import check_here
+    from visualprof.remote.agent.work.case_run import check_local_case
 
     with tempfile.TemporaryDirectory(prefix="visualprof-case-") as folder:
-        return check_here(_order(args, case, _command(args), threading.Event()), Path(folder, "work"))
+        return check_local_case(_order(args, case, _command(args), threading.Event()), Path(folder, "work"))
 
 
 def run_here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     """Run each case with each setting of the matrix, one after another; return the worst exit status."""
     from visualprof.cli._case_shown import format_result
     from visualprof.reader.results.case import read_case
-    from visualprof.remote.agent.work.case_run import run_here
+    from visualprof.remote.agent.work.case_run import run_local_case
 
     statuses = list[int]()
     with _interrupted() as stop:
@@ -54,7 +54,7 @@ def run_here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
             folder = _folder(args, order, len(cases) > 1 or bool(args.matrix))
             verb = "goes on in" if (folder / "case.json").is_file() else "into"
             print(f"visualprof: {case.name}: {verb} {folder} (--logdir, --out: elsewhere)", file=sys.stderr)
-            outcome = run_here(order, folder)
+            outcome = run_local_case(order, folder)
             result = read_case(folder / "case.json")
             if result is None:
                 raise VisualprofError(f"{folder}: {outcome['error'] or 'no result'}", outcome["hint"] or "")
@@ -66,7 +66,7 @@ def run_here(args: argparse.Namespace, cases: Sequence[Case]) -> int:
     return max(statuses, default=0)
 
 
-def _folder(args: argparse.Namespace, order: CaseOrder, several: bool) -> Path:
+def _folder(args: argparse.Namespace, order: CaseRequest, several: bool) -> Path:
     """Return the folder of the run: an unsuccessful run with the same settings is resumed, otherwise a new folder."""
     name, compiler = order.description["name"], order.command.get("compiler", order.description["case"].get("compiler"))
     others = {key: value for key, value in order.command.items() if key != "compiler"}
@@ -183,14 +183,14 @@ def _device(args: argparse.Namespace, vendor: Vendor) -> str:
     return args.device if ":" in args.device or args.device == "cpu" else f"{vendor.device}:0".replace("cpu:0", "cpu")
 
 
-def _order(args: argparse.Namespace, case: Case, command: Command, stop: threading.Event) -> CaseOrder:
+def _order(args: argparse.Namespace, case: Case, command: Command, stop: threading.Event) -> CaseRequest:
     import psutil
 
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.command import say
-    from visualprof.remote.agent.faults import AgentError, StopRequested
+    from visualprof.remote.agent.errors import AgentError, StopRequested
     from visualprof.remote.agent.machine.sandbox import sandbox_level
-    from visualprof.remote.agent.work.case_run import CaseOrder
+    from visualprof.remote.agent.work.case_run import CaseRequest
 
     if why := agent_unsupported_reason():
         raise VisualprofError(why.replace("an agent needs", "a case needs"), "")
@@ -210,7 +210,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
     layers = {**case.case, **case.vendors.get(vendor.name, {}), **command}
     named = [Path(layers[key]) for key in PATHS if isinstance(layers.get(key), str)]
     reads = [str(path.parent) for path in named if path.is_absolute()] + ([str(data)] if data else [])
-    return CaseOrder(
+    return CaseRequest(
         description=case.description(),
         files=case.files,
         vendor=vendor.name,
@@ -224,7 +224,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
         timeout_s=args.timeout,
         step_timeouts=_step_timeouts(args),
         code=bundle.child_archive(),
-        tell=lambda step: print(f"visualprof: {case.name}: {step}", file=sys.stderr),
+        say=lambda step: print(f"visualprof: {case.name}: {step}", file=sys.stderr),
         check=check,
     )
 
@@ -233,11 +233,11 @@ def _pythons(args: argparse.Namespace, reads: tuple[str, ...]) -> Generator[tupl
     """Yield interpreters with the folders that a child of each may read."""
     from visualprof.remote.agent.command import say
     from visualprof.remote.agent.machine import runtimes
-    from visualprof.remote.agent.machine.probe import Interpreter, overview
+    from visualprof.remote.agent.machine.probe import Interpreter, inspect_interpreter
 
     named = [str(Path(path).expanduser().absolute()) for path in args.python]
-    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed(runtimes.folder())]):
-        if has := overview(Interpreter(python), say):
+    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]):
+        if has := inspect_interpreter(Interpreter(python), say):
             yield python, (*has.prefixes, *reads)
 
 

@@ -99,7 +99,7 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
     from visualprof.remote.agent.machine.nvml import Nvml
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
-    from visualprof.remote.agent.work.local_task import Files, work_alone
+    from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
     from visualprof.remote.protocol import TaskFailure, agent_unsupported_reason
     from visualprof.views.evaluation import EvaluationParams, compute
 
@@ -113,12 +113,12 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
     with _work_folder(folder, stage) as place:
         queue = _LocalQueue(machine.capabilities, place)
         drafted = queue.drafted(args, asked)
-        files = Files(queue.model, queue.parts, queue.inputs, queue.data)
+        files = TaskFiles(queue.model, queue.parts, queue.inputs, queue.data)
         work, stages = place / "work", ("measure:0", stage)
         begun = _saved_trials(place, folder)
         result = work / "box" / "out"
         try:
-            result = work_alone(
+            result = run_local_task(
                 drafted.request, files, stages, machine, memory, bundle.child_archive(), work, _say, begun
             )
         except TaskFailure as failure:
@@ -254,11 +254,11 @@ class _LocalQueue:
 
     def _file(self, path: Path, kind: str) -> Json:
         """Return the answer that a server would give to the upload of a file."""
-        from visualprof.remote.agent.child_files import digest
+        from visualprof.remote.agent.child_files import file_sha256
         from visualprof.remote.queue.check.inspect import inspect_file, inspection_to_json
 
         try:
-            blob = digest(path)
+            blob = file_sha256(path)
         except OSError as error:
             raise BadParameter(f"{path} cannot be read: {error.strerror}") from error
         inspected = inspection_to_json(inspect_file(path, path.name))
@@ -268,13 +268,13 @@ class _LocalQueue:
         return {"blob": blob, "name": path.name, "model": inspected, "others": []}
 
     def _part(self, place: str) -> str:
-        from visualprof.remote.agent.child_files import digest
+        from visualprof.remote.agent.child_files import file_sha256
 
         file = self.model.parent / place
         if not file.is_file():
             raise BadParameter(f"{file} is missing: weights of {self.model.name} lie in it", "it belongs beside it")
         self.parts[place] = file
-        blob = digest(file)
+        blob = file_sha256(file)
         self._kept[blob] = {"kind": "part", "size_bytes": file.stat().st_size, "name": place}
         return blob
 

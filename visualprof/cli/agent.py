@@ -6,7 +6,7 @@ import argparse
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.agent import command
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 
 __doc__ = command.__doc__
 add_arguments = command.add_arguments

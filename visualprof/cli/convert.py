@@ -28,7 +28,7 @@ from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.protocol import TaskFailure, agent_unsupported_reason
 
 if TYPE_CHECKING:
-    from visualprof.remote.agent.work.conversion import Made, Workshop
+    from visualprof.remote.agent.work.conversion import ConversionEnvironment, ConvertedModel
     from visualprof.remote.converters import Converter
     from visualprof.remote.queue.check.inspect import InspectedModel
 
@@ -170,17 +170,17 @@ def _out(target: str, path: Path, kind: Converter) -> Path:
     return out
 
 
-def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], Workshop]]:
+def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], ConversionEnvironment]]:
     """Yield each interpreter with the converters that it has."""
     import psutil
 
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.command import say
-    from visualprof.remote.agent.faults import AgentError
+    from visualprof.remote.agent.errors import AgentError
     from visualprof.remote.agent.machine import runtimes
-    from visualprof.remote.agent.machine.probe import Interpreter, overview
+    from visualprof.remote.agent.machine.probe import Interpreter, inspect_interpreter
     from visualprof.remote.agent.machine.sandbox import sandbox_level
-    from visualprof.remote.agent.work.conversion import Workshop
+    from visualprof.remote.agent.work.conversion import ConversionEnvironment
 
     try:
         level = sandbox_level(args.sandbox, say)
@@ -188,9 +188,9 @@ def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], Worksho
         raise VisualprofError(error.error, error.hint) from None
     memory = round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9)
     named = [str(Path(path).expanduser().absolute()) for path in args.python]
-    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed(runtimes.folder())]):
-        if has := overview(Interpreter(python), say):
-            yield has.converters, Workshop(python, has.prefixes, level, memory, bundle.child_archive())
+    for python in dict.fromkeys([*named, sys.executable, *runtimes.installed_pythons(runtimes.runtimes_folder())]):
+        if has := inspect_interpreter(Interpreter(python), say):
+            yield has.converters, ConversionEnvironment(python, has.prefixes, level, memory, bundle.child_archive())
 
 
 def _parts(path: Path, model: InspectedModel) -> dict[str, Path]:
@@ -215,7 +215,7 @@ def _with_log(hint: str, work: Path, out: Path) -> str:
     return f"{hint}\nlog: {saved}" if hint else f"log: {saved}"
 
 
-def _install_files(converted: Made, out: Path) -> list[Path]:
+def _install_files(converted: ConvertedModel, out: Path) -> list[Path]:
     """Move the files of a converted model to their place.
 
     Raises:
@@ -233,7 +233,7 @@ def _install_files(converted: Made, out: Path) -> list[Path]:
     return [names[converted.model], *(target for source, target in names.items() if source != converted.model)]
 
 
-def _print_result(args: argparse.Namespace, before: int, kind: Converter, made_model: Made, files: list[Path]) -> None:
+def _print_result(args: argparse.Namespace, before: int, kind: Converter, made_model: ConvertedModel, files: list[Path]) -> None:
     converted = made_model.converted
     if args.format == "json":
         sizes = {"size_bytes": made_model.size_bytes, "files": [str(file) for file in files]}
@@ -262,7 +262,7 @@ def _print_result(args: argparse.Namespace, before: int, kind: Converter, made_m
 
 def _list(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
     """Print each converter of the format: ready, without effect for this model, or its missing requirement."""
-    from visualprof.remote.agent.work.conversion import applying
+    from visualprof.remote.agent.work.conversion import inapplicable_reasons
     from visualprof.remote.converters import all_converters
 
     kinds = [kind for kind in all_converters() if kind.takes == model.format]
@@ -272,7 +272,9 @@ def _list(args: argparse.Namespace, path: Path, model: InspectedModel) -> int:
             continue
         with tempfile.TemporaryDirectory(prefix="visualprof-convert-") as folder:
             try:
-                whys = applying(model.format, path.absolute(), _parts(path, model), Path(folder, "work"), shop)
+                whys = inapplicable_reasons(
+                    model.format, path.absolute(), _parts(path, model), Path(folder, "work"), shop
+                )
             except TaskFailure as failure:
                 raise VisualprofError(f"{failure.reason}: {failure.error}", failure.hint) from None
         for name, why in whys.items():

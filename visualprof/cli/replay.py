@@ -152,7 +152,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     from visualprof.remote.agent.machine.probe import Interpreter
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
-    from visualprof.remote.agent.work.local_task import Files, work_alone
+    from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
     from visualprof.remote.operators.alone import REPEATS, suffix_of
     from visualprof.remote.operators.script import file_name
     from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, TaskFailure, agent_unsupported_reason
@@ -171,7 +171,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     code, work = bundle.child_archive(), folder / "work"
     try:
-        out = work_alone(request, Files(file), ("measure:0",), machine, memory, code, work, _say)
+        out = run_local_task(request, TaskFiles(file), ("measure:0",), machine, memory, code, work, _say)
     except TaskFailure as failure:
         raise VisualprofError(failure.error, failure.hint) from None
     environment: dict[str, Any] = json.loads((out / "env.json").read_text("utf-8"))

@@ -301,11 +301,11 @@ def _check_user(allow_root: bool) -> None:
 
     Raises: BadParameter.
     """
-    from visualprof.remote.agent.command import ALLOW_ROOT, runs_as_root
+    from visualprof.remote.agent.command import ALLOW_ROOT_VARIABLE, runs_as_root
 
     if allow_root:
-        os.environ[ALLOW_ROOT] = "1"
-    elif runs_as_root() and os.environ.get(ALLOW_ROOT) != "1":
+        os.environ[ALLOW_ROOT_VARIABLE] = "1"
+    elif runs_as_root() and os.environ.get(ALLOW_ROOT_VARIABLE) != "1":
         raise BadParameter(
             "--with-agent does not run as root, because the code of a model could then change this machine",
             "start the server as its own user, or add --allow-root in a disposable container",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.protocol import agent_unsupported_reason
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from visualprof.remote.agent.machine.probe import Interpreter
     from visualprof.remote.agent.state import Settings
 
-TOKEN = "VISUALPROF_AGENT_TOKEN"
-ALLOW_ROOT = "VISUALPROF_ALLOW_ROOT"
-WATCH = "VISUALPROF_WATCH_RUNS"
+TOKEN_VARIABLE = "VISUALPROF_AGENT_TOKEN"
+ALLOW_ROOT_VARIABLE = "VISUALPROF_ALLOW_ROOT"
+WATCH_VARIABLE = "VISUALPROF_WATCH_RUNS"
 GIB = 1 << 30
-MOST_PRICE = 1e9
+MAX_PRICE_PER_HOUR = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--server", metavar="URL", help="Address of the dashboard, such as http://host:8040.")
     parser.add_argument(
-        "--token", metavar="T", help=f"Registration token. Set {TOKEN} to keep it out of the process list."
+        "--token", metavar="T", help=f"Registration token. Set {TOKEN_VARIABLE} to keep it out of the process list."
     )
     parser.add_argument(
         "--name", default=platform.node(), help="Name of this machine in the dashboard (default: %(default)s)."
@@ -81,18 +81,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--watch-runs",
-        default=os.environ.get(WATCH),
+        default=os.environ.get(WATCH_VARIABLE),
         metavar="DIR",
         help=(
             "Log directory of this machine. Its live runs appear in the dashboard and can be recorded "
-            f"there (default: {WATCH})."
+            f"there (default: {WATCH_VARIABLE})."
         ),
     )
     parser.add_argument(
         "--allow-root",
         action="store_true",
-        default=os.environ.get(ALLOW_ROOT) == "1",
-        help=f"Run as root, for example in a disposable container (default: refuse, unless {ALLOW_ROOT}=1).",
+        default=os.environ.get(ALLOW_ROOT_VARIABLE) == "1",
+        help=f"Run as root, for example in a disposable container (default: refuse, unless {ALLOW_ROOT_VARIABLE}=1).",
     )
     parser.add_argument("--once", action="store_true", help="Exit after one task.")
     parser.add_argument("--exit-with-parent", action="store_true", help="Exit when the parent process exits.")
@@ -169,8 +169,8 @@ def runs_as_root() -> bool:
 def _install(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.machine import runtimes
 
-    folder = Path(args.folder).absolute() if args.folder else runtimes.folder()
-    runtimes.install(args.requirement, args.python, folder, say, args.index_url, more=args.more)
+    folder = Path(args.folder).absolute() if args.folder else runtimes.runtimes_folder()
+    runtimes.install(args.requirement, args.python, folder, say, args.index_url, requirements_file=args.more)
     return 0
 
 
@@ -186,7 +186,7 @@ def _probe(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.daemon import AgentDaemon
-    from visualprof.remote.agent.state import Settings, default_folder
+    from visualprof.remote.agent.state import Settings, default_state_folder
 
     if not args.server:
         raise AgentError("--server is missing", "the whole command is on the dashboard's Machines page")
@@ -194,9 +194,9 @@ def _serve(args: argparse.Namespace) -> int:
         raise AgentError(f"--server {args.server!r} is no address", "it looks like http://host:8040")
     settings = Settings(
         server=args.server.rstrip("/"),
-        token=args.token or os.environ.get(TOKEN, ""),
+        token=args.token or os.environ.get(TOKEN_VARIABLE, ""),
         name=args.name,
-        state=Path(args.state) if args.state else default_folder(args.server),
+        state=Path(args.state) if args.state else default_state_folder(args.server),
         public=args.public,
         tags=_tags(args),
         price_per_hour=_price(args),
@@ -208,7 +208,9 @@ def _serve(args: argparse.Namespace) -> int:
         watch_runs=Path(args.watch_runs).expanduser().absolute() if args.watch_runs else None,
     )
     if not settings.token:
-        raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")
+        raise AgentError(
+            f"--token is missing, and {TOKEN_VARIABLE} is not set", "it is on the dashboard's Machines page"
+        )
     return (_fleet_daemon(args, settings) if args.fleet else AgentDaemon(settings, say)).run()
 
 
@@ -234,7 +236,7 @@ def _fleet_daemon(args: argparse.Namespace, settings: Settings) -> AgentDaemon:
 
 def _price(args: argparse.Namespace) -> float | None:
     price: float | None = args.price_per_hour
-    if price is not None and not 0 <= price <= MOST_PRICE:
+    if price is not None and not 0 <= price <= MAX_PRICE_PER_HOUR:
         raise AgentError(f"--price-per-hour {price:g} is no price")
     return price
 

@@ -14,15 +14,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from visualprof.remote.agent.faults import AgentError, StopRequested
-from visualprof.remote.agent.link.client import Answered, Unreachable, retried
+from visualprof.remote.agent.errors import AgentError, StopRequested
+from visualprof.remote.agent.link.client import RequestRejected, Unreachable, retry
 from visualprof.remote.agent.machine import processes, runtimes
 from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
 from visualprof.remote.agent.registration import Registration, Task
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
-from visualprof.remote.agent.work.earlier import work_folder
-from visualprof.remote.agent.work.followed import Followed
+from visualprof.remote.agent.work.resume_cache import work_folder
+from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Lease, build
 
@@ -35,7 +35,7 @@ PARENT_S = 0.5
 ANSWER_S = 15.0  # beyond what a poll waits
 LEAVE_S = 15.0
 RESTARTS = 1
-AGAIN = "measured again from the beginning: its agent ended while it ran, and was started again"
+RESTART_WARNING = "measured again from the beginning: its agent ended while it ran, and was started again"
 
 
 class AgentDaemon:
@@ -47,9 +47,9 @@ class AgentDaemon:
         self._state = StateFolder(settings.state)
         self._nvml = settings.nvml()
         self._leaving = threading.Event()  # no further task
-        self._over = threading.Event()
-        self._news = threading.Event()
-        self._look_again = threading.Event()
+        self._stopped = threading.Event()
+        self._changed = threading.Event()
+        self._probe_requested = threading.Event()
         self._fatal: AgentError | None = None
         self._parent = os.getppid()
         self._registration = Registration(settings, self._state, say, self._leaving)
@@ -61,21 +61,21 @@ class AgentDaemon:
         self._state.lock()
         self._level = sandbox_level(self._settings.sandbox, self._say)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-            signal.signal(number, self._signalled)
+            signal.signal(number, self._handle_signal)
         if self._settings.exit_with_parent:
             threading.Thread(target=self._follow_parent, daemon=True).start()
         journal = Journal(self._state.path / "journal.sqlite", self._say)
         entries = journal.entries()
         for entry in entries:
             processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
-        self._state.forget_work({entry.folder for entry in entries})
+        self._state.remove_work_except({entry.folder for entry in entries})
         self._context = AgentContext(
-            self._settings, self._state, journal, self._registration, self._nvml, self._news.set, self._look()
+            self._settings, self._state, journal, self._registration, self._nvml, self._changed.set, self._probe()
         )
         if self._registration.join(self._context.machine.capabilities):
             self._recover(entries)
-            for loop in (self._beats, self._leases, self._looks, *self._follows()):
-                threading.Thread(target=self._guarded, args=(loop,), daemon=True).start()
+            for loop in (self._heartbeat_loop, self._lease_loop, self._probe_loop, *self._follow_loops()):
+                threading.Thread(target=self._run_loop, args=(loop,), daemon=True).start()
             self._wait()
         if self._fatal:
             raise self._fatal
@@ -83,14 +83,14 @@ class AgentDaemon:
 
     def _wait(self) -> None:
         """Waits until every task has ended. Signals are handled in this thread."""
-        while not self._over.wait(0.2):
+        while not self._stopped.wait(0.2):
             if self._leaving.is_set() and (self._fatal or not self._tasks):
-                self._over.set()
+                self._stopped.set()
         end = time.monotonic() + LEAVE_S
         while self._tasks and time.monotonic() < end:
             time.sleep(0.05)
 
-    def _guarded(self, loop: Callable[[], None]) -> None:
+    def _run_loop(self, loop: Callable[[], None]) -> None:
         """Run a loop of the agent; when one of them fails, the agent ends and says why."""
         try:
             loop()
@@ -104,25 +104,25 @@ class AgentDaemon:
             self._fatal = AgentError(f"the agent failed: {type(error).__name__}: {error}", hint)
         else:
             return
-        self._end(now=True)
+        self._leave(now=True)
 
     # --- what the machine has ---
 
-    def _looks(self) -> None:
+    def _probe_loop(self) -> None:
         """Look again when an environment was made or removed, or at SIGHUP."""
-        known = runtimes.stamp(runtimes.folder())
-        while not self._over.is_set():
-            self._look_again.wait(LOOK_S)
-            stamp = runtimes.stamp(runtimes.folder())
-            if self._look_again.is_set() or stamp != known:
-                self._look_again.clear()
+        known = runtimes.folder_stamp(runtimes.runtimes_folder())
+        while not self._stopped.is_set():
+            self._probe_requested.wait(LOOK_S)
+            stamp = runtimes.folder_stamp(runtimes.runtimes_folder())
+            if self._probe_requested.is_set() or stamp != known:
+                self._probe_requested.clear()
                 known = stamp
-                self._context.machine = self._look()
-                self._news.set()
+                self._context.machine = self._probe()
+                self._changed.set()
 
-    def _look(self) -> Machine:
+    def _probe(self) -> Machine:
         settings = self._settings
-        machine = settings.look(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
+        machine = settings.probe(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         self._say(f"runtimes: {names or 'none; visualprof agent install-runtime onnxruntime'}")
         priced = replace(machine.capabilities, price_per_hour=settings.price_per_hour)
@@ -130,53 +130,53 @@ class AgentDaemon:
 
     # --- heartbeats ---
 
-    def _beats(self) -> None:
+    def _heartbeat_loop(self) -> None:
         known = self._context.machine  # to the server
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             machine = self._context.machine
             try:
-                self._beat(machine if machine is not known else None)
+                self._send_heartbeat(machine if machine is not known else None)
                 known = machine
-                self._registration.reached()
+                self._registration.report_reachable()
             except Unreachable as error:
-                self._registration.unreachable(error)
-            except Answered as error:
-                self._registration.refused(error, machine.capabilities)
+                self._registration.report_unreachable(error)
+            except RequestRejected as error:
+                self._registration.handle_error(error, machine.capabilities)
             between = self._registration.intervals.heartbeat_s / (BUSY_BEATS if self._tasks else 1)
             gap = min(BEAT_GAP_S, between / 2)
-            self._over.wait(gap)
-            self._news.wait(between - gap)
-            self._news.clear()
+            self._stopped.wait(gap)
+            self._changed.wait(between - gap)
+            self._changed.clear()
 
-    def _beat(self, machine: Machine | None) -> None:
-        self._registration.beat(self._tasks, machine.capabilities if machine else None)
+    def _send_heartbeat(self, machine: Machine | None) -> None:
+        self._registration.send_heartbeat(self._tasks, machine.capabilities if machine else None)
 
     # --- runs of others ---
 
-    def _follows(self) -> list[Callable[[], None]]:
+    def _follow_loops(self) -> list[Callable[[], None]]:
         """Tells of the runs of a folder, and sends their recordings: neither waits for the other."""
         if not self._settings.watch_runs:
             return []
-        followed = Followed(self._settings.watch_runs, self._registration, self._say, self._over)
-        return [partial(self._repeats, followed.round), partial(self._repeats, followed.send)]
+        followed = RunMirror(self._settings.watch_runs, self._registration, self._say, self._stopped)
+        return [partial(self._repeat, followed.report_changes), partial(self._repeat, followed.upload_recordings)]
 
-    def _repeats(self, turn: Callable[[], None]) -> None:
-        while not self._over.is_set():
+    def _repeat(self, turn: Callable[[], None]) -> None:
+        while not self._stopped.is_set():
             began, pause = time.monotonic(), FOLLOW_S
             try:
                 turn()
-                self._registration.reached()
+                self._registration.report_reachable()
             except Unreachable as error:
-                self._registration.unreachable(error)
+                self._registration.report_unreachable(error)
                 pause = max(FOLLOW_AGAIN_S, error.retry_after_s)
-            except Answered as error:
-                self._registration.refused(error, self._context.machine.capabilities)
+            except RequestRejected as error:
+                self._registration.handle_error(error, self._context.machine.capabilities)
                 pause = FOLLOW_AGAIN_S
-            self._over.wait(max(pause, time.monotonic() - began))
+            self._stopped.wait(max(pause, time.monotonic() - began))
 
     # --- tasks ---
 
-    def _leases(self) -> None:
+    def _lease_loop(self) -> None:
         whole = set[str]()  # jobs of which the server had no further spec: they all came at once
         while not self._leaving.is_set():
             tasks = list(self._tasks)
@@ -185,9 +185,9 @@ class AgentDaemon:
             repeated = {task.lease.job: task.lease.spec.device for task in tasks if task.lease.request.repeat > 1}
             begun = {job: device for job, device in repeated.items() if job not in whole}
             wait_s = 0.0 if begun else self._poll_s()
-            answer = self._ask({"devices": free, "begun": begun}, wait_s) if free or begun else {}
+            answer = self._request_lease({"devices": free, "begun": begun}, wait_s) if free or begun else {}
             if answer:
-                self._begin(build(Lease, answer))
+                self._accept_lease(build(Lease, answer))
             elif not free and not begun:
                 self._leaving.wait(0.05)
             whole |= set() if answer else begun.keys()
@@ -196,32 +196,32 @@ class AgentDaemon:
         """How long the server may keep a request for a task."""
         return min(self._registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
 
-    def _ask(self, wish: dict[str, Any], wait_s: float) -> dict[str, Any]:
+    def _request_lease(self, wish: dict[str, Any], wait_s: float) -> dict[str, Any]:
         """A lease, or nothing."""
         registration = self._registration
         try:
-            return retried(
+            return retry(
                 lambda: registration.client.post("lease", {**wish, "wait_s": wait_s}, timeout_s=wait_s + ANSWER_S),
                 self._leaving,
-                failed=registration.unreachable,
+                on_failure=registration.report_unreachable,
             )
-        except Answered as error:
-            registration.refused(error, self._context.machine.capabilities)
+        except RequestRejected as error:
+            registration.handle_error(error, self._context.machine.capabilities)
             self._leaving.wait(1.0)
             return {}
 
-    def _begin(self, lease: Lease) -> None:
+    def _accept_lease(self, lease: Lease) -> None:
         self._context.journal.add(lease, self._settings.server, work_folder(self._state, lease))
         if not self._leaving.is_set():  # else the next start has it
             self._tasks.append(LeasedTask(lease, self._context))
-            self._start(self._tasks[-1])
+            self._start_task(self._tasks[-1])
         if self._settings.once:
             self._leaving.set()
 
-    def _start(self, task: Task) -> None:
-        threading.Thread(target=self._run, args=(task,), name="task", daemon=True).start()
+    def _start_task(self, task: Task) -> None:
+        threading.Thread(target=self._run_task, args=(task,), name="task", daemon=True).start()
 
-    def _run(self, task: Task) -> None:
+    def _run_task(self, task: Task) -> None:
         self._say(str(task))
         try:
             self._say(f"{task}: {task.run()}")
@@ -239,31 +239,31 @@ class AgentDaemon:
             if entry.server != self._settings.server or (entry.outcome is None and entry.starts > RESTARTS):
                 journal.remove(entry.lease)
                 continue
-            journal.again(entry.lease)
-            again = [] if entry.outcome else [AGAIN]
+            journal.count_start(entry.lease)
+            again = [] if entry.outcome else [RESTART_WARNING]
             self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome, again))
         if self._tasks:
-            with suppress(Unreachable, Answered):  # the next one says it too
-                self._beat(None)
+            with suppress(Unreachable, RequestRejected):  # the next one says it too
+                self._send_heartbeat(None)
         for task in list(self._tasks):
-            self._start(task)
+            self._start_task(task)
 
     # --- the end ---
 
     def _follow_parent(self) -> None:
         """End the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
         while os.getppid() == self._parent:
-            if self._over.wait(PARENT_S):
+            if self._stopped.wait(PARENT_S):
                 return
-        self._end(now=True)
+        self._leave(now=True)
 
-    def _signalled(self, number: int, _: object) -> None:
+    def _handle_signal(self, number: int, _: object) -> None:
         if number == signal.SIGHUP:
-            self._look_again.set()
+            self._probe_requested.set()
         else:
-            self._end(now=number != signal.SIGTERM or self._leaving.is_set())
+            self._leave(now=number != signal.SIGTERM or self._leaving.is_set())
 
-    def _end(self, now: bool) -> None:
+    def _leave(self, now: bool) -> None:
         """Take no further task; with `now`, those that run are abandoned."""
         self._leaving.set()
         for task in list(self._tasks) if now else ():

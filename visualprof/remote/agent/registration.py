@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from visualprof.remote.agent.faults import AgentError, StopRequested
-from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.agent.errors import AgentError, StopRequested
+from visualprof.remote.agent.link.client import Client, RequestRejected, Unreachable, retry
 from visualprof.remote.agent.machine.probe import Say
 from visualprof.remote.agent.state import Identity, Settings, StateFolder
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease, build
@@ -24,7 +24,7 @@ class Task(Protocol):
         """Its part of a heartbeat; nothing where somebody else renews its lease."""
         ...
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """End it. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
         ...
 
@@ -59,17 +59,17 @@ class Registration:
             if joined != self._joined:
                 return True  # another thread has just done it
             try:
-                answer = retried(lambda: self._register(capabilities), self._stop, failed=self.unreachable)
+                answer = retry(lambda: self._register(capabilities), self._stop, on_failure=self.report_unreachable)
             except StopRequested:
                 return False
-            except Answered as error:
+            except RequestRejected as error:
                 raise _not_registered(error, self._settings.server) from None
             self._take(answer)
             self._joined += 1
         return True
 
     def _register(self, capabilities: Capabilities) -> dict[str, Any]:
-        settings, known = self._settings, self._state.identity(self._settings.server)
+        settings, known = self._settings, self._state.load_identity(self._settings.server)
         body: dict[str, Any] = {"agent": known.agent, "token": known.token} if known else {}
         body |= {"protocol": PROTOCOL, "name": settings.name, "public": settings.public}
         body |= {"capabilities": asdict(capabilities)}
@@ -77,16 +77,16 @@ class Registration:
 
     def _take(self, answer: dict[str, Any]) -> None:
         server = self._settings.server
-        self.reached()
+        self.report_reachable()
         try:
             self.agent, self.client.token = str(answer["agent"]), str(answer["token"])
             self.intervals = build(Intervals, answer.get("intervals", {}))
         except (KeyError, TypeError):
             raise AgentError(f"{server} is no visualprof dashboard: it answers something else") from None
-        self._state.keep(Identity(server, self.agent, self.client.token))
+        self._state.save_identity(Identity(server, self.agent, self.client.token))
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
 
-    def beat(self, tasks: Sequence[Task], capabilities: Capabilities | None = None) -> None:
+    def send_heartbeat(self, tasks: Sequence[Task], capabilities: Capabilities | None = None) -> None:
         """Renew the leases of tasks, and ends those that are over. capabilities: sent along when they have changed.
 
         Raises: Answered, Unreachable.
@@ -103,19 +103,19 @@ class Registration:
                     task.end(why)
         self.intervals = build(Intervals, answer.get("intervals", {}))
 
-    def unreachable(self, error: Unreachable) -> None:
+    def report_unreachable(self, error: Unreachable) -> None:
         """Says once that the server cannot be reached; one that sends Retry-After can be."""
         if self._reachable and not error.retry_after_s:
             self._reachable = False
             self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
 
-    def reached(self) -> None:
+    def report_reachable(self) -> None:
         """Say that the server answers again."""
         if not self._reachable:
             self._reachable = True
             self._say(f"{self._settings.server} answers again")
 
-    def refused(self, error: Answered, capabilities: Capabilities) -> None:
+    def handle_error(self, error: RequestRejected, capabilities: Capabilities) -> None:
         """Handle an error in an answer: 401 registers again, anything else is said once.
 
         Raises: AgentError.
@@ -127,7 +127,7 @@ class Registration:
             self._say(f"{self._settings.server} refused a request: {error}")
 
 
-def _not_registered(error: Answered, server: str) -> AgentError:
+def _not_registered(error: RequestRejected, server: str) -> AgentError:
     if error.status == 401:
         hint = "copy the command from the dashboard's Machines page; the token is in it"
         return AgentError(f"{server} does not accept this agent: {error.error}", hint)

@@ -16,16 +16,16 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent import bundle
-from visualprof.remote.agent.child_files import remove
-from visualprof.remote.agent.faults import AgentError, Outcome
+from visualprof.remote.agent.child_files import remove_folder
+from visualprof.remote.agent.errors import AgentError, Outcome
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, Say
 from visualprof.remote.agent.machine.runtimes import probe_all
-from visualprof.remote.agent.machine.sandbox import Mode
+from visualprof.remote.agent.machine.sandbox import SandboxMode
 from visualprof.remote.protocol import Lease, build
 
-BLOBS_MAX = 4 << 30
-IN_USE_S = 60.0  # another task may be about to link it
+MAX_BLOB_BYTES = 4 << 30
+RECENT_USE_S = 60.0  # another task may be about to link it
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
     task TEXT NOT NULL, attempt INTEGER NOT NULL, server TEXT NOT NULL, lease TEXT NOT NULL, folder TEXT NOT NULL,
@@ -53,14 +53,14 @@ class Settings:
     tags: list[str] = field(default_factory=list[str])
     price_per_hour: float | None = None
     interpreters: list[Interpreter] = field(default_factory=list[Interpreter])
-    sandbox: Mode = "auto"
+    sandbox: SandboxMode = "auto"
     memory_bytes: int = 0
     once: bool = False
     exit_with_parent: bool = False
     watch_runs: Path | None = None
     code: Callable[[], bytes] = bundle.child_archive
     nvml: Callable[[], Nvml] = Nvml
-    look: Callable[[list[Interpreter], list[str], int, Nvml, Say], Machine] = probe_all
+    probe: Callable[[list[Interpreter], list[str], int, Nvml, Say], Machine] = probe_all
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Identity:
     token: str
 
 
-def default_folder(server: str) -> Path:
+def default_state_folder(server: str) -> Path:
     """A folder for each server, so that one machine can serve several."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", urlsplit(server).netloc).strip(".")
@@ -110,7 +110,7 @@ class StateFolder:
         os.ftruncate(self._lock, 0)
         os.write(self._lock, str(os.getpid()).encode())
 
-    def identity(self, server: str) -> Identity | None:
+    def load_identity(self, server: str) -> Identity | None:
         """The identity that this server gave; None when there is none, or another server gave it."""
         try:
             body = cast("dict[str, Any]", json.loads((self.path / "identity.json").read_text("utf-8")))
@@ -119,7 +119,7 @@ class StateFolder:
             return None
         return known if known.server == server else None
 
-    def keep(self, identity: Identity) -> None:
+    def save_identity(self, identity: Identity) -> None:
         """Write the identity for the next start, readable by the owner alone."""
         part = self.path / "identity.json.part"
         part.unlink(missing_ok=True)
@@ -127,23 +127,23 @@ class StateFolder:
             json.dump(vars(identity), out)
         part.rename(self.path / "identity.json")
 
-    def blob(self, sha256: str) -> Path:
+    def blob_path(self, sha256: str) -> Path:
         """Where a fetched file is kept. Raises: ValueError: that is no sha256."""
         if not re.fullmatch(r"[0-9a-f]{64}", sha256):
             raise ValueError(f"{sha256!r} is no sha256")
         return self.blobs / sha256
 
-    def forget_work(self, wanted: set[Path]) -> None:
+    def remove_work_except(self, wanted: set[Path]) -> None:
         """Removes work folders that the journal does not know."""
         for folder in set(self.work.iterdir()) - wanted:
-            remove(folder)
+            remove_folder(folder)
 
-    def trim(self) -> None:
+    def trim_blobs(self) -> None:
         """Remove the files that were longest not used when the fetched ones grow beyond their share."""
         blobs = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
-        over = sum(size for _, size, _ in blobs) - BLOBS_MAX
+        over = sum(size for _, size, _ in blobs) - MAX_BLOB_BYTES
         for used, size, file in blobs:
-            if over <= 0 or used > time.time() - IN_USE_S:
+            if over <= 0 or used > time.time() - RECENT_USE_S:
                 return
             file.unlink(missing_ok=True)
             over -= size
@@ -193,15 +193,15 @@ class Journal:
         row = (lease.task, lease.attempt, server, json.dumps(asdict(lease)), str(folder))
         self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
 
-    def again(self, lease: Lease) -> None:
+    def count_start(self, lease: Lease) -> None:
         """Counts another start of a task."""
         self._update(lease, "starts = starts + 1")
 
-    def child(self, lease: Lease, pid: int, started: int) -> None:
+    def record_child(self, lease: Lease, pid: int, started: int) -> None:
         """Note the process of a task's child."""
         self._update(lease, "pid = ?, started = ?", pid, started)
 
-    def ended(self, lease: Lease, outcome: Outcome) -> None:
+    def record_outcome(self, lease: Lease, outcome: Outcome) -> None:
         """Note the outcome of a task that is still to be reported."""
         self._update(lease, "outcome = ?", json.dumps(outcome))
 

@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.protocol import Node
 
 # `lost`: it ended without a word, as when its process or its node is gone. `failed`: the call itself says why.
-PlacedState = Literal["waiting", "running", "ended", "failed", "lost"]
+PlacementState = Literal["waiting", "running", "ended", "failed", "lost"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlacementRequest:
     """What a call needs of a node of a kind.
 
     node: its name, "" any of the kind, for which it waits. memory_bytes: 0 as much as there is. timeout_s: of the task;
@@ -43,18 +43,18 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PlacementStatus:
     """The state of a placed call. text: its answer once it has ended, or why it failed or was lost."""
 
-    state: PlacedState
+    state: PlacementState
     text: str = ""
 
 
-class Placed(ABC):
+class Placement(ABC):
     """A call of `node.answer` that a scheduler has."""
 
     @abstractmethod
-    def poll(self) -> Progress:
+    def poll(self) -> PlacementStatus:
         """How it stands now."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Fleet(ABC):
         """
 
     @abstractmethod
-    def place(self, order: str, wanted: Wanted) -> Placed:
+    def place(self, order: str, wanted: PlacementRequest) -> Placement:
         """Has `node.answer(order)` run once, by a process on a machine that has what is wanted.
 
         Raises: AgentError: the scheduler refuses it.
@@ -89,7 +89,7 @@ class Fleet(ABC):
 
 
 @dataclass(frozen=True)
-class Kind:
+class FleetKind:
     """What a file of `kinds` offers.
 
     schemes: of addresses that are its own. options: what it takes, with a sentence on each. start: the fleet at an
@@ -100,17 +100,17 @@ class Kind:
     name: str
     schemes: tuple[str, ...]
     options: Mapping[str, str]
-    start: Callable[[str, Mapping[str, str]], Fleet]
-    shared: bool = False
+    open: Callable[[str, Mapping[str, str]], Fleet]
+    shared_nodes: bool = False
 
 
-NODE_OPTIONS = {
+COMMON_OPTIONS = {
     "server": "address of the dashboard, as the nodes reach it",
     "state": "folder for the work, on each node",
 }
 
 
-def all_kinds() -> dict[str, Kind]:
+def all_kinds() -> dict[str, FleetKind]:
     """Every kind by its name."""
     package = importlib.import_module(f"{__name__}.kinds")
     modules = [
@@ -119,7 +119,7 @@ def all_kinds() -> dict[str, Kind]:
     return {module.KIND.name: module.KIND for module in modules}
 
 
-def start(text: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]:
+def open_fleet(text: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]:
     """The fleet that somebody names, with its kind's name: `ray`, `ray://head:10001`, `slurm`, `kubernetes`.
 
     Raises: AgentError: there is no such kind, or it has no such option; and as `Kind.start`.
@@ -129,22 +129,26 @@ def start(text: str, options: Mapping[str, str], cpus: int) -> tuple[str, Fleet]
     kind = known.get(text) or next((one for one in known.values() if "://" in text and scheme in one.schemes), None)
     if kind is None:
         raise AgentError(f"there is no kind of fleet {text!r}", f"one of {', '.join(known)}, or an address")
-    if kind.shared and not cpus:
+    if kind.shared_nodes and not cpus:
         raise AgentError(f"a fleet of {kind.name} needs --fleet-cpus N", "so many of a node's processors are a task's")
-    taken = {**NODE_OPTIONS, **kind.options}
+    taken = {**COMMON_OPTIONS, **kind.options}
     for name in options:
         if name not in taken:
             raise AgentError(f"a fleet of {kind.name} has no option {name!r}", f"it has {', '.join(sorted(taken))}")
-    return kind.name, kind.start("" if text == kind.name else text, options)
+    return kind.name, kind.open("" if text == kind.name else text, options)
 
 
-def progress_of(text: str, reason: str = "") -> Progress:
+def parse_answer(text: str, reason: str = "") -> PlacementStatus:
     """The end of a call, by the text that `node.answer` left. reason: why it left none, as far as somebody knows."""
     try:
         said = json.loads(text)
-        return Progress("ended", str(said["answer"])) if "answer" in said else Progress("failed", str(said["error"]))
+        return (
+            PlacementStatus("ended", str(said["answer"]))
+            if "answer" in said
+            else PlacementStatus("failed", str(said["error"]))
+        )
     except (ValueError, KeyError, TypeError):
-        return Progress("lost", reason or "it left no answer")
+        return PlacementStatus("lost", reason or "it left no answer")
 
 
 def first_line(error: Exception) -> str:
@@ -152,7 +156,7 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
 
 
-def missing(package: str, extra: str) -> AgentError:
+def missing_package(package: str, extra: str) -> AgentError:
     """The error of a kind whose package is not installed."""
     return AgentError(f"a fleet of {extra} needs {package}", f"pip install 'visualprof[{extra}]'")
 

@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from visualprof.remote.agent.daemon import AgentDaemon
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.machine.probe import Machine, Say, probe
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.agent.machine.probe import Machine, Say, probe_machine
 from visualprof.remote.agent.state import Settings
-from visualprof.remote.fleets import node, start
-from visualprof.remote.fleets.placed import PlacedTask
+from visualprof.remote.fleets import node, open_fleet
+from visualprof.remote.fleets.placed_task import PlacedTask
 from visualprof.remote.fleets.roster import Roster, Slot
 from visualprof.remote.protocol import Lease, build
 
-LOOK_S = 2.0
-ASK_S = 0.1
+REFRESH_S = 2.0
+OFFER_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FleetDaemon(AgentDaemon):
         """Reach the scheduler. Raises: AgentError."""
         super().__init__(settings, say)
         self._options = options
-        self._kind, self._fleet = start(options.fleet, options.options, options.cpus)
+        self._kind, self._fleet = open_fleet(options.fleet, options.options, options.cpus)
         self._roster = Roster(
             self._fleet, self._state.path / "kinds.json", self._order, say,
             options.cpus, settings.memory_bytes, options.waiting,
@@ -52,7 +52,7 @@ class FleetDaemon(AgentDaemon):
     def _order(self, name: str, lease: Lease | None = None, machine: Machine | None = None) -> str:
         """What a node is to do; without a lease it says what it has. machine: what is known of it."""
         settings, registration, given = self._settings, self._registration, self._options.options
-        return node.Order(
+        return node.WorkOrder(
             server=given.get("server", "").rstrip("/") or settings.server,
             token=registration.client.token,
             agent=registration.agent,
@@ -67,47 +67,47 @@ class FleetDaemon(AgentDaemon):
             machine=asdict(machine) if machine else {},
         ).text()
 
-    def _look(self) -> Machine:
-        here = probe([], self._settings.tags, self._level, self._nvml, self._say).capabilities
-        self._roster.look()
-        return self._roster.machine(replace(here, price_per_hour=self._settings.price_per_hour), self._kind)
+    def _probe(self) -> Machine:
+        here = probe_machine([], self._settings.tags, self._level, self._nvml, self._say).capabilities
+        self._roster.refresh()
+        return self._roster.as_machine(replace(here, price_per_hour=self._settings.price_per_hour), self._kind)
 
-    def _looks(self) -> None:
+    def _probe_loop(self) -> None:
         """Look for nodes that came or went, and at what they do."""
         own, silent = self._context.machine.capabilities, False
-        while not self._over.wait(LOOK_S):
+        while not self._stopped.wait(REFRESH_S):
             try:
-                self._roster.look()
+                self._roster.refresh()
                 silent = False
             except AgentError as error:
                 if not silent:
                     self._say(error.error)
                 silent = True
-            machine = self._roster.machine(own, self._kind)
+            machine = self._roster.as_machine(own, self._kind)
             if machine != self._context.machine:
                 self._context.machine = machine
-                self._news.set()
+                self._changed.set()
 
-    def _leases(self) -> None:
+    def _lease_loop(self) -> None:
         while not self._leaving.is_set():
-            offers, wait_s = self._roster.offers(), min(self._poll_s(), LOOK_S)  # meanwhile others may become free
-            answer = self._ask({"fleet": [asdict(offer) for offer in offers]}, wait_s) if offers else {}
+            offers, wait_s = self._roster.offers(), min(self._poll_s(), REFRESH_S)  # meanwhile others may become free
+            answer = self._request_lease({"fleet": [asdict(offer) for offer in offers]}, wait_s) if offers else {}
             if answer:
-                self._begin(build(Lease, answer))
+                self._accept_lease(build(Lease, answer))
             elif not offers:
-                self._leaving.wait(ASK_S)
+                self._leaving.wait(OFFER_POLL_S)
 
-    def _begin(self, lease: Lease) -> None:
-        slot = self._roster.take(lease)
+    def _accept_lease(self, lease: Lease) -> None:
+        slot = self._roster.reserve(lease)
         if self._leaving.is_set() or slot is None:  # the lease runs out, and the server gives it out again
             self._say(f"task {lease.task}: not placed, no node is free any more")
             return
-        task = self._placed(replace(lease, warnings=[*lease.warnings, *filter(None, [slot.note])]), slot)
+        task = self._create_task(replace(lease, warnings=[*lease.warnings, *filter(None, [slot.note])]), slot)
         self._tasks.append(task)
-        self._start(task)
+        self._start_task(task)
         if self._settings.once:
             self._leaving.set()
 
-    def _placed(self, lease: Lease, slot: Slot) -> Any:
-        order = self._order(slot.wanted.node, lease, self._roster.of(slot.wanted.kind))
+    def _create_task(self, lease: Lease, slot: Slot) -> Any:
+        order = self._order(slot.wanted.node, lease, self._roster.machine_of_kind(slot.wanted.kind))
         return PlacedTask(lease, slot, self._fleet, self._roster, self._context, order, self._say)

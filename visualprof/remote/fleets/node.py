@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import remove
+from visualprof.remote.agent.child_files import remove_folder
 from visualprof.remote.agent.command import say
-from visualprof.remote.agent.faults import AgentError, StopRequested
-from visualprof.remote.agent.link.client import Answered, Unreachable, retried
+from visualprof.remote.agent.errors import AgentError, StopRequested
+from visualprof.remote.agent.link.client import RequestRejected, Unreachable, retry
 from visualprof.remote.agent.machine import processes
-from visualprof.remote.agent.machine.measuring_lock import plain_device
+from visualprof.remote.agent.machine.measuring_lock import device_file_name
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine
 from visualprof.remote.agent.machine.runtimes import probe_all
-from visualprof.remote.agent.machine.sandbox import Mode, sandbox_level
+from visualprof.remote.agent.machine.sandbox import SandboxMode, sandbox_level
 from visualprof.remote.agent.registration import Registration, Task
-from visualprof.remote.agent.state import Journal, Settings, StateFolder, default_folder
-from visualprof.remote.agent.work.earlier import work_folder
+from visualprof.remote.agent.state import Journal, Settings, StateFolder, default_state_folder
+from visualprof.remote.agent.work.resume_cache import work_folder
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Intervals, Lease, build
 
@@ -39,7 +39,7 @@ LOCK_S = 0.2
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkOrder:
     """What a node is to do, as JSON. lease: of the task; none: it says what it has.
 
     token: of the fleet's registration, which is `agent`. name: of the fleet. state: folder for its work, "" the usual
@@ -52,7 +52,7 @@ class Order:
     name: str
     node: str = ""
     state: str = ""
-    sandbox: Mode = "auto"
+    sandbox: SandboxMode = "auto"
     memory_bytes: int = 0
     interpreters: list[Interpreter] = field(default_factory=list[Interpreter])
     intervals: Intervals = field(default_factory=Intervals)
@@ -64,12 +64,12 @@ class Order:
         return json.dumps(asdict(self))
 
 
-def work(text: str) -> str:
+def execute_order(text: str) -> str:
     """Do what an order says. The answer: what the node has as JSON, or in words how the task ended.
 
     Raises: AgentError: the task was not begun.
     """
-    order: Order = build(Order, json.loads(text))
+    order: WorkOrder = build(WorkOrder, json.loads(text))
     if not order.lease:
         return json.dumps(asdict(_look(order)))
     lease: Lease = build(Lease, order.lease)
@@ -89,13 +89,13 @@ def work(text: str) -> str:
     over = threading.Event()
     threading.Thread(target=_beats, args=(registration, held, over), name="beats", daemon=True).start()
     try:
-        return _worked(order, lease, settings, state, registration, held)
+        return _run_task(order, lease, settings, state, registration, held)
     finally:
         over.set()
 
 
-def _worked(
-    order: Order, lease: Lease, settings: Settings, state: StateFolder, registration: Registration, held: list[Task]
+def _run_task(
+    order: WorkOrder, lease: Lease, settings: Settings, state: StateFolder, registration: Registration, held: list[Task]
 ) -> str:
     """Run the task, which takes the place of what is held of it."""
     nvml = Nvml()
@@ -108,7 +108,7 @@ def _worked(
         processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
         journal.remove(entry.lease)
         if entry.lease.task != lease.task:  # else this attempt may go on with what it left
-            remove(entry.folder)
+            remove_folder(entry.folder)
     if isinstance(held[0], _Waiting) and held[0].why == "stale":
         return msg("fleets.dropped_lease_over", "dropped: its lease is over")
     journal.add(lease, order.server, work_folder(state, lease))
@@ -120,14 +120,14 @@ def _worked(
         journal.close()
 
 
-def _look(order: Order) -> Machine:
+def _look(order: WorkOrder) -> Machine:
     return probe_all(order.interpreters, [], sandbox_level(order.sandbox, say), Nvml(), say)
 
 
-def _folder(order: Order, lease: Lease) -> Path:
+def _folder(order: WorkOrder, lease: Lease) -> Path:
     """Another one for each device, whose tasks come one after the other."""
-    base = Path(order.state).expanduser() if order.state else default_folder(order.server) / "fleet"
-    return base / (order.node or "node").replace("/", "_") / plain_device(lease.spec.device)
+    base = Path(order.state).expanduser() if order.state else default_state_folder(order.server) / "fleet"
+    return base / (order.node or "node").replace("/", "_") / device_file_name(lease.spec.device)
 
 
 def _reach(registration: Registration, held: list[Task]) -> None:
@@ -136,8 +136,8 @@ def _reach(registration: Registration, held: list[Task]) -> None:
     Raises: AgentError: the server cannot be reached from here.
     """
     try:
-        retried(lambda: registration.beat(held), threading.Event(), REACH_S)
-    except (Unreachable, Answered) as error:
+        retry(lambda: registration.send_heartbeat(held), threading.Event(), REACH_S)
+    except (Unreachable, RequestRejected) as error:
         hint = msg("fleets.fleet_option_server_url", "--fleet-option server=URL gives the nodes another address of it")
         raise AgentError(
             msg("fleets.node_cannot_reach_dashboard", f"the node cannot reach the dashboard: {error}"), hint
@@ -154,8 +154,8 @@ class _Waiting:
     def heartbeat(self) -> dict[str, Any]:
         return {"task": self.lease.task, "lease": self.lease.lease}
 
-    def end(self, why: str) -> None:
-        self.why = why  # of a cancelled one the next heartbeat says so again, to the runner, which reports it
+    def end(self, reason: str) -> None:
+        self.why = reason  # of a cancelled one the next heartbeat says so again, to the runner, which reports it
 
     def run(self) -> str:
         raise StopRequested
@@ -177,15 +177,15 @@ def _beats(registration: Registration, held: list[Task], over: threading.Event) 
     try:
         while not over.wait(registration.intervals.heartbeat_s / BEATS):
             with suppress(Unreachable):  # the lease lasts a while; the next heartbeat renews it
-                registration.beat(held)
-    except Answered:
+                registration.send_heartbeat(held)
+    except RequestRejected:
         held[0].end("stale")  # the agent was put out
 
 
-def answer(order: str) -> str:
+def answer_order(order: str) -> str:
     """What `work` says, as `answer` of an object of JSON, or as `error` why it could not."""
     try:
-        return json.dumps({"answer": work(order)})
+        return json.dumps({"answer": execute_order(order)})
     except Exception as error:  # noqa: BLE001 - told to whoever placed it
         told = [error.error, error.hint] if isinstance(error, AgentError) else [f"{type(error).__name__}: {error}"]
         return json.dumps({"error": "; ".join(filter(None, told))})
@@ -193,7 +193,7 @@ def answer(order: str) -> str:
 
 def main() -> int:
     """Do the order in a file; the answer is the last line of the output."""
-    told = answer(Path(sys.argv[1]).read_text("utf-8"))
+    told = answer_order(Path(sys.argv[1]).read_text("utf-8"))
     sys.stdout.write(f"\n{told}\n")
     return 0
 

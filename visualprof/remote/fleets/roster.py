@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from visualprof.messages import msg
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.probe import Machine, Say
-from visualprof.remote.fleets import Fleet, Placed, Wanted
+from visualprof.remote.fleets import Fleet, Placement, PlacementRequest
 from visualprof.remote.protocol import Capabilities, Lease, Node, Offer, Runtime, build
 
-AGAIN_S = 60.0  # after a look that failed
-DOUBT_S = 10.0  # a scheduler may take as long to notice that a node is gone
-CPU, GPU = "cpu", "cuda:0"  # whichever GPU a task gets is the first that it sees
-MOST_HOMES = 1000  # jobs of which it is remembered where they began
-MOST_NOTE = 300  # characters of what a node says
+RETRY_DELAY_S = 60.0  # after a look that failed
+SUSPECT_S = 10.0  # a scheduler may take as long to notice that a node is gone
+CPU_DEVICE, GPU_DEVICE = "cpu", "cuda:0"  # whichever GPU a task gets is the first that it sees
+MAX_JOBS = 1000  # jobs of which it is remembered where they began
+MAX_NOTE_LENGTH = 300  # characters of what a node says
 
 
 @dataclass
-class KnownKind:
+class NodeKind:
     """What is known of nodes that are alike.
 
     node: the one that was asked last what it has. machine: its answer, None before there is one. fresh: the answer is
@@ -34,17 +34,17 @@ class KnownKind:
     node: Node
     machine: Machine | None = None
     fresh: bool = False
-    look: Placed | None = None
+    probe: Placement | None = None
     note: str = ""
-    again: float = 0.0
+    retry_at_s: float = 0.0
 
     @property
-    def has(self) -> Capabilities | None:
+    def capabilities(self) -> Capabilities | None:
         """What such a node says of itself."""
         return self.machine.capabilities if self.machine else None
 
     @property
-    def several(self) -> bool:
+    def has_several_nodes(self) -> bool:
         """Whether the kind is more than the name of one node, so that another node may be of it."""
         return self.node.kind != self.node.name
 
@@ -53,7 +53,7 @@ class KnownKind:
 class Slot:
     """A device that a task occupies. wanted: how it is placed. note: a warning of its result, "" for none."""
 
-    wanted: Wanted
+    wanted: PlacementRequest
     device: str
     note: str = ""
 
@@ -78,15 +78,15 @@ class Roster:
         self._homes: dict[str, str] = {}  # the node where a job began
         self._kinds = self._kept()
 
-    def _kept(self) -> dict[str, KnownKind]:
+    def _kept(self) -> dict[str, NodeKind]:
         try:
             rows = json.loads(self._file.read_text("utf-8"))
-            kept = [KnownKind(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
+            kept = [NodeKind(build(Node, row["node"]), build(Machine, row["machine"])) for row in rows]
             return {known.node.kind: known for known in kept}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Ask the scheduler for its nodes, and a node of each new kind for what it has.
 
         Raises: AgentError: the scheduler does not answer.
@@ -94,47 +94,49 @@ class Roster:
         nodes = self._fleet.nodes()
         with self._lock:
             self._nodes, there = nodes, {node.kind for node in nodes}
-            self._kinds = {kind: known for kind, known in self._kinds.items() if kind in there or known.several}
+            self._kinds = {
+                kind: known for kind, known in self._kinds.items() if kind in there or known.has_several_nodes
+            }
             for node in nodes:
-                known = self._kinds.setdefault(node.kind, KnownKind(node))
-                due = known.look is None and not known.fresh and time.monotonic() > known.again
+                known = self._kinds.setdefault(node.kind, NodeKind(node))
+                due = known.probe is None and not known.fresh and time.monotonic() > known.retry_at_s
                 if due and node.state == "ready":
                     known.node = node
                     self._begin(known)
             for known in self._kinds.values():
                 self._follow(known)
 
-    def _begin(self, known: KnownKind) -> None:
+    def _begin(self, known: NodeKind) -> None:
         node = known.node
         try:
-            known.look = self._fleet.place(
-                self._ask(node.name), Wanted(node.kind, node.name, cpus=1, gpus=min(node.gpus, 1))
+            known.probe = self._fleet.place(
+                self._ask(node.name), PlacementRequest(node.kind, node.name, cpus=1, gpus=min(node.gpus, 1))
             )
         except AgentError as error:
-            known.note, known.again = error.error, time.monotonic() + AGAIN_S
+            known.note, known.retry_at_s = error.error, time.monotonic() + RETRY_DELAY_S
 
-    def _follow(self, known: KnownKind) -> None:
-        progress = known.look.poll() if known.look else None
+    def _follow(self, known: NodeKind) -> None:
+        progress = known.probe.poll() if known.probe else None
         if progress is None or progress.state in ("waiting", "running"):
             return
-        known.look, known.again = None, time.monotonic() + AGAIN_S
+        known.probe, known.retry_at_s = None, time.monotonic() + RETRY_DELAY_S
         try:
             machine: Machine | None = build(Machine, json.loads(progress.text)) if progress.state == "ended" else None
         except (ValueError, KeyError, TypeError, AttributeError):  # by another version
             machine = None
         if machine is None:
-            known.note = msg("fleets.cannot_used", f"it cannot be used: {progress.text[:MOST_NOTE]}")
+            known.note = msg("fleets.cannot_used", f"it cannot be used: {progress.text[:MAX_NOTE_LENGTH]}")
             self._say(msg("fleets.node", f"node {known.node.name}: {known.note}"))
             return
         known.machine, known.fresh, known.note = machine, True, ""
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         runtimes = names or msg("fleets.no_runtime", "no runtime")
         self._say(msg("fleets.nodes_kind", f"nodes of kind {known.node.kind}: {runtimes}"))
-        told = [(one.node, one.machine) for one in self._kinds.values() if one.several]
+        told = [(one.node, one.machine) for one in self._kinds.values() if one.has_several_nodes]
         kept = [{"node": asdict(node), "machine": asdict(machine)} for node, machine in told if machine]
         self._file.write_text(json.dumps(kept), "utf-8")
 
-    def of(self, kind: str) -> Machine | None:
+    def machine_of_kind(self, kind: str) -> Machine | None:
         """What nodes of a kind have."""
         with self._lock:
             known = self._kinds.get(kind)
@@ -142,11 +144,11 @@ class Roster:
 
     # --- what is told ---
 
-    def machine(self, own: Capabilities, kind: str) -> Machine:
+    def as_machine(self, own: Capabilities, kind: str) -> Machine:
         """The fleet as one machine. own: of the machine where the agent is. kind: of the fleet."""
         with self._lock:
             nodes = [self._told(node) for node in self._nodes]
-            known = [one.has for one in self._kinds.values() if one.has]
+            known = [one.capabilities for one in self._kinds.values() if one.capabilities]
         runtimes = dict[tuple[str, str], Runtime]()
         for has in known:
             for runtime in has.runtimes:
@@ -173,12 +175,12 @@ class Roster:
     def _told(self, node: Node) -> Node:
         """A node as the server hears of it."""
         known = self._kinds[node.kind]
-        state = node.state if node.state != "ready" or known.has else "unusable" if known.note else "starting"
+        state = node.state if node.state != "ready" or known.capabilities else "unusable" if known.note else "starting"
         tasks = sorted(task for task, slot in self._slots.items() if slot.wanted.node == node.name)
-        platform = known.has.platform if known.has else ""
+        platform = known.capabilities.platform if known.capabilities else ""
         return replace(node, state=state, platform=platform, note=node.note or known.note, tasks=tasks)
 
-    def has(self, node: str) -> bool:
+    def has_node(self, node: str) -> bool:
         """Whether a node is there."""
         with self._lock:
             return any(one.name == node for one in self._nodes)
@@ -190,27 +192,27 @@ class Roster:
         with self._lock:
             return list(dict.fromkeys(offer for offer, _ in self._free()))
 
-    def _free(self) -> Iterator[tuple[Offer, Wanted]]:
+    def _free(self) -> Iterator[tuple[Offer, PlacementRequest]]:
         """What can be run, and where: the free devices of nodes first."""
         for node in self._nodes:
             if node.state == "ready" and time.monotonic() > self._doubted.get(node.name, 0.0):
                 yield from self._offered(node, node.name)
         if sum(not slot.wanted.node for slot in self._slots.values()) < self._waiting:
             for known in self._kinds.values():
-                yield from self._offered(known.node, "") if known.several else ()
+                yield from self._offered(known.node, "") if known.has_several_nodes else ()
 
-    def _offered(self, node: Node, name: str) -> Iterator[tuple[Offer, Wanted]]:
-        has = self._kinds[node.kind].has
+    def _offered(self, node: Node, name: str) -> Iterator[tuple[Offer, PlacementRequest]]:
+        has = self._kinds[node.kind].capabilities
         used = [slot.device for slot in self._slots.values() if name and slot.wanted.node == name]
-        for device, count in ((GPU, node.gpus), (CPU, 1)):
+        for device, count in ((GPU_DEVICE, node.gpus), (CPU_DEVICE, 1)):
             if has and used.count(device) < count:
-                cpus = self._cpus or (max(node.cores // node.gpus, 1) if device == GPU else node.cores)
-                wanted = Wanted(node.kind, name, cpus, int(device == GPU), self._memory_bytes)
+                cpus = self._cpus or (max(node.cores // node.gpus, 1) if device == GPU_DEVICE else node.cores)
+                wanted = PlacementRequest(node.kind, name, cpus, int(device == GPU_DEVICE), self._memory_bytes)
                 for runtime in has.runtimes:
                     if device in _devices(runtime):
                         yield Offer(has.platform, runtime.backend, runtime.version, device), wanted
 
-    def take(self, lease: Lease) -> Slot | None:
+    def reserve(self, lease: Lease) -> Slot | None:
         """A place for a leased task; none where there is no free one any more.
 
         The specs of a job that are to be compared go where the first of them went, if that node is free.
@@ -234,20 +236,20 @@ class Roster:
                     f"measured on {where}, another spec of this job on {home}: they share no machine",
                 )
             self._homes.setdefault(lease.job, wanted.node)
-            while len(self._homes) > MOST_HOMES:
+            while len(self._homes) > MAX_JOBS:
                 del self._homes[next(iter(self._homes))]
             asked = replace(wanted, timeout_s=lease.request.timeout_s)
             self._slots[lease.task] = Slot(asked, spec.device, note)
             return self._slots[lease.task]
 
-    def give_back(self, task: str, lost: bool = False) -> None:
+    def release(self, task: str, lost: bool = False) -> None:
         """The task is over. lost: with its node perhaps, which gets nothing more for a moment."""
         with self._lock:
             slot = self._slots.pop(task, None)
             if lost and slot:
-                self._doubted[slot.wanted.node] = time.monotonic() + DOUBT_S
+                self._doubted[slot.wanted.node] = time.monotonic() + SUSPECT_S
 
 
 def _devices(runtime: Runtime) -> list[str]:
     """CPU, and one GPU for all of them."""
-    return list(dict.fromkeys(CPU if device == CPU else GPU for device in runtime.devices))
+    return list(dict.fromkeys(CPU_DEVICE if device == CPU_DEVICE else GPU_DEVICE for device in runtime.devices))

@@ -13,7 +13,7 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.results.advice import Advised
 from visualprof.reader.results.report import Report
-from visualprof.remote.agent.child_files import inside
+from visualprof.remote.agent.child_files import regular_file_inside
 from visualprof.remote.protocol import Advise, ModelRef, Request, Spec, build
 from visualprof.remote.queue.check.job import InvalidRequest, check_request
 from visualprof.remote.queue.model_registration import configuration_from_request, register_model, store_local_files
@@ -141,7 +141,7 @@ class Advices(Resource):
         for name in row.files:
             folder = Path(advice.path).parent if advice else Path()
             self._logdir.bring(str(folder / name))
-            file = inside(folder, name) if advice else None
+            file = regular_file_inside(folder, name) if advice else None
             if file is None:
                 raise NotFound(
                     msg("server.result_no_file", f"the result has no file {name[:100]!r}"),

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
-from visualprof.remote.agent.faults import StopRequested
+from visualprof.remote.agent.errors import StopRequested
 
 TIMEOUT_S = 20.0
 BACKOFF_S = (0.2, 10.0)
-BODY_MAX = 16 << 20
+MAX_BODY_BYTES = 16 << 20
 API = "api/v1/agent/"
 T = TypeVar("T")
 
 
-class Answered(Exception):
+class RequestRejected(Exception):
     """The server answered with an error that does not change when it is asked again."""
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Client:
         with self._open(request, TIMEOUT_S) as response:
             _read(response)
 
-    def get(self, url: str, start: int, take: Callable[[bytes], object]) -> int:
+    def get(self, url: str, start: int, write: Callable[[bytes], object]) -> int:
         """Fetch a file from byte `start` and gives its pieces to `take`; returns the byte that it really began at.
 
         Raises: Answered, Unreachable.
@@ -85,7 +85,7 @@ class Client:
                 return 0  # it would send the whole again
             left = response.length  # None: it ends when the connection does
             while piece := _read(response, 1 << 18):
-                take(piece)
+                write(piece)
                 left = None if left is None else left - len(piece)
         if left:
             raise Unreachable(f"the answer broke off {left:,} bytes before its end")
@@ -107,26 +107,26 @@ class Client:
             raise Unreachable(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
 
 
-def retried(
+def retry(
     call: Callable[[], T],
     stop: threading.Event,
-    patience_s: float = float("inf"),
-    failed: Callable[[Unreachable], object] | None = None,
+    max_wait_s: float = float("inf"),
+    on_failure: Callable[[Unreachable], object] | None = None,
 ) -> T:
     """Repeat a call, with growing pauses, while the server is unreachable; returns its result.
 
     Raises: StopRequested: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
     """
-    end = time.monotonic() + patience_s
+    deadline = time.monotonic() + max_wait_s
     pause = BACKOFF_S[0]
     while True:
         try:
             return call()
         except Unreachable as error:
-            if failed:
-                failed(error)
+            if on_failure:
+                on_failure(error)
             wait = max(pause * random.uniform(0.5, 1.5), error.retry_after_s)
-            if time.monotonic() + wait > end:
+            if time.monotonic() + wait > deadline:
                 raise
         if stop.wait(wait):
             raise StopRequested
@@ -140,17 +140,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _refusal(error: urllib.error.HTTPError) -> Answered | Unreachable:
+def _refusal(error: urllib.error.HTTPError) -> RequestRejected | Unreachable:
     if error.code == 429 or (error.code >= 500 and error.code != 507):
         wait = error.headers.get("Retry-After") or ""
         return Unreachable(f"HTTP status {error.code}", min(float(wait), 60.0) if wait.isdecimal() else 0.0)
     try:
-        return Answered(error.code, _decoded(error.read(BODY_MAX)))
+        return RequestRejected(error.code, _decoded(error.read(MAX_BODY_BYTES)))
     except (Unreachable, OSError, http.client.HTTPException):
-        return Answered(error.code, {})
+        return RequestRejected(error.code, {})
 
 
-def _read(response: http.client.HTTPResponse, size: int = BODY_MAX) -> bytes:
+def _read(response: http.client.HTTPResponse, size: int = MAX_BODY_BYTES) -> bytes:
     try:
         return response.read(size)
     except (OSError, http.client.HTTPException) as error:

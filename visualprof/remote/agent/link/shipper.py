@@ -7,23 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent.faults import StopRequested
-from visualprof.remote.agent.link.client import Answered, Client, retried
+from visualprof.remote.agent.errors import StopRequested
+from visualprof.remote.agent.link.client import Client, RequestRejected, retry
 from visualprof.remote.protocol import Lease
 
-CHUNK = 1 << 16
-EVERY_S = 1.0
-POINTS_MAX = 256  # a sweep has 64 sizes
+CHUNK_BYTES = 1 << 16
+INTERVAL_S = 1.0
+MAX_QUEUED_POINTS = 256  # a sweep has 64 sizes
 
 
 class Shipper:
     """Sends for one task, in a thread. stale: called when the server does not know the lease any more."""
 
-    def __init__(self, client: Client, lease: Lease, log: Path, stale: Callable[[], None]) -> None:
+    def __init__(self, client: Client, lease: Lease, log: Path, on_stale: Callable[[], None]) -> None:
         self._client = client
         self._lease = lease
         self._log = log
-        self._stale = stale
+        self._stale = on_stale
         self._offset = 0
         self._cut = False
         self._points: list[dict[str, Any]] = []
@@ -33,31 +33,31 @@ class Shipper:
         self._thread = threading.Thread(target=self._run, name="shipper", daemon=True)
         self._thread.start()
 
-    def point(self, point: dict[str, Any]) -> None:
+    def queue_point(self, point: dict[str, Any]) -> None:
         """Queues a point, which is sent at once."""
-        if len(self._points) < POINTS_MAX:
+        if len(self._points) < MAX_QUEUED_POINTS:
             self._points.append(point)
             self._wake.set()
 
-    def close(self, patience_s: float = 5.0) -> None:
+    def close(self, timeout_s: float = 5.0) -> None:
         """Send what is left, for at most `patience_s`; the result holds all of it anyway."""
         self._closing = True
         self._wake.set()
-        self._thread.join(patience_s)
+        self._thread.join(timeout_s)
         self._stop.set()
 
     def _run(self) -> None:
         try:
             while True:
-                self._wake.wait(EVERY_S)
+                self._wake.wait(INTERVAL_S)
                 self._wake.clear()
                 closing = self._closing
-                retried(self._ship, self._stop)
+                retry(self._ship, self._stop)
                 if closing:
                     return
         except StopRequested:
             return
-        except Answered:
+        except RequestRejected:
             self._stale()
 
     def _ship(self) -> None:
@@ -67,16 +67,16 @@ class Shipper:
         while not self._cut:
             with self._log.open("rb") as file:
                 file.seek(self._offset)
-                chunk = file.read(CHUNK)
+                chunk = file.read(CHUNK_BYTES)
             if chunk:
                 self._send_log(chunk)
-            if len(chunk) < CHUNK:
+            if len(chunk) < CHUNK_BYTES:
                 return
 
     def _send_point(self, point: dict[str, Any]) -> None:
         try:
             self._client.post(self._lease.path("points"), point)
-        except Answered as error:
+        except RequestRejected as error:
             if error.status == 409:
                 raise
             # One that the server does not like is missing from the live view; the result has it.
@@ -84,7 +84,7 @@ class Shipper:
     def _send_log(self, chunk: bytes) -> None:
         try:
             answer = self._client.post(f"{self._lease.path('log')}&offset={self._offset}", chunk)
-        except Answered as error:
+        except RequestRejected as error:
             if "size" not in error.body:
                 if error.status == 409:
                     raise

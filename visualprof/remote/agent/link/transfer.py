@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from visualprof.remote.agent.child_files import BLOCK, digest, is_plain, listed, open_plain
-from visualprof.remote.agent.faults import LeaseLost, StopRequested
-from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.agent.child_files import BLOCK_BYTES, file_sha256, is_regular, open_regular, walk_files
+from visualprof.remote.agent.errors import LeaseLost, StopRequested
+from visualprof.remote.agent.link.client import Client, RequestRejected, Unreachable, retry
 from visualprof.remote.protocol import File, Lease, TaskFailure
 
-TRIES = 3
-PART = 8 << 20
-FILES_MAX = 200
-FILE_MAX = 4 << 30
-ALL_MAX = 8 << 30
+MAX_DOWNLOADS = 3
+PART_BYTES = 8 << 20
+MAX_FILES = 200
+MAX_FILE_BYTES = 4 << 30
+MAX_TOTAL_BYTES = 8 << 30
 # However much a child has left: without these it is no result.
-FIRST = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "log.txt")
-NAME_MAX = 200  # bytes
-DEPTH = 2
-UNFINISHED = (".partial", ".tmp", ".part", "~", ".")
+PRIORITY_FILES = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "log.txt")
+MAX_NAME_BYTES = 200  # bytes
+MAX_NAME_DEPTH = 2
+UNFINISHED_SUFFIXES = (".partial", ".tmp", ".part", "~", ".")
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ResultFile:
 
     def open(self) -> BinaryIO:
         """Its bytes. Raises: OSError: it is gone, or a link now."""
-        return open_plain(self.path)
+        return open_regular(self.path)
 
 
-def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threading.Event) -> None:
+def download(client: Client, lease: Lease, file: File, target: Path, stop: threading.Event) -> None:
     """Fetch a file of a lease into `target`; what is there already is kept when its sha256 is right.
 
     Raises: TaskFailure, StopRequested, OSError.
@@ -52,24 +52,26 @@ def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threadin
         nonlocal url
         try:
             _fetch_rest(client, replace(file, url=url), part)
-        except Answered as error:
+        except RequestRejected as error:
             if error.status != 403 or (new := _renewed_url(client, lease, file)) == url:
                 raise
             url = new
             raise Unreachable(f"the address of {file.name!r} is too old") from None
 
-    for _ in range(TRIES):
+    for _ in range(MAX_DOWNLOADS):
         if not target.is_file():
             try:
-                retried(rest, stop)
-            except Answered as error:
+                retry(rest, stop)
+            except RequestRejected as error:
                 raise TaskFailure("agent_error", f"the server did not give out {file.name!r}: {error}") from None
             part.rename(target)
-        if digest(target) == file.sha256:
+        if file_sha256(target) == file.sha256:
             os.utime(target)
             return
         target.unlink()
-    raise TaskFailure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
+    raise TaskFailure(
+        "agent_error", f"{file.name!r} arrived damaged {MAX_DOWNLOADS} times: its sha256 is not {file.sha256}"
+    )
 
 
 def _renewed_url(client: Client, lease: Lease, file: File) -> str:
@@ -97,20 +99,20 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
         raise TaskFailure("agent_error", error)
 
 
-def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
+def upload_result(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
     """Upload every file of a result.
 
     Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
     """
     try:
-        retried(lambda: send_all(client, lease.path("uploads"), result, stop, {}), stop)
-    except Answered as error:
+        retry(lambda: upload_files(client, lease.path("uploads"), result, stop, {}), stop)
+    except RequestRejected as error:
         raise _upload_failure(error) from None
     except (KeyError, TypeError):
         raise TaskFailure("upload_failed", "the server's answer about the uploads was not understood") from None
 
 
-def send_all(
+def upload_files(
     client: Client, path: str, files: Sequence[ResultFile], stop: threading.Event, body: dict[str, Any]
 ) -> None:
     """Announce files there and sends what the server does not have of them. body: what is announced besides.
@@ -138,7 +140,7 @@ def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: t
         headers |= {"Content-Type": "application/octet-stream"}
         try:
             client.put(url, _blocks(file, start, end, stop), end - start, headers)
-        except Answered as error:
+        except RequestRejected as error:
             if error.status == 403 or (error.status == 409 and "size" in error.body):
                 raise Unreachable(str(error)) from None
             raise
@@ -155,7 +157,7 @@ def _parts(file: ResultFile, wanted: dict[str, Any]) -> list[tuple[int, int, str
         starts = [(int(part["offset"]), str(part["url"]), int(part["size_bytes"])) for part in parts]
         return [(start, start + length, url, {}) for start, url, length in starts]
     size, url = file.size_bytes, str(wanted["url"])
-    pieces = [(start, min(start + PART, size)) for start in range(int(wanted["have"]), size, PART)]
+    pieces = [(start, min(start + PART_BYTES, size)) for start in range(int(wanted["have"]), size, PART_BYTES)]
     return [(start, end, url, {"Content-Range": f"bytes {start}-{end - 1}/{size}"}) for start, end in pieces]
 
 
@@ -163,14 +165,14 @@ def _blocks(file: ResultFile, start: int, end: int, stop: threading.Event) -> It
     """The bytes from `start` to `end` of a file, never more, even when it grows."""
     with file.open() as source:
         source.seek(start)
-        while start < end and (block := source.read(min(BLOCK, end - start))):
+        while start < end and (block := source.read(min(BLOCK_BYTES, end - start))):
             if stop.is_set():
                 raise StopRequested
             start += len(block)
             yield block
 
 
-def _upload_failure(error: Answered) -> Exception:
+def _upload_failure(error: RequestRejected) -> Exception:
     if error.status in (401, 404, 409):
         return LeaseLost(str(error))
     if error.status == 507:
@@ -179,32 +181,37 @@ def _upload_failure(error: Answered) -> Exception:
     return TaskFailure("upload_failed", f"the server refused the result: {error}", str(error.body.get("hint") or ""))
 
 
-def result_files(folder: Path) -> tuple[list[ResultFile], list[str]]:
+def collect_files(folder: Path) -> tuple[list[ResultFile], list[str]]:
     """The files of a result, and those left out: links and the like, and what no server takes, by name or size."""
     files: list[ResultFile] = []
     left_out: list[str] = []
     taken: set[str] = set()  # some file systems do not tell apart what differs by case
-    room = ALL_MAX
-    own = (folder / name for name in FIRST if os.path.lexists(folder / name))
-    for path in dict.fromkeys((*own, *listed(folder))):
+    room = MAX_TOTAL_BYTES
+    own = (folder / name for name in PRIORITY_FILES if os.path.lexists(folder / name))
+    for path in dict.fromkeys((*own, *walk_files(folder))):
         name = path.relative_to(folder).as_posix()
-        fits = len(files) < FILES_MAX and is_shown(name) and name.casefold() not in taken and is_plain(path)
+        fits = len(files) < MAX_FILES and is_valid_name(name) and name.casefold() not in taken and is_regular(path)
         size = path.stat().st_size if fits else 0
-        if fits and size <= min(room, FILE_MAX):
+        if fits and size <= min(room, MAX_FILE_BYTES):
             taken.add(name.casefold())
             room -= size
-            files.append(ResultFile(name, path, size, digest(path)))
+            files.append(ResultFile(name, path, size, file_sha256(path)))
         else:
             left_out.append(name.encode("utf-8", "replace").decode())
     return files, left_out
 
 
-def is_shown(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Whether a result's file may have that name: at most one folder deep, not hidden, of harmless characters."""
     parts = name.split("/")
-    return len(parts) <= DEPTH and all(map(_is_harmless, parts))
+    return len(parts) <= MAX_NAME_DEPTH and all(map(_is_harmless, parts))
 
 
 def _is_harmless(part: str) -> bool:
     fine = part.isprintable() and part == part.strip() and not set(part) & set('\\:*?"<>|')
-    return fine and not part.startswith(".") and not part.endswith(UNFINISHED) and 0 < len(part.encode()) <= NAME_MAX
+    return (
+        fine
+        and not part.startswith(".")
+        and not part.endswith(UNFINISHED_SUFFIXES)
+        and 0 < len(part.encode()) <= MAX_NAME_BYTES
+    )

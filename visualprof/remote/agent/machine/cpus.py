@@ -9,11 +9,11 @@ from pathlib import Path
 
 from visualprof.remote.protocol import TaskFailure, cpu_numbers
 
-SYS = Path("/sys/devices/system")
+SYSFS = Path("/sys/devices/system")
 _NODE = re.compile(r"node(\d+)")
 
 
-def pinned(pin: str, threads: int, sys: Path = SYS, allowed: Collection[int] | None = None) -> list[int]:
+def pinned_cpus(pin: str, threads: int, sysfs: Path = SYSFS, allowed: Collection[int] | None = None) -> list[int]:
     """The CPUs of a job's `pin`, in order; [] for "", which is all of them.
 
     auto: one thread of each core, of the NUMA node with most of them, the last ones first (the first serve interrupts);
@@ -26,7 +26,7 @@ def pinned(pin: str, threads: int, sys: Path = SYS, allowed: Collection[int] | N
         return []
     here = set(os.sched_getaffinity(0) if allowed is None else allowed)
     if pin == "auto":
-        cores = max(_nodes(sys, here), key=len)
+        cores = max(_nodes(sysfs, here), key=len)
         return sorted(cores[-threads:])
     wanted = cpu_numbers(pin)
     if lacking := sorted(set(wanted) - here):

@@ -10,33 +10,33 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-VARIABLE = "VISUALPROF_TURNS"
-WAIT_S = 0.2
+LOCK_FOLDER_VARIABLE = "VISUALPROF_TURNS"
+POLL_S = 0.2
 
 
 @contextmanager
-def turn(device: str, check: Callable[[], None], folder: Path | None = None) -> Generator[float]:
+def hold_device(device: str, check: Callable[[], None], folder: Path | None = None) -> Generator[float]:
     """Hold the host's device while the block runs; gives the seconds for which another agent had it.
 
     Args:
         device: `cpu`, `cuda:0`. check: called while waiting; what it raises ends that.
         folder: of the locks; that of `VISUALPROF_TURNS`, or the system's for temporary files, which all users share.
     """
-    place = folder or Path(os.environ.get(VARIABLE) or tempfile.gettempdir())
-    path = place / f"visualprof-{plain_device(device)}.lock"
+    place = folder or Path(os.environ.get(LOCK_FOLDER_VARIABLE) or tempfile.gettempdir())
+    path = place / f"visualprof-{device_file_name(device)}.lock"
     handle = _opened(path)
     began = time.monotonic()
     try:
         while handle is not None and not _try_lock(handle):
             check()
-            time.sleep(WAIT_S)
+            time.sleep(POLL_S)
         yield time.monotonic() - began
     finally:
         if handle is not None:
             os.close(handle)
 
 
-def plain_device(device: str) -> str:
+def device_file_name(device: str) -> str:
     """`cuda:0` as a part of a file's name: by its place among all GPUs, where CUDA_VISIBLE_DEVICES shows only some."""
     kind, colon, number = device.partition(":")
     visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]

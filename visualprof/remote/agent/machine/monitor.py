@@ -23,7 +23,7 @@ from visualprof.remote.protocol import MONITOR_SCHEMA, Gpu
 PROFILE_INTERVAL_S = 0.02  # a profile pass is short
 
 
-class Devices(Protocol):
+class DeviceReader(Protocol):
     """GPUs of a maker, as `nvml.Nvml` and `rocm.Rocm` read them."""
 
     def gpus(self) -> list[Gpu]:
@@ -43,7 +43,7 @@ class Monitor:
     """Samples of one task while a child of it runs, written to a file. phase, batch: set by whoever follows it."""
 
     def __init__(
-        self, path: Path, interval_s: float, devices: Devices, gpus: list[str], powercap: Path = POWERCAP
+        self, path: Path, interval_s: float, devices: DeviceReader, gpus: list[str], powercap: Path = POWERCAP
     ) -> None:
         self.interval_s = interval_s
         self.phase = "preparing"

@@ -22,7 +22,7 @@ from visualprof.remote.agent.machine.sandbox import Sandbox
 from visualprof.remote.processor import cpu_name
 from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_key
 
-PATIENCE_S = 120.0
+PROBE_TIMEOUT_S = 120.0
 Say = Callable[[str], object]
 
 
@@ -35,7 +35,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Overview:
+class InterpreterInfo:
     """What an interpreter has, found without importing it. prefixes: folders that it reads."""
 
     version: str
@@ -55,11 +55,11 @@ class Machine:
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
-    def runtime(self, spec: Spec) -> Runtime | None:
+    def newest_runtime(self, spec: Spec) -> Runtime | None:
         """The newest runtime that fits a spec."""
-        return next(iter(self.fitting(spec)), None)
+        return next(iter(self.matching_runtimes(spec)), None)
 
-    def fitting(self, spec: Spec) -> list[Runtime]:
+    def matching_runtimes(self, spec: Spec) -> list[Runtime]:
         """Every runtime that fits a spec, the newest first."""
         fitting = [
             r
@@ -68,9 +68,9 @@ class Machine:
         ]
         return sorted(fitting, key=lambda runtime: version_key(runtime.version), reverse=True)
 
-    def prefixes_for(self, python: str, everything: bool) -> tuple[str, ...]:
+    def prefixes_for(self, python: str, all_interpreters: bool) -> tuple[str, ...]:
         """Folders that an interpreter reads; everything: those of all, for a stage that starts others."""
-        whose = self.prefixes.values() if everything else [self.prefixes.get(python, ())]
+        whose = self.prefixes.values() if all_interpreters else [self.prefixes.get(python, ())]
         return tuple(sorted({folder for folders in whose for folder in folders}))
 
     def devices(self) -> list[str]:
@@ -78,13 +78,13 @@ class Machine:
         return sorted({device for runtime in self.capabilities.runtimes for device in runtime.devices})
 
 
-def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
+def probe_machine(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
     """Ask every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
     converters: dict[str, list[str]] = {}
     for interpreter in interpreters:
-        if (has := overview(interpreter, say)) is None:
+        if (has := inspect_interpreter(interpreter, say)) is None:
             continue
         prefixes[interpreter.python] = has.prefixes
         for name in has.converters:
@@ -93,7 +93,7 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
             runtimes.setdefault((runtime.backend, runtime.version), runtime)
     gpus = nvml.gpus()
     capabilities = Capabilities(
-        platform=platform_of(platform.machine(), bool(gpus)),
+        platform=detect_platform(platform.machine(), bool(gpus)),
         machine=platform.machine(),
         system=f"{platform.system()} {platform.release()}",
         hostname=platform.node(),
@@ -110,22 +110,22 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
     return Machine(capabilities, prefixes, converters)
 
 
-def platform_of(machine: str, gpu: bool) -> Platform:
+def detect_platform(machine: str, gpu: bool) -> Platform:
     """The platform of a machine; an ARM board with a GPU is `arm`, for its packages are those of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"
 
 
-def overview(interpreter: Interpreter, say: Say) -> Overview | None:
+def inspect_interpreter(interpreter: Interpreter, say: Say) -> InterpreterInfo | None:
     """What an interpreter has; None after a word to `say` where it does not answer."""
     python, only = interpreter.python, interpreter.backend
     try:
-        told = ask(python)
+        told = run_probe(python)
         names = [name for name in told["backends"] if only in ("", name)]
         converters = [] if only else list(map(str, told["converters"]))
         prefixes = tuple(map(str, told["prefixes"]))
-        found = Overview(str(told["python_version"]), prefixes, names, converters)
+        found = InterpreterInfo(str(told["python_version"]), prefixes, names, converters)
     except (ProbeError, KeyError, TypeError) as error:
         say(f"{python} cannot be used: {error}")
         return None
@@ -134,11 +134,11 @@ def overview(interpreter: Interpreter, say: Say) -> Overview | None:
     return found
 
 
-def _runtimes(interpreter: Interpreter, has: Overview, say: Say) -> Iterator[Runtime]:
+def _runtimes(interpreter: Interpreter, has: InterpreterInfo, say: Say) -> Iterator[Runtime]:
     """The runtimes of an interpreter."""
     for name in has.backends:
         try:
-            detail = ask(interpreter.python, name)
+            detail = run_probe(interpreter.python, name)
             devices = list(map(str, detail["devices"]))
             yield Runtime(name, str(detail["version"]), interpreter.python, has.version, devices)
         except (ProbeError, KeyError, TypeError) as error:  # noqa: PERF203 - each runtime alone
@@ -149,16 +149,16 @@ class ProbeError(Exception):
     """An interpreter did not answer."""
 
 
-def ask(python: str, *arguments: str) -> dict[str, Any]:
+def run_probe(python: str, *arguments: str) -> dict[str, Any]:
     """What probe.pyz says in an interpreter. Raises: ProbeError."""
     with tempfile.TemporaryDirectory(prefix="visualprof-probe-") as folder:
         archive = Path(folder, "probe.pyz")
         archive.write_bytes(bundle.probe_archive())
         command, env = [python, "-I", str(archive), *arguments], Sandbox(Path(folder), Path(python)).environment()
         try:
-            done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
+            done = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:
-            raise ProbeError(f"no answer within {PATIENCE_S:g} s") from None
+            raise ProbeError(f"no answer within {PROBE_TIMEOUT_S:g} s") from None
         except OSError as error:
             raise ProbeError(error.strerror) from None
     try:

@@ -18,7 +18,7 @@ from visualprof.remote.backends import all_backends, backend
 from visualprof.remote.converters import all_converters, converter
 
 
-def overview() -> dict[str, Any]:
+def describe_interpreter() -> dict[str, Any]:
     """The interpreter's version, folders, backends and converters, found without importing any runtime."""
     folders = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     folders += [path for path in sys.path if os.path.isdir(path)]
@@ -29,7 +29,7 @@ def overview() -> dict[str, Any]:
     return {"python_version": platform.python_version(), **told}
 
 
-def detail(name: str) -> dict[str, Any]:
+def describe_runtime(name: str) -> dict[str, Any]:
     """Version and devices of a backend; of a converter the version of what it needs first."""
     if name in {each.name for each in all_converters()}:
         tools = converter(name).tools()
@@ -44,6 +44,6 @@ def detail(name: str) -> dict[str, Any]:
 if __name__ == "__main__":
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # runtimes print at import
-    json.dump(detail(sys.argv[1]) if len(sys.argv) > 1 else overview(), answer)
+    json.dump(describe_runtime(sys.argv[1]) if len(sys.argv) > 1 else describe_interpreter(), answer)
     answer.close()
     os._exit(0)  # what a runtime does at its exit is none of the probe's business

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
-MARK = "VISUALPROF_TASK"  # in the environment of every process of a task
+MARK_VARIABLE = "VISUALPROF_TASK"  # in the environment of every process of a task
 REFRESH_S = 1.0
 SCRATCH = ("", "dev", "tmp")
 ROUNDS = 20  # a process may fork while it is looked for
@@ -105,7 +105,7 @@ def signal_tree(pid: int, number: signal.Signals) -> None:
             os.killpg(pid, number)
 
 
-def sweep(mark: str) -> int:
+def kill_marked(mark: str) -> int:
     """Kill every process of a task, wherever it went: by the mark in its environment. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
@@ -122,11 +122,11 @@ def sweep(mark: str) -> int:
 def _marked(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(*_GONE):
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(MARK_VARIABLE) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 yield process
 
 
-def start_ticks(pid: int) -> int:
+def read_start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot: with the pid it names one process. 0: there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -137,6 +137,6 @@ def start_ticks(pid: int) -> int:
 
 def kill_orphan(pid: int, started: int, mark: str) -> None:
     """End what a killed agent left: the process with that start and its group, and all with the mark."""
-    if pid and started and start_ticks(pid) == started:
+    if pid and started and read_start_ticks(pid) == started:
         signal_tree(pid, signal.SIGKILL)
-    sweep(mark)
+    kill_marked(mark)

@@ -14,22 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, probe_machine, run_probe
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.cases.requirements import lines_of
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Gpu
 
-VARIABLE = "VISUALPROF_RUNTIMES"
-PLACES = (
+FOLDER_VARIABLE = "VISUALPROF_RUNTIMES"
+PYTHON_PATTERNS = (
     "~/.pyenv/versions/*/bin/python", "/opt/conda/bin/python", "/opt/conda/envs/*/bin/python",
     "~/*conda*/bin/python", "~/*conda*/envs/*/bin/python", "~/*mambaforge*/envs/*/bin/python",
     "~/miniforge*/envs/*/bin/python", "~/.local/share/uv/python/*/bin/python3", "/opt/python*/bin/python3",
 )  # fmt: skip
 ASK = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
-PATIENCE_S = 20.0
+VERSION_TIMEOUT_S = 20.0
 ASKED_AT_ONCE = 4
 SHIMS = "/shims/"  # pyenv's scripts, which stand for the interpreters of PLACES
 _NAME = re.compile(r"python(3(\.\d+)?)?")
@@ -45,7 +45,7 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Kit:
+class EnvironmentRecipe:
     """What an environment gets: a package and others. python: versions that have it.
 
     cpu_index: where pip finds `from_index`, "" the package itself, without the libraries of a GPU.
@@ -59,18 +59,18 @@ class Kit:
     from_index: str = ""
 
 
-def _gpus() -> list[Gpu]:
+def _find_gpus() -> list[Gpu]:
     return Nvml().gpus()
 
 
-def folder() -> Path:
+def runtimes_folder() -> Path:
     """Where environments are made and looked for."""
-    if chosen := os.environ.get(VARIABLE):
+    if chosen := os.environ.get(FOLDER_VARIABLE):
         return Path(chosen).absolute()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "visualprof", "runtimes")
 
 
-def stamp(runtimes: Path) -> int:
+def folder_stamp(runtimes: Path) -> int:
     """A number that changes when an environment is made or removed."""
     try:
         return runtimes.stat().st_mtime_ns
@@ -78,7 +78,7 @@ def stamp(runtimes: Path) -> int:
         return 0
 
 
-def installed(runtimes: Path) -> list[str]:
+def installed_pythons(runtimes: Path) -> list[str]:
     """The interpreters of the environments in a folder; one that is being made is not among them."""
     pythons = sorted(runtimes.glob("*/bin/python")) if runtimes.is_dir() else []
     return [str(path) for path in pythons if not path.parts[-3].startswith(".")]
@@ -86,7 +86,9 @@ def installed(runtimes: Path) -> list[str]:
 
 def probe_all(named: list[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
     """What the machine has, by the interpreters that were named, the installed environments, and the agent's own."""
-    return probe([*named, *map(Interpreter, installed(folder())), Interpreter()], tags, level, nvml, say)
+    return probe_machine(
+        [*named, *map(Interpreter, installed_pythons(runtimes_folder())), Interpreter()], tags, level, nvml, say
+    )
 
 
 def install(
@@ -94,9 +96,9 @@ def install(
     python: str,
     runtimes: Path,
     say: Say,
-    index: str = "",
-    gpus: Callable[[], list[Gpu]] = _gpus,
-    more: Path | None = None,
+    index_url: str = "",
+    find_gpus: Callable[[], list[Gpu]] = _find_gpus,
+    requirements_file: Path | None = None,
 ) -> Path:
     """Make an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
@@ -113,19 +115,21 @@ def install(
     Raises: AgentError.
     """
     kit, version = _parsed(requirement)
-    if more:
-        kit = _with(kit, more)
+    if requirements_file:
+        kit = _with(kit, requirements_file)
     base = _chosen(kit, python)
     say(f"{kit.name} with Python {base.version} ({base.path})")
-    if not index and kit.cpu_index and not gpus():
-        index = kit.cpu_index
-        say(f"no NVIDIA GPU was found, so it comes without CUDA from {index}; --index-url chooses another place")
+    if not index_url and kit.cpu_index and not find_gpus():
+        index_url = kit.cpu_index
+        say(f"no NVIDIA GPU was found, so it comes without CUDA from {index_url}; --index-url chooses another place")
     runtimes.mkdir(parents=True, exist_ok=True)
     part = runtimes / f".{kit.name}-{os.getpid()}"
     try:
-        _make(kit, version, base, part, index)
+        _make(kit, version, base, part, index_url)
         actual = _verified(kit, part)
-        target = runtimes / "-".join((kit.name, actual, *([more.absolute().parent.name] if more else [])))
+        target = runtimes / "-".join(
+            (kit.name, actual, *([requirements_file.absolute().parent.name] if requirements_file else []))
+        )
         _move_scripts(part, target)
         if target.exists():
             shutil.rmtree(target)
@@ -136,7 +140,7 @@ def install(
     return target
 
 
-def _parsed(requirement: str) -> tuple[Kit, str]:
+def _parsed(requirement: str) -> tuple[EnvironmentRecipe, str]:
     """The kit and the version that a requirement names."""
     every = (*map(_of_converter, all_converters()), *map(_of_backend, all_backends()))
     kits = {kit.name: kit for kit in every}
@@ -152,20 +156,20 @@ def _parsed(requirement: str) -> tuple[Kit, str]:
     raise AgentError(f"{requirement!r} names no backend and no converter", f"{hint}; or of {tools}")
 
 
-def _of_backend(backend: Backend) -> Kit:
-    return Kit(backend.name, backend.package, backend.requires, backend.python, backend.cpu_index)
+def _of_backend(backend: Backend) -> EnvironmentRecipe:
+    return EnvironmentRecipe(backend.name, backend.package, backend.requires, backend.python, backend.cpu_index)
 
 
-def _of_converter(converter: Converter) -> Kit:
+def _of_converter(converter: Converter) -> EnvironmentRecipe:
     """What a converter needs, first what names it; the runtime of its first module says where pip finds that."""
     first, *others = converter.needs.values()
     base = next((each for each in all_backends() if each.module in converter.needs), None)
     requires = (*others, *(base.requires if base else ()))
     index = base.cpu_index if base and base.package == first else ""
-    return Kit(converter.name, first, requires, base.python if base else "", index)
+    return EnvironmentRecipe(converter.name, first, requires, base.python if base else "", index)
 
 
-def _with(kit: Kit, file: Path) -> Kit:
+def _with(kit: EnvironmentRecipe, file: Path) -> EnvironmentRecipe:
     """A kit with the packages of a file. Raises: AgentError: it cannot be read."""
     try:
         lines = lines_of(file.read_text("utf-8"))
@@ -176,16 +180,16 @@ def _with(kit: Kit, file: Path) -> Kit:
     return replace(kit, requires=(*kit.requires, *lines), **first)
 
 
-def _chosen(kit: Kit, path: str) -> Python:
+def _chosen(kit: EnvironmentRecipe, path: str) -> Python:
     """The Python to start from. Raises: AgentError: none fits."""
     if path:
         python = _python(path)
         if python is None:
             raise AgentError(f"{path} is no Python that works", "give --python the path of an interpreter")
         return python
-    everything = pythons()
+    everything = find_pythons()
     for python in everything:
-        if fitting(python.version, kit.python):
+        if supports_python(python.version, kit.python):
             return python
     versions = ", ".join(sorted({python.version for python in everything})) or "none"
     raise AgentError(
@@ -194,18 +198,18 @@ def _chosen(kit: Kit, path: str) -> Python:
     )
 
 
-def fitting(version: str, wanted: str) -> bool:
+def supports_python(version: str, wanted: str) -> bool:
     """Whether a Python is among those that a backend has packages for: "3.8 3.9 3.10", "" any."""
     return not wanted or version in re.split(r"[\s,]+", wanted)
 
 
-def pythons() -> list[Python]:
+def find_pythons() -> list[Python]:
     """Every Python that is found, newest first, those of the same version in the order of PATH; environments last."""
     paths = [sys.executable]
     for folder in os.get_exec_path():
         paths += sorted(glob.glob(os.path.join(glob.escape(folder), "python3*")))
     beside = f"{glob.escape(str(Path(sys.base_prefix).parent))}/*/bin/python"  # wherever pyenv or uv keeps them
-    for pattern in (beside, *PLACES):
+    for pattern in (beside, *PYTHON_PATTERNS):
         paths += sorted(glob.glob(os.path.expanduser(pattern)))
     named = [path for path in paths if _NAME.fullmatch(os.path.basename(path)) and SHIMS not in path]
     distinct = {os.path.realpath(path): path for path in reversed(named)}
@@ -218,7 +222,11 @@ def _python(path: str) -> Python | None:
     """The Python at a path; None when it does not run, or is too old."""
     try:
         done = subprocess.run(
-            [path, "-I", "-c", ASK], capture_output=True, timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
+            [path, "-I", "-c", ASK],
+            capture_output=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
         )
         (major, minor), _ = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
@@ -226,7 +234,7 @@ def _python(path: str) -> Python | None:
     return Python(path, f"{major}.{minor}") if major == 3 and minor >= 8 else None
 
 
-def _make(kit: Kit, version: str, base: Python, part: Path, index: str) -> None:
+def _make(kit: EnvironmentRecipe, version: str, base: Python, part: Path, index: str) -> None:
     wanted = f"{kit.package}=={version}" if version else kit.package
     requires = [*kit.requires, *(() if any(r.startswith("numpy") for r in kit.requires) else ("numpy",))]
     hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
@@ -255,10 +263,10 @@ def _run(command: list[str], hint: str) -> None:
         raise AgentError(f"{' '.join(command)} ended with status {status}", hint)
 
 
-def _verified(kit: Kit, part: Path) -> str:
+def _verified(kit: EnvironmentRecipe, part: Path) -> str:
     """The version that the environment really has."""
     try:
-        return str(ask(str(part / "bin" / "python"), kit.name)["version"])
+        return str(run_probe(str(part / "bin" / "python"), kit.name)["version"])
     except ProbeError as problem:
         error = f"{kit.name} was installed and cannot be used: {problem}"
         raise AgentError(error, "its libraries may miss one of the system's") from None

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.machine.processes import MARK
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.agent.machine.processes import MARK_VARIABLE
 
-Mode = Literal["auto", "off", "require"]
+SandboxMode = Literal["auto", "off", "require"]
 PROBE_S = 10.0
 _USER = "65534"  # nobody, inside
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
@@ -40,7 +40,7 @@ class Sandbox:
 
     work: Path
     python: Path
-    fixed: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
     prefixes: tuple[str, ...] = ()
     device: str = "cpu"
     mark: str = "probe"
@@ -58,7 +58,7 @@ class Sandbox:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
             "PIP_NO_INDEX": "1",  # some converters install packages at import
             "VISUALPROF_LIMITS": self.limits,
-            MARK: self.mark,
+            MARK_VARIABLE: self.mark,
         }
 
     def command(self, level: int, *arguments: str) -> tuple[list[str], dict[str, str]]:
@@ -90,11 +90,11 @@ class Sandbox:
             for path in sorted({path for pattern in DEVICES for path in glob.glob(pattern)}):
                 args += ["--dev-bind", path, path]
         weights = (env.get(name, "") for name in WEIGHTS)
-        for folder in outermost((*self.prefixes, *weights, *env.get("LD_LIBRARY_PATH", "").split(":"))):
+        for folder in outermost_folders((*self.prefixes, *weights, *env.get("LD_LIBRARY_PATH", "").split(":"))):
             args += ["--ro-bind", folder, folder]
         work = str(self.work)
         args += ["--bind", work, work]
-        for path in map(str, self.fixed):
+        for path in map(str, self.read_only):
             args += ["--ro-bind", path, path]
         for name, value in env.items():
             args += ["--setenv", name, value]
@@ -108,7 +108,7 @@ def _no_user_namespaces() -> list[str]:
     return ["--disable-userns"] if b"--disable-userns" in done.stdout + done.stderr else []
 
 
-def outermost(folders: Iterable[str]) -> list[str]:
+def outermost_folders(folders: Iterable[str]) -> list[str]:
     """The folders that exist and lie in none of the others, nor in the system's."""
     outer: list[str] = []
     for folder in sorted({os.path.normpath(folder) for folder in folders if os.path.isabs(folder)}):
@@ -118,7 +118,7 @@ def outermost(folders: Iterable[str]) -> list[str]:
     return outer
 
 
-def usable() -> str:
+def bubblewrap_problem() -> str:
     """Why bubblewrap cannot be used here, "" when it can: many systems forbid user namespaces."""
     if not shutil.which("bwrap"):
         return "bwrap is not installed"
@@ -130,12 +130,12 @@ def usable() -> str:
     return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:300] or "bwrap failed"
 
 
-def sandbox_level(mode: Mode, say: Callable[[str], object]) -> int:
+def sandbox_level(mode: SandboxMode, say: Callable[[str], object]) -> int:
     """The level that a mode gives here; `say` gets a warning.
 
     Raises: AgentError: "require", and it is not to be had.
     """
-    problem = "" if mode == "off" else usable()
+    problem = "" if mode == "off" else bubblewrap_problem()
     if problem and mode == "require":
         raise AgentError(f"bubblewrap cannot be used: {problem}", "install bubblewrap, or leave out --sandbox require")
     if problem:

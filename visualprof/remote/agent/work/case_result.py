@@ -12,29 +12,29 @@ from typing import Any, cast
 import psutil
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import clear, is_plain
-from visualprof.remote.agent.faults import Outcome
-from visualprof.remote.agent.machine.best import best_peak
-from visualprof.remote.agent.machine.runtimes import folder
-from visualprof.remote.agent.work.child_events import is_object, plain
-from visualprof.remote.agent.work.samples import header_of, history, samples_of
+from visualprof.remote.agent.child_files import is_regular, remove_path
+from visualprof.remote.agent.errors import Outcome
+from visualprof.remote.agent.machine.peak_cache import update_best_peak
+from visualprof.remote.agent.machine.runtimes import runtimes_folder
+from visualprof.remote.agent.work.child_events import is_object, sanitize
+from visualprof.remote.agent.work.monitor_samples import read_header, read_history, read_samples
 from visualprof.remote.cases import CASE_SCHEMA, STEPS
 from visualprof.remote.protocol import Lease
 
-FILE = "case.json"
-LARGEST = 4 << 20
-DEPTH = 6
-OBSERVED = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
+FILE_NAME = "case.json"
+MAX_CASE_BYTES = 4 << 20
+MAX_JSON_DEPTH = 6
+OBSERVED_FIELDS = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
             "throttled")  # fmt: skip
 # Mean over inference: the field, and what the monitor calls it on a GPU and on the host.
-MEANS = (("utilization", "util", "child_cpu"), ("power_w", "power_w", "cpu_power_w"),
+MEAN_FIELDS = (("utilization", "util", "child_cpu"), ("power_w", "power_w", "cpu_power_w"),
          ("temperature_c", "temperature_c", ""), ("clock_mhz", "sm_mhz", ""))  # fmt: skip
 
 
 def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env: Mapping[str, Any]) -> None:
     """Writes `case.json` anew. env: of `result_folder.environment`. Raises: OSError."""
-    case = _read(out / FILE) or _nothing(lease)
-    seen = [*(env.get("gpus") or ()), *header_of(monitor).get("gpus", ())]
+    case = _read(out / FILE_NAME) or _nothing(lease)
+    seen = [*(env.get("gpus") or ()), *read_header(monitor).get("gpus", ())]
     gpu = next((gpu for gpu in seen if gpu["id"] == lease.spec.device), None)
     case |= {
         **{key: outcome[key] or "" for key in ("state", "reason", "error", "hint")},
@@ -43,10 +43,10 @@ def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env:
         "finished_ns": time.time_ns(),
         "device_name": case.get("device_name") or (gpu["name"] if gpu else str(env.get("cpu") or "")),
         "memory_total_bytes": gpu["memory_bytes"] if gpu else psutil.virtual_memory().total,
-        **device_use(monitor, _window(case)),
+        **measure_device_use(monitor, _window(case)),
         **_utilised(case),
     }
-    if any((_gpu(sample) or {}).get("others") for sample in samples_of(monitor)):
+    if any((_gpu(sample) or {}).get("others") for sample in read_samples(monitor)):
         told = cast("object", case.get("warnings"))
         before = cast("list[str]", told) if isinstance(told, list) else []
         case["warnings"] = [
@@ -54,13 +54,13 @@ def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env:
             msg("agent.other_processes_computed_gpu", "other processes computed on the GPU meanwhile"),
         ]
     case["steps"] = [_interrupted(row, outcome) for row in _objects(case.get("steps"))]
-    clear(out / FILE)
-    (out / FILE).write_text(json.dumps(case, indent=1), "utf-8")
+    remove_path(out / FILE_NAME)
+    (out / FILE_NAME).write_text(json.dumps(case, indent=1), "utf-8")
 
 
-def device_use(monitor: Path, window: tuple[int, int, int] | None) -> dict[str, float | None]:
+def measure_device_use(monitor: Path, window: tuple[int, int, int] | None) -> dict[str, float | None]:
     """What the device did: the most memory of the whole run, the rest over a window of (start ns, end ns, samples)."""
-    samples = list(samples_of(monitor))
+    samples = list(read_samples(monitor))
     start, end, count = window or (0, -1, 0)
     if window and samples and end < samples[0]["t_ns"]:  # of an earlier run, whose figures stand
         return {}
@@ -68,10 +68,10 @@ def device_use(monitor: Path, window: tuple[int, int, int] | None) -> dict[str, 
     told: dict[str, float | None] = {
         "memory_used_bytes": max(_values(samples, "memory_bytes", "rss_bytes"), default=None)
     }
-    for field, on_gpu, on_host in MEANS:
+    for field, on_gpu, on_host in MEAN_FIELDS:
         values = _values(inside, on_gpu, on_host)
         told[field] = statistics.fmean(values) if values else None
-    device = history(monitor)
+    device = read_history(monitor)
     energy_j, throttled = (device.energy_j(start, end), device.was_throttled(start, end)) if count else (None, None)
     return told | {"energy_j_per_sample": None if energy_j is None else energy_j / count, "throttled": throttled}
 
@@ -99,7 +99,9 @@ def _utilised(case: Mapping[str, Any]) -> dict[str, float | None]:
     settings = {row.get("key"): row.get("value") for row in _objects(case.get("settings"))}
     threads = str(settings.get("threads") or "0")
     device, precision = str(case.get("device_name")), str(case.get("precision"))
-    best = best_peak(folder() / ".peaks", device, precision, int(threads) if threads.isdecimal() else 0, peak)
+    best = update_best_peak(
+        runtimes_folder() / ".peaks", device, precision, int(threads) if threads.isdecimal() else 0, peak
+    )
     return {"peak_flops": best, "mfu": flops / best if isinstance(flops, float) and flops <= best else None}
 
 
@@ -116,10 +118,10 @@ def _window(case: dict[str, Any]) -> tuple[int, int, int] | None:
 def _read(file: Path) -> dict[str, Any] | None:
     """What the child wrote, which may be anything."""
     try:
-        content = json.loads(file.read_bytes()) if is_plain(file) and file.stat().st_size < LARGEST else None
+        content = json.loads(file.read_bytes()) if is_regular(file) and file.stat().st_size < MAX_CASE_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
-    return plain(content, DEPTH) if is_object(content) and content.get("schema") == CASE_SCHEMA else None
+    return sanitize(content, MAX_JSON_DEPTH) if is_object(content) and content.get("schema") == CASE_SCHEMA else None
 
 
 def _nothing(lease: Lease) -> dict[str, Any]:

@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import link, remove
-from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, Outcome, StopRequested, failed
+from visualprof.remote.agent.child_files import link_or_copy, remove_folder
+from visualprof.remote.agent.errors import CANCELLED, SUCCEEDED, Outcome, StopRequested, failed_outcome
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import probe
+from visualprof.remote.agent.machine.probe import probe_machine
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
-from visualprof.remote.agent.work.result_folder import WorkFolder, assemble, environment
+from visualprof.remote.agent.work.result_folder import WorkFolder, complete_result, describe_environment
 from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.cases import Vendor, all_vendors
 from visualprof.remote.cases.bundle import unpack
 from visualprof.remote.protocol import CaseRef, Lease, ModelRef, Profile, Reason, Request, Spec, TaskFailure
 
-INTERVAL_S = 0.1  # of the monitor
-CHECK_S = 120.0
-WORK = ".work"  # in the folder of a run, while it goes on
-Python = tuple[str, tuple[str, ...]]  # an interpreter, and the folders that it reads
+MONITOR_INTERVAL_S = 0.1  # of the monitor
+CHECK_TIMEOUT_S = 120.0
+WORK_FOLDER = ".work"  # in the folder of a run, while it goes on
+CaseInterpreter = tuple[str, tuple[str, ...]]  # an interpreter, and the folders that it reads
 
 
 @dataclass(frozen=True)
-class CaseOrder:
+class CaseRequest:
     """A case that is to run on this machine.
 
     description: of `Case.description`. files: by their places, of `Case.files`. command: settings of the command line.
@@ -46,25 +46,25 @@ class CaseOrder:
     device: str = "cpu"
     data_dir: str = ""
     command: dict[str, Any] = field(default_factory=dict[str, Any])
-    pythons: Iterable[Python] = ()
+    pythons: Iterable[CaseInterpreter] = ()
     level: int = 0
     memory_bytes: int = 0
     timeout_s: float = 3600.0
     step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
     code: bytes = b""
-    tell: Callable[[str], object] = lambda _: None
+    say: Callable[[str], object] = lambda _: None
     check: Callable[[], None] = lambda: None
 
 
 def case_task(
-    root: Path, vendor: str, framework: str, device: str, data_dir: str, more: Mapping[str, Any]
+    root: Path, vendor: str, framework: str, device: str, data_dir: str, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`task.json` of a case. more: `command` and `description`."""
     where = {"root": str(root), "vendor": vendor, "framework": framework, "device": device, "data_dir": data_dir}
-    return {"case": {**where, **more}}
+    return {"case": {**where, **extra}}
 
 
-def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
+def unpack_case(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
     """Lay out the bundle of a job; the case's part of `task.json`. Raises: TaskFailure: it is none, or another's."""
     case = lease.request.case
     root.mkdir(parents=True)
@@ -79,7 +79,7 @@ def unpacked(bundle: Path, root: Path, lease: Lease) -> dict[str, Any]:
     return case_task(root, case.vendor, case.framework, lease.spec.device, where, more)
 
 
-def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
+def run_case(stages: StageRunner, pythons: Iterable[CaseInterpreter], deadline: float) -> None:
     """Run a case that is laid out, in the first interpreter that lacks nothing.
 
     Raises: TaskFailure: no_runtime where each lacks something. StopRequested.
@@ -87,11 +87,11 @@ def run_case(stages: StageRunner, pythons: Iterable[Python], deadline: float) ->
     if isinstance(pythons, Sequence) and len(pythons) == 1:  # it says itself what it lacks
         stages.python, stages.prefixes = Path(pythons[0][0]), pythons[0][1]
     else:
-        choose(stages, pythons, deadline)
+        choose_interpreter(stages, pythons, deadline)
     stages.run("case", deadline)
 
 
-def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> None:
+def choose_interpreter(stages: StageRunner, pythons: Iterable[CaseInterpreter], deadline: float) -> None:
     """Take the first interpreter that lacks nothing; what it told is in `stages.progress.converted`.
 
     Raises: TaskFailure: each lacks something; what the one said that lacks least. StopRequested.
@@ -100,7 +100,7 @@ def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> N
     for python, prefixes in pythons:
         stages.python, stages.prefixes = Path(python), prefixes
         stages.progress.converted = {}
-        stages.run("case-check", min(deadline, time.monotonic() + CHECK_S))
+        stages.run("case-check", min(deadline, time.monotonic() + CHECK_TIMEOUT_S))
         told = {key: str(stages.progress.converted.get(key, "")) for key in ("missing", "hint", "reason")}
         if not told["missing"]:
             return
@@ -113,36 +113,36 @@ def choose(stages: StageRunner, pythons: Iterable[Python], deadline: float) -> N
     raise min(failures, key=lambda failure: failure.error.count("; "))  # of as many, that of the first
 
 
-def sampler(vendor: str, otherwise: Any) -> Any:
+def device_reader(vendor: str, default: Any) -> Any:
     """What samples the devices of a vendor; the machine's own where it names none."""
     module, _, name = all_vendors().get(vendor, Vendor("", "", "cpu")).monitor.partition(":")
-    return getattr(importlib.import_module(module), name)() if name else otherwise
+    return getattr(importlib.import_module(module), name)() if name else default
 
 
-def check_here(order: CaseOrder, folder: Path) -> dict[str, Any]:
+def check_local_case(order: CaseRequest, folder: Path) -> dict[str, Any]:
     """What the child says of a case before anything of it runs: missing, warnings, changes, settings.
 
     Raises: TaskFailure: something is missing, which the message names.
     """
     with _Run(order, folder) as run:
-        choose(run.stages, order.pythons, time.monotonic() + order.timeout_s)
+        choose_interpreter(run.stages, order.pythons, time.monotonic() + order.timeout_s)
         return {**run.progress.converted, "python": str(run.stages.python)}
 
 
-def run_here(order: CaseOrder, folder: Path) -> Outcome:
+def run_local_case(order: CaseRequest, folder: Path) -> Outcome:
     """Run a case on this machine; `folder` becomes the run, and what an earlier one left whole there is kept."""
     outcome, started_ns = SUCCEEDED, time.time_ns()
-    with _Run(order, folder / WORK, folder) as run:
+    with _Run(order, folder / WORK_FOLDER, folder) as run:
         try:
             run_case(run.stages, order.pythons, time.monotonic() + order.timeout_s)
         except StopRequested:
             outcome = CANCELLED
         except Exception as error:  # noqa: BLE001 - whatever it was, it is the end of a run that is kept
-            outcome = failed(error)
+            outcome = failed_outcome(error)
         run.close()
-        machine = probe([], [], order.level, run.nvml, order.tell)
-        env = environment(run.lease.spec, {"agent": "", "agent_id": ""}, machine, run.progress)
-        assemble(run.work, run.lease, outcome, run.progress, env, started_ns)
+        machine = probe_machine([], [], order.level, run.nvml, order.say)
+        env = describe_environment(run.lease.spec, {"agent": "", "agent_id": ""}, machine, run.progress)
+        complete_result(run.work, run.lease, outcome, run.progress, env, started_ns)
         _move(run.work.out, folder)
     return outcome
 
@@ -150,18 +150,18 @@ def run_here(order: CaseOrder, folder: Path) -> Outcome:
 class _Run:
     """A work folder with its stages, removed at the end. earlier: a run whose files the child may go on from."""
 
-    def __init__(self, order: CaseOrder, folder: Path, earlier: Path | None = None) -> None:
+    def __init__(self, order: CaseRequest, folder: Path, earlier: Path | None = None) -> None:
         self.work = work = WorkFolder(folder.absolute())
         if earlier and work.out.is_dir():  # of a command that was killed
             _move(work.out, earlier)
             work.log.replace(earlier / work.log.name)
-        remove(folder)
+        remove_folder(folder)
         work.out.mkdir(parents=True)
         root = work.files / "case"
         for place, file in order.files.items():
             target = root / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            link(file, target)
+            link_or_copy(file, target)
         work.code.write_bytes(order.code)
         more = {"command": order.command, "description": order.description}
         data = case_task(root, order.vendor, order.framework, order.device, order.data_dir, more)
@@ -169,15 +169,15 @@ class _Run:
         for file in _results(earlier) if earlier else ():
             target = work.out / file.relative_to(earlier or folder)
             target.parent.mkdir(parents=True, exist_ok=True)
-            link(file, target)
+            link_or_copy(file, target)
         if earlier and (earlier / work.log.name).is_file():
             shutil.copyfile(earlier / work.log.name, work.log)  # it goes on, too
         self.lease = _lease(order)
         self.progress = TaskProgress(lambda _: None, self._changed)
-        self.nvml = sampler(order.vendor, Nvml())
+        self.nvml = device_reader(order.vendor, Nvml())
         self.log, gpus = CappedLog(work.log), [] if order.device == "cpu" else [order.device]
-        self._tell, self._last = order.tell, ""
-        self._monitor = Monitor(work.monitor, INTERVAL_S, self.nvml, gpus)
+        self._tell, self._last = order.say, ""
+        self._monitor = Monitor(work.monitor, MONITOR_INTERVAL_S, self.nvml, gpus)
         self.stages = StageRunner(
             work=work,
             device=order.device,
@@ -190,7 +190,7 @@ class _Run:
             log=self.log,
             progress=self.progress,
             check=order.check,
-            started=lambda _: None,
+            on_child_start=lambda _: None,
             step_timeouts=order.step_timeouts,
         )
 
@@ -199,7 +199,7 @@ class _Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        remove(self.work.folder)
+        remove_folder(self.work.folder)
 
     def close(self) -> None:
         """End the monitor and the log."""
@@ -212,7 +212,7 @@ class _Run:
             self._tell(self._last)
 
 
-def _lease(order: CaseOrder) -> Lease:
+def _lease(order: CaseRequest) -> Lease:
     """A task that no server gave out, for the files of its result."""
     name, compiler = (
         order.description["name"],
@@ -227,7 +227,7 @@ def _lease(order: CaseOrder) -> Lease:
 def _results(folder: Path) -> list[Path]:
     """The files of a run that a step may have left."""
     files = [file for file in folder.rglob("*") if file.is_file() and not file.is_symlink()]
-    return [file for file in files if file.relative_to(folder).parts[0] != WORK]
+    return [file for file in files if file.relative_to(folder).parts[0] != WORK_FOLDER]
 
 
 def _move(out: Path, folder: Path) -> None:

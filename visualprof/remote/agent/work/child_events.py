@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from visualprof.remote.agent.child_files import is_plain, open_plain
+from visualprof.remote.agent.child_files import is_regular, open_regular
 
-LINE_MAX = 1 << 18
-LONGEST = 2000
-MOST = 100
-READ_MAX = 4 << 20
+MAX_LINE_BYTES = 1 << 18
+MAX_TEXT_LENGTH = 2000
+MAX_ITEMS = 100
+MAX_READ_BYTES = 4 << 20
 
 Event = dict[str, Any]
 
@@ -49,22 +49,22 @@ class EventReader:
         self._path = path
         self.offset = 0  # bytes that were read
 
-    def skip_half_line(self) -> None:
+    def skip_partial_line(self) -> None:
         """Skip to the end of the file, past half a line that the last child may have left."""
-        if is_plain(self._path):
+        if is_regular(self._path):
             self.offset = self._path.stat().st_size
 
     def read(self) -> list[Event]:
         """The events since the last call, at most 4 MiB of them."""
         try:
-            with open_plain(self._path) as file:
+            with open_regular(self._path) as file:
                 file.seek(self.offset)
-                data = file.read(READ_MAX)
+                data = file.read(MAX_READ_BYTES)
         except OSError:
             return []
         whole, newline, rest = data.rpartition(b"\n")
         if not newline:
-            if len(rest) > LINE_MAX:
+            if len(rest) > MAX_LINE_BYTES:
                 self.offset += len(rest)
             return []
         self.offset += len(whole) + 1
@@ -72,7 +72,7 @@ class EventReader:
 
     def _event(self, line: bytes) -> Event | None:
         try:
-            event = json.loads(line) if len(line) <= LINE_MAX else None
+            event = json.loads(line) if len(line) <= MAX_LINE_BYTES else None
         except (ValueError, RecursionError):
             event = None
         return event if is_object(event) and isinstance(event.get("event"), str) else None
@@ -83,29 +83,31 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def text(event: Event, key: str, most: int = 2000) -> str:
+def text_field(event: Event, key: str, most: int = 2000) -> str:
     """A text of an event, "" for anything else."""
     value = event.get(key)
     return _cut(value, most) if isinstance(value, str) else ""
 
 
-def whole(event: Event, key: str) -> int | None:
+def int_field(event: Event, key: str) -> int | None:
     """An integer of an event, None for anything else."""
     value = event.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and _fits(value) else None
 
 
-def plain(value: object, depth: int = 3) -> Any:
+def sanitize(value: object, depth: int = 3) -> Any:
     """A value of an event, cut to what any reader of JSON takes; None for numbers and depths beyond that."""
     if isinstance(value, str):
-        return _cut(value, LONGEST)
+        return _cut(value, MAX_TEXT_LENGTH)
     if isinstance(value, (bool, int, float)):
         return value if _fits(value) else None
     if depth and isinstance(value, list):
         items = cast("list[object]", value)
-        return [plain(item, depth - 1) for item in items[:MOST]]
+        return [sanitize(item, depth - 1) for item in items[:MAX_ITEMS]]
     if depth and is_object(value):
-        return {_cut(name, LONGEST): plain(item, depth - 1) for name, item in islice(value.items(), MOST)}
+        return {
+            _cut(name, MAX_TEXT_LENGTH): sanitize(item, depth - 1) for name, item in islice(value.items(), MAX_ITEMS)
+        }
     return None
 
 

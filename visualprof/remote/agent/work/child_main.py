@@ -9,14 +9,14 @@ import signal
 import sys
 from contextlib import suppress
 
-LIMITS = "VISUALPROF_LIMITS"  # "FSIZE=1024 NPROC=100 ..."
+LIMITS_VARIABLE = "VISUALPROF_LIMITS"  # "FSIZE=1024 NPROC=100 ..."
 PR_SET_PDEATHSIG = 1
 OOM_SCORE = "500"
 
 
-def limit() -> None:
+def apply_limits() -> None:
     """Set the limits that the agent chose, dies with the agent, and is the first to go when memory is short."""
-    for pair in os.environ.pop(LIMITS, "").split():
+    for pair in os.environ.pop(LIMITS_VARIABLE, "").split():
         name, _, value = pair.partition("=")
         which = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(which)[1]
@@ -29,7 +29,7 @@ def limit() -> None:
 
 
 if __name__ == "__main__":
-    limit()
+    apply_limits()
     from visualprof.remote.child.main import main
 
     sys.exit(main(sys.argv[1:]))

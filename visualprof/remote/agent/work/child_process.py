@@ -10,18 +10,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from visualprof.remote.agent.machine.processes import ProcessTree, signal_tree, start_ticks, sweep
+from visualprof.remote.agent.machine.processes import ProcessTree, kill_marked, read_start_ticks, signal_tree
 
-LOG_MAX = 16 << 20
+MAX_LOG_BYTES = 16 << 20
 GRACE_S = 10.0
-OUTPUT_S = 2.0
-CUT = b"\n[the log is cut here: more than 16 MiB were written]\n"
+OUTPUT_TIMEOUT_S = 2.0
+CUT_MARKER = b"\n[the log is cut here: more than 16 MiB were written]\n"
 
 
 class CappedLog:
     """The log of a task. Beyond its cap it takes everything and keeps nothing, so that a writer is never blocked."""
 
-    def __init__(self, path: Path, cap: int = LOG_MAX) -> None:
+    def __init__(self, path: Path, cap: int = MAX_LOG_BYTES) -> None:
         self.path = path
         self._room = cap
         self.full_disk = False
@@ -34,7 +34,7 @@ class CappedLog:
         kept = data[: self._room]
         self._room -= len(kept)
         try:
-            self._file.write(kept + CUT if len(kept) < len(data) or not self._room else kept)
+            self._file.write(kept + CUT_MARKER if len(kept) < len(data) or not self._room else kept)
         except OSError:
             self.full_disk = True
 
@@ -57,7 +57,7 @@ class Child:
         """Start it. Raises: OSError."""
         self._mark = mark
         self._log = log
-        self.noticed = threading.Event()  # set when its output ends: most likely it has ended
+        self.output_ended = threading.Event()  # set when its output ends: most likely it has ended
         self._process = subprocess.Popen(
             command,
             env=env,
@@ -69,7 +69,7 @@ class Child:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        self.started = start_ticks(self.pid)
+        self.start_ticks = read_start_ticks(self.pid)
         self.tree = ProcessTree(self.pid)
         self._pump = threading.Thread(target=self._drain, name="log", daemon=True)
         self._pump.start()
@@ -79,9 +79,9 @@ class Child:
         descriptor = self._process.stdout.fileno()
         while data := os.read(descriptor, 1 << 16):
             self._log.write(data)
-        self.noticed.set()
+        self.output_ended.set()
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether its first process has ended. It is not reaped yet, so that its pid stays its own."""
         if self._process.returncode is not None:
             return True
@@ -92,18 +92,18 @@ class Child:
         if grace_s:
             signal_tree(self.pid, signal.SIGTERM)
         end = time.monotonic() + grace_s
-        while not self.ended() and time.monotonic() < end:
+        while not self.has_ended() and time.monotonic() < end:
             time.sleep(0.02)
         signal_tree(self.pid, signal.SIGKILL)
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def close(self) -> tuple[int, str]:
         """End all its processes; returns its exit status and the name of the signal that ended it ("" none)."""
-        if not self.ended():
+        if not self.has_ended():
             self.terminate(0)
         signal_tree(self.pid, signal.SIGKILL)  # its group outlives it
-        sweep(self._mark)
-        self._pump.join(OUTPUT_S)
+        kill_marked(self._mark)
+        self._pump.join(OUTPUT_TIMEOUT_S)
         status = self._process.wait()
         assert self._process.stdout is not None
         if not self._pump.is_alive():

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any, cast
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import inside, link, listed, remove
+from visualprof.remote.agent.child_files import link_or_copy, regular_file_inside, remove_folder, walk_files
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog, Child
-from visualprof.remote.agent.work.result_folder import WorkFolder, beside, plain_name
-from visualprof.remote.agent.work.stage_runner import StageRunner, refuse_code
+from visualprof.remote.agent.work.result_folder import WorkFolder, part_path, safe_name
+from visualprof.remote.agent.work.stage_runner import StageRunner, require_sandbox
 from visualprof.remote.converters import Conversion, Converted, all_converters
 from visualprof.remote.protocol import TaskFailure, build
 
-INTERVAL_S = 0.5  # of the monitor
-HINT = msg("agent.converter_broken_model_hostile", "the converter is broken, or the model is hostile")
+MONITOR_INTERVAL_S = 0.5  # of the monitor
+INVALID_RESULT_HINT = msg("agent.converter_broken_model_hostile", "the converter is broken, or the model is hostile")
 
 
 @dataclass(frozen=True)
-class Workshop:
+class ConversionEnvironment:
     """Where conversions run.
 
     python, prefixes: an interpreter and its folders. level: of the sandbox. memory_bytes: that a child may use.
@@ -38,11 +38,11 @@ class Workshop:
     memory_bytes: int
     code: bytes
     check: Callable[[], None] = lambda: None
-    started: Callable[[Child], None] = lambda _: None
+    on_child_start: Callable[[Child], None] = lambda _: None
 
 
 @dataclass(frozen=True)
-class Made:
+class ConvertedModel:
     """A made model: `folder / converted.file`. files: the sizes of all files of the folder, by their paths."""
 
     converted: Converted
@@ -61,8 +61,12 @@ class Made:
 
 
 def convert(
-    order: Conversion, parts: Mapping[str, Path], folder: Path, shop: Workshop, timeout_s: float = 600.0
-) -> Made:
+    conversion: Conversion,
+    parts: Mapping[str, Path],
+    folder: Path,
+    environment: ConversionEnvironment,
+    timeout_s: float = 600.0,
+) -> ConvertedModel:
     """Convert a model.
 
     Args:
@@ -73,31 +77,41 @@ def convert(
         timeout_s: after which it is ended.
     Raises: TaskFailure: why there is no model. StopRequested.
     """
-    work, told = _run("convert", order, parts, folder, shop, timeout_s)
+    work, told = _run("convert", conversion, parts, folder, environment, timeout_s)
     return _validated(work.out / "made", told)
 
 
-def applying(
-    file_format: str, model: Path, parts: Mapping[str, Path], folder: Path, shop: Workshop, timeout_s: float = 120.0
+def inapplicable_reasons(
+    file_format: str,
+    model: Path,
+    parts: Mapping[str, Path],
+    folder: Path,
+    environment: ConversionEnvironment,
+    timeout_s: float = 120.0,
 ) -> dict[str, str]:
     """Why a model is nothing for each converter of an interpreter that takes its format, "" where it is something.
 
     Raises: TaskFailure, StopRequested.
     """
-    _, told = _run("applies", Conversion(file_format, str(model)), parts, folder, shop, timeout_s)
+    _, told = _run("applies", Conversion(file_format, str(model)), parts, folder, environment, timeout_s)
     rows = told.get("applies")
     return {str(name): str(why) for name, why in cast("dict[Any, Any]", rows if isinstance(rows, dict) else {}).items()}
 
 
 def _run(
-    stage: str, order: Conversion, parts: Mapping[str, Path], folder: Path, shop: Workshop, timeout_s: float
+    stage: str,
+    order: Conversion,
+    parts: Mapping[str, Path],
+    folder: Path,
+    shop: ConversionEnvironment,
+    timeout_s: float,
 ) -> tuple[WorkFolder, dict[str, Any]]:
-    refuse_code(order.model, shop.level)
-    remove(folder)
+    require_sandbox(order.model, shop.level)
+    remove_folder(folder)
     work = WorkFolder(folder.absolute())
     _lay_out(work, order, parts, shop.code)
     progress = TaskProgress(lambda _: None, lambda: None)
-    log, monitor = CappedLog(work.log), Monitor(work.monitor, INTERVAL_S, Nvml(), [])
+    log, monitor = CappedLog(work.log), Monitor(work.monitor, MONITOR_INTERVAL_S, Nvml(), [])
     runner = StageRunner(
         work=work,
         device=next((kind.device for kind in all_converters() if kind.name == order.converter), "cpu"),
@@ -110,7 +124,7 @@ def _run(
         log=log,
         progress=progress,
         check=shop.check,
-        started=shop.started,
+        on_child_start=shop.on_child_start,
     )
     try:
         runner.run(stage, time.monotonic() + timeout_s)
@@ -125,20 +139,20 @@ def _lay_out(work: WorkFolder, order: Conversion, parts: Mapping[str, Path], cod
     models, source = work.files / "model", Path(order.model)
     models.mkdir(parents=True)
     work.out.mkdir(parents=True)
-    model = models / plain_name(source.name)
-    link(source, model)
+    model = models / safe_name(source.name)
+    link_or_copy(source, model)
     for path, file in parts.items():
-        link(file, beside(models, path))
+        link_or_copy(file, part_path(models, path))
     data = work.files / "data.npz" if order.data else None
     if data:
-        link(Path(order.data), data)
+        link_or_copy(Path(order.data), data)
     work.code.write_bytes(code)
-    stem = Path(plain_name(f"{order.stem}.x")).stem if order.stem else ""
+    stem = Path(safe_name(f"{order.stem}.x")).stem if order.stem else ""
     task = replace(order, model=str(model), data=str(data or ""), stem=stem)
     work.task.write_text(json.dumps({"conversion": asdict(task)}), "utf-8")
 
 
-def _validated(folder: Path, told: Mapping[str, Any]) -> Made:
+def _validated(folder: Path, told: Mapping[str, Any]) -> ConvertedModel:
     """What a child made, which may be anything.
 
     Raises: TaskFailure: rejected.
@@ -151,15 +165,17 @@ def _validated(folder: Path, told: Mapping[str, Any]) -> Made:
         sound = all(isinstance(count, int) for count in counts) and all(isinstance(text, str) for text in texts)
     except (TypeError, KeyError, AttributeError) as error:
         raise TaskFailure(
-            "rejected", msg("agent.child_did_not_tell", f"the child did not tell what it made: {error}"), HINT
+            "rejected",
+            msg("agent.child_did_not_tell", f"the child did not tell what it made: {error}"),
+            INVALID_RESULT_HINT,
         ) from None
-    names = [path.relative_to(folder).as_posix() for path in listed(folder)]
-    plain = {name: file.stat().st_size for name in names if (file := inside(folder, name))}
+    names = [path.relative_to(folder).as_posix() for path in walk_files(folder)]
+    plain = {name: file.stat().st_size for name in names if (file := regular_file_inside(folder, name))}
     there = any(name == converted.file or name.startswith(f"{converted.file}/") for name in plain)
     if not sound or len(plain) < len(names) or not there:
         raise TaskFailure(
             "rejected",
             msg("agent.child_made_links_not", "the child made links, or not the model that it told of"),
-            HINT,
+            INVALID_RESULT_HINT,
         )
-    return Made(converted, folder, plain)
+    return ConvertedModel(converted, folder, plain)

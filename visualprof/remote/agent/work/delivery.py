@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visualprof.messages import msg
-from visualprof.remote.agent.faults import CANCELLED, LeaseLost, Outcome, StopRequested, failed
+from visualprof.remote.agent.errors import CANCELLED, LeaseLost, Outcome, StopRequested, failed_outcome
 from visualprof.remote.agent.link import transfer
-from visualprof.remote.agent.link.client import Answered, Client, retried
+from visualprof.remote.agent.link.client import Client, RequestRejected, retry
 from visualprof.remote.protocol import Lease, TaskFailure
 
-FINISHES = 2
+MAX_FINISH_ATTEMPTS = 2
 
 
 @dataclass
@@ -34,18 +34,18 @@ class Delivery:
         try:
             return self._send(outcome)
         except TaskFailure as failure:
-            return self._finish(failed(failure), [])
+            return self._finish(failed_outcome(failure), [])
         except StopRequested:
             if self.leave.is_set():
                 raise
             return self._finish(CANCELLED, [])
 
     def _send(self, outcome: Outcome) -> str:
-        for _ in range(FINISHES):
+        for _ in range(MAX_FINISH_ATTEMPTS):
             names = self._upload(outcome)
             try:
                 return self._finish(outcome, names)
-            except Answered as error:
+            except RequestRejected as error:
                 if error.status == 507:
                     raise TaskFailure(
                         "disk_full", msg("agent.servers_disk_full", f"the server's disk is full: {error.error}")
@@ -57,7 +57,7 @@ class Delivery:
         )
 
     def _upload(self, outcome: Outcome) -> list[str]:
-        files, left_out = transfer.result_files(self.result)
+        files, left_out = transfer.collect_files(self.result)
         if left_out:
             names = ", ".join(left_out[:10])
             self.warnings.append(
@@ -66,7 +66,7 @@ class Delivery:
                 )
             )
         stop = self.leave if outcome == CANCELLED else self.stop
-        transfer.send(self.client, self.lease, files, stop)
+        transfer.upload_result(self.client, self.lease, files, stop)
         return [file.name for file in files]
 
     def _finish(self, outcome: Outcome, files: list[str]) -> str:
@@ -76,8 +76,8 @@ class Delivery:
         """
         body = {**outcome, "warnings": self.warnings, "files": files}
         try:
-            retried(lambda: self.client.post(self.lease.path("finish"), body), self.leave)
-        except Answered as error:
+            retry(lambda: self.client.post(self.lease.path("finish"), body), self.leave)
+        except RequestRejected as error:
             if error.status in (422, 507) and files:
                 raise
             raise LeaseLost(str(error)) from None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import link, remove
-from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, failed
-from visualprof.remote.agent.machine.cpus import pinned
+from visualprof.remote.agent.child_files import link_or_copy, remove_folder
+from visualprof.remote.agent.errors import CANCELLED, SUCCEEDED, failed_outcome
+from visualprof.remote.agent.machine.cpus import pinned_cpus
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
@@ -19,18 +19,18 @@ from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.result_folder import (
     WorkFolder,
-    assemble,
-    beside,
-    environment,
-    for_advice,
-    plain_name,
+    complete_result,
+    describe_environment,
+    part_path,
+    safe_name,
+    tuning_context,
 )
-from visualprof.remote.agent.work.stage_runner import StageRunner, refuse_code
+from visualprof.remote.agent.work.stage_runner import StageRunner, require_sandbox
 from visualprof.remote.protocol import Lease, Request, TaskFailure
 
 
 @dataclass(frozen=True)
-class Files:
+class TaskFiles:
     """Local files of a task: the model, those that it names by their paths beside it, arrays by the input's name."""
 
     model: Path
@@ -39,16 +39,16 @@ class Files:
     data: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
-def work_alone(
+def run_local_task(
     request: Request,
-    files: Files,
+    files: TaskFiles,
     stages: Sequence[str],
     machine: Machine,
     memory_bytes: int,
     code: bytes,
     folder: Path,
     say: Callable[[str], object] = lambda _: None,
-    begun: bytes = b"",
+    earlier_trials: bytes = b"",
 ) -> Path:
     """Runs stages of the first spec of a request; the result folder.
 
@@ -59,19 +59,19 @@ def work_alone(
         begun: the trials of an earlier start of a search.
     Raises: TaskFailure: a stage failed; the result folder says it, too.
     """
-    remove(folder)
+    remove_folder(folder)
     work, spec = WorkFolder(folder.absolute()), request.specs[0]
-    runtime = machine.runtime(spec)
+    runtime = machine.newest_runtime(spec)
     if runtime is None:
         hint = f"visualprof agent install-runtime {spec.backend}"
         raise TaskFailure(
             "no_runtime", msg("agent.machine_no", f"this machine has no {spec.backend} for {spec.device}"), hint
         )
-    refuse_code(request.model.name, machine.capabilities.sandbox)
+    require_sandbox(request.model.name, machine.capabilities.sandbox)
     lease = Lease("local", "local", folder.name, 1, "", spec, request, [])
     _lay_out(work, lease, files, machine, memory_bytes, code)
-    if begun:
-        (work.out / "search.json").write_bytes(begun)
+    if earlier_trials:
+        (work.out / "search.json").write_bytes(earlier_trials)
     progress, log = TaskProgress(lambda _: None, lambda: None), _SpokenLog(work.log, say)
     monitor = Monitor(work.monitor, request.monitor_interval_s, Nvml(), [spec.device] if spec.device != "cpu" else [])
     runner = StageRunner(
@@ -79,21 +79,21 @@ def work_alone(
         device=spec.device,
         timeout_s=request.timeout_s,
         python=Path(runtime.python),
-        prefixes=machine.prefixes_for(runtime.python, everything=True),
+        prefixes=machine.prefixes_for(runtime.python, all_interpreters=True),
         level=machine.capabilities.sandbox,
         memory_bytes=memory_bytes,
         monitor=monitor,
         log=log,
         progress=progress,
         check=lambda: None,
-        started=lambda _: None,
+        on_child_start=lambda _: None,
     )
     started_ns, end, outcome = time.time_ns(), time.monotonic() + request.timeout_s, SUCCEEDED
     try:
         for stage in stages:
             runner.run(stage, end)
     except TaskFailure as failure:
-        outcome = failed(failure)
+        outcome = failed_outcome(failure)
         raise
     except KeyboardInterrupt:
         outcome = CANCELLED
@@ -101,8 +101,8 @@ def work_alone(
     finally:
         monitor.close()
         log.close()
-        env = environment(spec, {"agent": "", "agent_id": ""}, machine, progress)
-        assemble(work, lease, outcome, progress, env, started_ns)
+        env = describe_environment(spec, {"agent": "", "agent_id": ""}, machine, progress)
+        complete_result(work, lease, outcome, progress, env, started_ns)
     return work.out
 
 
@@ -122,19 +122,21 @@ class _SpokenLog(CappedLog):
                 self._say(said)
 
 
-def _lay_out(work: WorkFolder, lease: Lease, files: Files, machine: Machine, memory_bytes: int, code: bytes) -> None:
+def _lay_out(
+    work: WorkFolder, lease: Lease, files: TaskFiles, machine: Machine, memory_bytes: int, code: bytes
+) -> None:
     models = work.files / "model"
     models.mkdir(parents=True)
-    model = models / plain_name(lease.request.model.name)
-    link(files.model, model)
+    model = models / safe_name(lease.request.model.name)
+    link_or_copy(files.model, model)
     for path, file in files.parts.items():
-        link(file, beside(models, path))
+        link_or_copy(file, part_path(models, path))
     laid: dict[str, dict[str, Path]] = {"input": {}, "data": {}}
     for role, arrays in (("input", files.inputs), ("data", files.data)):
         for i, (name, file) in enumerate(arrays.items()):
             laid[role][name] = work.files / f"{role}{i}.npy"
-            link(file, laid[role][name])
+            link_or_copy(file, laid[role][name])
     work.code.write_bytes(code)
-    more = for_advice(machine, laid["data"], memory_bytes)
-    work.lay_out(lease, model, laid["input"], pinned(lease.request.pin, lease.spec.threads), more)
+    more = tuning_context(machine, laid["data"], memory_bytes)
+    work.lay_out(lease, model, laid["input"], pinned_cpus(lease.request.pin, lease.spec.threads), more)
     shutil.copyfile(model, work.out / model.name)  # beside its result, as the server puts it

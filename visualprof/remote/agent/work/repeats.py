@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from visualprof.remote.agent.child_files import clear, is_plain
+from visualprof.remote.agent.child_files import is_regular, remove_path
 from visualprof.remote.agent.work.child_events import is_object
 
-POINTS_MAX = 64 << 20
+MAX_POINTS_BYTES = 64 << 20
 Json = dict[str, Any]
 
 
@@ -49,10 +49,10 @@ class Repeats:
         """A point together with those of the same size that came before it."""
         same = self._measured.setdefault(_size(point), [])
         same.append(point)
-        return together(same)
+        return merge_repeats(same)
 
 
-def together(points: Sequence[Json]) -> Json:
+def merge_repeats(points: Sequence[Json]) -> Json:
     """Repeats of a point as one, in the order in which they were measured; a single one as it is."""
     if len(points) == 1:
         return points[0]
@@ -73,9 +73,9 @@ def _brief(point: Json) -> Json:
     return {**point, "load": {**load, "steps": []}} if is_object(load) else point
 
 
-def combine_points(file: Path) -> None:
+def merge_points_file(file: Path) -> None:
     """Makes of the lines of `points.jsonl` that are of one size a single line; lines that are no points stay."""
-    if not is_plain(file) or file.stat().st_size > POINTS_MAX:
+    if not is_regular(file) or file.stat().st_size > MAX_POINTS_BYTES:
         return
     found: dict[Hashable, list[Json]] = {}
     with file.open("rb") as lines:
@@ -83,10 +83,10 @@ def combine_points(file: Path) -> None:
             point = _point(line)
             found.setdefault(line if point is None else _size(point), []).append(point or {})
     part = file.with_name(file.name + ".part")
-    clear(part)
+    remove_path(part)
     with part.open("wb") as out:
         for size, points in found.items():
-            out.write(size if isinstance(size, bytes) else json.dumps(together(points)).encode() + b"\n")
+            out.write(size if isinstance(size, bytes) else json.dumps(merge_repeats(points)).encode() + b"\n")
     part.replace(file)
 
 

@@ -11,27 +11,27 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
-from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.child_files import is_regular, link_or_copy, regular_file_inside, remove_path, walk_files
+from visualprof.remote.agent.errors import Outcome
 from visualprof.remote.agent.link import transfer
+from visualprof.remote.agent.machine.host_settings import read_host_settings
 from visualprof.remote.agent.machine.probe import Machine
-from visualprof.remote.agent.machine.settings import host_settings
 from visualprof.remote.agent.work.case_result import complete_case
-from visualprof.remote.agent.work.child_events import TaskProgress, plain
-from visualprof.remote.agent.work.repeats import combine_points
-from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
+from visualprof.remote.agent.work.child_events import TaskProgress, sanitize
+from visualprof.remote.agent.work.monitor_samples import ProfileTrace, add_counters, complete_points
+from visualprof.remote.agent.work.repeats import merge_points_file
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
-RESERVED = {
+RESERVED_NAMES = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
     "profile.json", "executed.onnx", "log.txt", "advice.json", "case.json", "search.json",
 }  # fmt: skip
-SMALL = 1 << 20
+SMALL_FILE_BYTES = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
 PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")
 # Of the capabilities.
-HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox", "price_per_hour")
+MACHINE_KEYS = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox", "price_per_hour")
 
 
 class WorkFolder:
@@ -54,22 +54,27 @@ class WorkFolder:
         self.log = folder / "log.txt"
 
     def lay_out(
-        self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int], more: Mapping[str, Any] | None = None
+        self,
+        lease: Lease,
+        model: Path,
+        inputs: dict[str, Path],
+        cpus: list[int],
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Make the child's folder, with task.json. cpus: that it may use, [] all. more: for advice and search."""
         self.out.mkdir(parents=True)
         paths = {name: str(path) for name, path in inputs.items()}
-        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(more or {})}
+        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus, **(extra or {})}
         self.task.write_text(json.dumps(task), "utf-8")
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         """Remove the large files of a result whose disk became full: they are not whole."""
-        for file in listed(self.out):
-            if is_plain(file) and file.stat().st_size > SMALL:
+        for file in walk_files(self.out):
+            if is_regular(file) and file.stat().st_size > SMALL_FILE_BYTES:
                 file.unlink()
 
 
-def for_advice(machine: Machine, data: Mapping[str, Path], memory_bytes: int) -> dict[str, Any]:
+def tuning_context(machine: Machine, data: Mapping[str, Path], memory_bytes: int) -> dict[str, Any]:
     """What task.json says for the stages `advise` and `search`: what the machine has, and rows of the user's data."""
     return {
         "data": {name: str(path) for name, path in data.items()},
@@ -79,19 +84,19 @@ def for_advice(machine: Machine, data: Mapping[str, Path], memory_bytes: int) ->
     }
 
 
-def plain_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """A model's name as a plain file name that is none of the result's own."""
     last = PurePosixPath(name.replace("\\", "/")).name
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", last).lstrip(".")[-120:] or "model"
-    return f"model-{plain}" if plain in RESERVED else plain
+    return f"model-{plain}" if plain in RESERVED_NAMES else plain
 
 
-def beside(folder: Path, path: str) -> Path:
+def part_path(folder: Path, path: str) -> Path:
     """Where a file that the model names lies, in the model's folder; its own folder is made.
 
     Raises: TaskFailure: it leads out of it.
     """
-    if not transfer.is_shown(path):
+    if not transfer.is_valid_name(path):
         raise TaskFailure(
             "agent_error",
             msg("agent.server_names_file_beside", f"the server names {path[:100]!r} as a file beside the model"),
@@ -101,7 +106,7 @@ def beside(folder: Path, path: str) -> Path:
     return target
 
 
-def assemble(
+def complete_result(
     work: WorkFolder, lease: Lease, outcome: Outcome, progress: TaskProgress, env: Mapping[str, Any], started_ns: int
 ) -> None:
     """Complete the result's folder with the agent's files. env: of `environment`. Raises: OSError."""
@@ -110,12 +115,12 @@ def assemble(
         work.out.mkdir(parents=True)
     for file in (work.monitor, work.log):
         if file.is_file():
-            link(file, work.out / file.name)
+            link_or_copy(file, work.out / file.name)
     complete_points(work.out / "points.jsonl", work.monitor)
     if lease.request.case.name:
         complete_case(work.out, work.monitor, lease, outcome, env)
     if lease.request.repeat > 1:
-        combine_points(work.out / "points.jsonl")
+        merge_points_file(work.out / "points.jsonl")
     for profile in progress.profiles:
         _add_counters(work, profile, progress.warnings)
     status = {
@@ -131,19 +136,21 @@ def assemble(
         _write(work.out, name, body)
 
 
-def warnings_told(work: WorkFolder) -> list[str]:
+def read_warnings(work: WorkFolder) -> list[str]:
     """The warnings of a result that is complete already."""
     status: dict[str, Any] = json.loads((work.out / "status.json").read_text("utf-8"))
     return list(map(str, status["warnings"]))
 
 
-def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:
+def describe_environment(
+    spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress
+) -> dict[str, Any]:
     """Where a task ran, for env.json. agent: its name and id."""
-    capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)
+    capabilities, runtime = asdict(machine.capabilities), machine.newest_runtime(spec)
     return {
         **agent,
-        **asdict(host_settings()),
-        **{name: capabilities[name] for name in HERE},
+        **asdict(read_host_settings()),
+        **{name: capabilities[name] for name in MACHINE_KEYS},
         "visualprof": capabilities["version"],
         "python": runtime.python_version if runtime else "",
         "backend": spec.backend,
@@ -156,7 +163,7 @@ def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress
 def _job(lease: Lease) -> dict[str, Any]:
     """What was asked for. The server, which has the model, puts it beside the result under the name `file`."""
     model = lease.request.model
-    file = {"name": model.name, "sha256": model.blob, "format": _format(lease), "file": plain_name(model.name)}
+    file = {"name": model.name, "sha256": model.blob, "format": _format(lease), "file": safe_name(model.name)}
     row = {"schema": JOB_SCHEMA, "job": lease.job, "task": lease.task, "attempt": lease.attempt}
     request = {"name": lease.request.name, "spec": asdict(lease.spec), "request": asdict(lease.request)}
     return {**row, "model": file, **request}
@@ -174,14 +181,14 @@ def _format(lease: Lease) -> str:
 
 def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `profiles` in status.json, made of what a child said, which can be anything."""
-    values = {key: plain(profile.get(key)) for key in PROFILE_KEYS}
+    values = {key: sanitize(profile.get(key)) for key in PROFILE_KEYS}
     return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
 
 
 def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
     """Add the monitor's samples to a profile of a kind that can take them."""
     kind, start = profile.get("counters"), profile.get("start_ns")
-    file = inside(work.out, str(profile.get("file") or "\0"))
+    file = regular_file_inside(work.out, str(profile.get("file") or "\0"))
     if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:
         trace = ProfileTrace(file, kind, start, profile["begin_ns"], profile["end_ns"], profile["pid"])
         try:
@@ -198,7 +205,7 @@ def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[s
 def _write(folder: Path, name: str, body: object) -> None:
     """Write a file of JSON whole, whatever the child left under that name."""
     part = folder / f"{name}.part"
-    clear(part)
+    remove_path(part)
     part.write_text(json.dumps(body, indent=1), "utf-8")
-    clear(folder / name)
+    remove_path(folder / name)
     part.rename(folder / name)

@@ -13,41 +13,51 @@ import psutil
 
 from visualprof.messages import msg
 from visualprof.remote.agent.child_files import free_bytes
-from visualprof.remote.agent.faults import StopRequested, failure_of
+from visualprof.remote.agent.errors import StopRequested, to_task_failure
 from visualprof.remote.agent.machine.monitor import PROFILE_INTERVAL_S, Monitor
 from visualprof.remote.agent.machine.processes import scratch_bytes
 from visualprof.remote.agent.machine.sandbox import Sandbox
-from visualprof.remote.agent.work.child_events import Event, EventReader, TaskProgress, is_object, plain, text, whole
+from visualprof.remote.agent.work.child_events import (
+    Event,
+    EventReader,
+    TaskProgress,
+    int_field,
+    is_object,
+    sanitize,
+    text_field,
+)
 from visualprof.remote.agent.work.child_process import GRACE_S, CappedLog, Child
 from visualprof.remote.agent.work.result_folder import WorkFolder
 from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Phase, Reason, TaskFailure
 
-TICK_S = 0.1
-PROFILES_MAX = 50
-HURRY_S = 1.0  # for a child of an agent that is told to leave at once
+POLL_S = 0.1
+MAX_PROFILES = 50
+ABANDON_GRACE_S = 1.0  # for a child of an agent that is told to leave at once
 PHASES: tuple[str, ...] = get_args(Phase)
 REASONS: tuple[str, ...] = get_args(Reason)
 GIB = 1 << 30
-LIMITS = f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # processes of the user, threads included; root has no such limit
-TREE_MAX = 1000
-SPARE_MEMORY = 256 << 20
-SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
-SPARE_BYTES = 1 << 20
-OOM_KILLS = Path("/proc/vmstat")
-NO_MEMORY = ("std::bad_alloc", "MemoryError", msg("agent.out_memory", "out of memory"))
-BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
-NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
+RESOURCE_LIMITS = (
+    f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # processes of the user, threads included; root has no such limit
+)
+MAX_PROCESSES = 1000
+MIN_FREE_MEMORY_BYTES = 256 << 20
+MIN_FREE_DISK_BYTES = 16 << 20  # for the journal, the report, and other programs
+DISK_FULL_BYTES = 1 << 20
+VMSTAT = Path("/proc/vmstat")
+OUT_OF_MEMORY_TEXTS = ("std::bad_alloc", "MemoryError", msg("agent.out_memory", "out of memory"))
+BUBBLEWRAP_LEVEL = 2  # the level of a sandbox that hides files and network
+DISK_FULL_TEXTS = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 
 
-def refuse_code(name: str, level: int, case: str = "") -> None:
+def require_sandbox(name: str, level: int, case: str = "") -> None:
     """Keep a model that may run its maker's code, and a benchmark case, out of children without a sandbox.
 
     Args: name: of the model's file. level: of the sandbox. case: its name, "" for a model.
     Raises: TaskFailure: it is such a model, or a case.
     """
     suffix = Path(name).suffix.lower()
-    if level >= BUBBLEWRAP:
+    if level >= BUBBLEWRAP_LEVEL:
         return
     if case:
         error = msg("agent.case_may_run_any", "a case may run any code, and there is no sandbox here")
@@ -86,7 +96,7 @@ class StageRunner:
     log: CappedLog
     progress: TaskProgress
     check: Callable[[], None]
-    started: Callable[[Child], None]
+    on_child_start: Callable[[Child], None]
     step_timeouts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def run(self, stage: str, deadline: float) -> None:
@@ -97,12 +107,12 @@ class StageRunner:
         self._failed: TaskFailure | None = None
         self._done = False
         self._events = EventReader(self.work.events)
-        self._events.skip_half_line()
+        self._events.skip_partial_line()
         self.progress.share = 0.0
         kills = _oom_kills()
         child = self._start(stage)
         try:
-            self.started(child)
+            self.on_child_start(child)
             self._follow(child, deadline)
         finally:
             status, signal_name = child.close()
@@ -115,7 +125,9 @@ class StageRunner:
 
     def _start(self, stage: str) -> Child:
         work, monitor = self.work, self.monitor
-        sandbox = Sandbox(work.box, self.python, (work.files, work.task), self.prefixes, self.device, work.mark, LIMITS)
+        sandbox = Sandbox(
+            work.box, self.python, (work.files, work.task), self.prefixes, self.device, work.mark, RESOURCE_LIMITS
+        )
         command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
         try:
             child = Child(command, env, work.box, self.log, work.mark)
@@ -134,9 +146,9 @@ class StageRunner:
 
     def _follow(self, child: Child, deadline: float) -> None:
         try:
-            while not child.ended():
-                if child.noticed.wait(TICK_S):
-                    child.noticed.clear()
+            while not child.has_ended():
+                if child.output_ended.wait(POLL_S):
+                    child.output_ended.clear()
                     time.sleep(0.01)
                 self._take_events()
                 self.check()
@@ -145,7 +157,7 @@ class StageRunner:
             child.terminate(0 if failure.reason == "out_of_memory" else GRACE_S)
             raise
         except StopRequested as stop:
-            child.terminate(GRACE_S if str(stop) == "cancelled" else HURRY_S)
+            child.terminate(GRACE_S if str(stop) == "cancelled" else ABANDON_GRACE_S)
             raise
 
     def _check_limits(self, child: Child, deadline: float) -> None:
@@ -164,14 +176,14 @@ class StageRunner:
                 self._last_lines(),
             )
         if self.monitor.error:
-            raise failure_of(self.monitor.error)
+            raise to_task_failure(self.monitor.error)
         if self.log.full_disk:
             raise TaskFailure(
                 "disk_full", msg("agent.agents_disk_full_log", "the agent's disk is full: the log could not be written")
             )
         self._check_machine(child)
         used, allowed = child.tree.rss_bytes(), self.memory_bytes
-        used += scratch_bytes(child.tree) if self.level == BUBBLEWRAP else 0
+        used += scratch_bytes(child.tree) if self.level == BUBBLEWRAP_LEVEL else 0
         if used > allowed:
             error = msg(
                 "agent.gib_memory_use_allowed",
@@ -186,15 +198,15 @@ class StageRunner:
     def _check_machine(self, child: Child) -> None:
         """Limits that the kernel does not keep for one process: their number, the machine's memory and disk."""
         count = len(child.tree.processes())
-        if count > TREE_MAX:
+        if count > MAX_PROCESSES:
             raise TaskFailure(
                 "crashed",
                 msg(
                     "agent.processes_started_allowed",
-                    f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})",
+                    f"{count:,} processes were started, {MAX_PROCESSES} are allowed ({self._doing()})",
                 ),
             )
-        if free_bytes(self.work.box) < SPARE_DISK:
+        if free_bytes(self.work.box) < MIN_FREE_DISK_BYTES:
             hint = msg("agent.free_space", f"free space for {self.work.folder}")
             raise TaskFailure(
                 "disk_full",
@@ -202,7 +214,7 @@ class StageRunner:
                 hint,
             )
         memory = psutil.virtual_memory()
-        if memory.available < min(SPARE_MEMORY, memory.total // 50):
+        if memory.available < min(MIN_FREE_MEMORY_BYTES, memory.total // 50):
             error = msg(
                 "agent.only_mib_machines_memory",
                 f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})",
@@ -243,7 +255,7 @@ class StageRunner:
             return
         tail = self.log.tail()
         failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
-        if free_bytes(self.work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
+        if free_bytes(self.work.box) < DISK_FULL_BYTES or any(word in tail + failure.error for word in DISK_FULL_TEXTS):
             raise TaskFailure(
                 "disk_full",
                 msg("agent.no_space_left_agents", f"no space was left on the agent's disk: {failure.error}"),
@@ -252,7 +264,7 @@ class StageRunner:
         raise failure
 
     def _crash(self, how: str, tail: str, killed: bool) -> TaskFailure:
-        reason: Reason = "out_of_memory" if killed or any(word in tail for word in NO_MEMORY) else "crashed"
+        reason: Reason = "out_of_memory" if killed or any(word in tail for word in OUT_OF_MEMORY_TEXTS) else "crashed"
         return TaskFailure(
             reason,
             msg("agent.child_without_result", f"the child {how} and without a result ({self._doing()})"),
@@ -267,22 +279,22 @@ class StageRunner:
         progress = self.progress
         match event["event"]:
             case "phase" if event.get("phase") in PHASES:
-                progress.phase, progress.batch = event["phase"], whole(event, "batch")
-                if progress.step != (step := text(event, "step", 40)):
+                progress.phase, progress.batch = event["phase"], int_field(event, "batch")
+                if progress.step != (step := text_field(event, "step", 40)):
                     progress.step, progress.step_since = step, time.monotonic()
                 self.monitor.phase, self.monitor.batch = progress.phase, progress.batch
             case "progress":
-                done, total = whole(event, "done") or 0, whole(event, "total") or 0
+                done, total = int_field(event, "done") or 0, int_field(event, "total") or 0
                 progress.share = min(max(done / total, 0.0), 1.0) if total > 0 else 0.0
             case "point" if is_object(event.get("point")):
                 if progress.load_ns is None:
-                    progress.load_ns = whole(event["point"], "load_ns")
+                    progress.load_ns = int_field(event["point"], "load_ns")
                 progress.on_point(event["point"])
             case "effective" if is_object(event.get("effective")):
-                progress.effective, progress.version = plain(event["effective"]), text(event, "version", 100)
+                progress.effective, progress.version = sanitize(event["effective"]), text_field(event, "version", 100)
             case "converted" if is_object(event.get("converted")):
-                progress.converted = plain(event["converted"])
-            case "profile" if len(progress.profiles) < PROFILES_MAX:
+                progress.converted = sanitize(event["converted"])
+            case "profile" if len(progress.profiles) < MAX_PROFILES:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "failed":
@@ -296,13 +308,13 @@ class StageRunner:
 
 def _failure(event: Event) -> TaskFailure:
     reason = cast("Reason", event.get("reason") if event.get("reason") in REASONS else "model_error")
-    error = text(event, "error") or msg("agent.child_failed_did_not", "the child failed and did not say why")
-    return TaskFailure(reason, error, text(event, "hint"))
+    error = text_field(event, "error") or msg("agent.child_failed_did_not", "the child failed and did not say why")
+    return TaskFailure(reason, error, text_field(event, "hint"))
 
 
 def _oom_kills() -> int:
     """Processes that the kernel has killed for memory since boot."""
     try:
-        return next((int(x.split()[1]) for x in OOM_KILLS.read_text().splitlines() if x.startswith("oom_kill ")), 0)
+        return next((int(x.split()[1]) for x in VMSTAT.read_text().splitlines() if x.startswith("oom_kill ")), 0)
     except OSError:
         return 0

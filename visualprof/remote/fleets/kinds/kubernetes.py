@@ -11,8 +11,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, has_labels, missing, progress_of
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.fleets import (
+    Fleet,
+    FleetKind,
+    Placement,
+    PlacementRequest,
+    PlacementStatus,
+    has_labels,
+    missing_package,
+    parse_answer,
+)
 from visualprof.remote.protocol import Node, NodeState
 
 HOST, TYPE = "kubernetes.io/hostname", "node.kubernetes.io/instance-type"
@@ -28,7 +37,7 @@ class KubernetesFleet(Fleet):
         try:
             kubernetes = importlib.import_module("kubernetes")
         except ImportError:
-            raise missing("kubernetes", "kubernetes") from None
+            raise missing_package("kubernetes", "kubernetes") from None
         if "image" not in options:
             raise AgentError("--fleet-option image=NAME is missing", "an image that has visualprof and its runtimes")
         context = address.partition("://")[2]
@@ -65,7 +74,7 @@ class KubernetesFleet(Fleet):
             nodes.append(Node(name, labels.get(TYPE, name), _state(each), "", cores, memory, gpus, shown))
         return nodes
 
-    def place(self, order: str, wanted: Wanted) -> Placed:
+    def place(self, order: str, wanted: PlacementRequest) -> Placement:
         """As `Fleet.place`."""
         name = f"visualprof-{uuid.uuid4().hex[:16]}"
         about = {"name": name, "labels": {"app.kubernetes.io/name": "visualprof"}}
@@ -79,7 +88,7 @@ class KubernetesFleet(Fleet):
             raise AgentError(f"{type(error).__name__}: {error}") from error
         return placed
 
-    def _pod(self, name: str, wanted: Wanted) -> dict[str, Any]:
+    def _pod(self, name: str, wanted: PlacementRequest) -> dict[str, Any]:
         asked = {"cpu": str(wanted.cpus)} if wanted.cpus else {}
         asked |= {"memory": str(wanted.memory_bytes)} if wanted.memory_bytes else {}
         asked |= {self._options.get("gpu", GPU): str(wanted.gpus)} if wanted.gpus else {}
@@ -110,25 +119,25 @@ def _state(node: Any) -> NodeState:
     return "ready" if ready and not node.spec.unschedulable else "away"
 
 
-class _PlacedPod(Placed):
+class _PlacedPod(Placement):
     def __init__(self, core: Any, errors: tuple[type[Exception], ...], name: str, namespace: str) -> None:
         self._core, self._errors, self._name, self._namespace = core, errors, name, namespace
         self._logs = ""
 
-    def poll(self) -> Progress:
+    def poll(self) -> PlacementStatus:
         try:
             status = self._core.read_namespaced_pod(self._name, self._namespace, _request_timeout=30).status
             if status.phase in ("Succeeded", "Failed"):
                 self._logs = self._core.read_namespaced_pod_log(self._name, self._namespace, tail_lines=ANSWER_LINES)
         except self._errors as error:
             if getattr(error, "status", 0) != 404:
-                return Progress("running", str(error))  # the way to the cluster; the node goes on without it
+                return PlacementStatus("running", str(error))  # the way to the cluster; the node goes on without it
             self.cancel()  # whoever removed the pod left the secret
-            return Progress("lost", "the pod is gone")
+            return PlacementStatus("lost", "the pod is gone")
         if status.phase in ("Succeeded", "Failed"):
             self.cancel()
-            return progress_of(self._logs.strip().rpartition("\n")[2], status.reason or status.phase)
-        return Progress("running" if status.phase == "Running" else "waiting")
+            return parse_answer(self._logs.strip().rpartition("\n")[2], status.reason or status.phase)
+        return PlacementStatus("running" if status.phase == "Running" else "waiting")
 
     def cancel(self) -> None:
         for delete in (self._core.delete_namespaced_pod, self._core.delete_namespaced_secret):
@@ -139,7 +148,7 @@ class _PlacedPod(Placed):
         return self._logs
 
 
-KIND = Kind(
+KIND = FleetKind(
     "kubernetes",
     ("kubernetes",),
     {
@@ -150,5 +159,5 @@ KIND = Kind(
         "gpu": f"what a GPU is called ({GPU})",
     },
     KubernetesFleet,
-    shared=True,
+    shared_nodes=True,
 )

@@ -11,8 +11,17 @@ from typing import Any
 
 from visualprof.engines.ray import package
 from visualprof.errors import VisualprofError
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, has_labels, progress_of
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.fleets import (
+    Fleet,
+    FleetKind,
+    Placement,
+    PlacementRequest,
+    PlacementStatus,
+    first_line,
+    has_labels,
+    parse_answer,
+)
 from visualprof.remote.protocol import Node
 
 GROUP = "ray.io/node-group"  # what an autoscaler calls nodes that are alike
@@ -29,7 +38,7 @@ class _Runner:
         """Do it."""
         from visualprof.remote.fleets import node
 
-        return node.answer(order)
+        return node.answer_order(order)
 
 
 class RayFleet(Fleet):
@@ -71,7 +80,7 @@ class RayFleet(Fleet):
                 nodes.append(Node(name, kind, "ready", "", int(has["CPU"]), memory, gpus, own))
         return nodes
 
-    def place(self, order: str, wanted: Wanted) -> Placed:
+    def place(self, order: str, wanted: PlacementRequest) -> Placement:
         """As `Fleet.place`."""
         how: dict[str, Any] = {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus}
         how |= {"max_restarts": 0, "max_task_retries": 0}
@@ -92,20 +101,20 @@ class RayFleet(Fleet):
         self._ray.shutdown()
 
 
-class _PlacedActor(Placed):
+class _PlacedActor(Placement):
     def __init__(self, ray: Any, actor: Any, order: str) -> None:
         self._ray, self._actor = ray, actor
         self._began, self._answer = actor.began.remote(), actor.work.remote(order)
 
-    def poll(self) -> Progress:
+    def poll(self) -> PlacementStatus:
         ready, _ = self._ray.wait([self._answer], timeout=0)
         if not ready:
             began, _ = self._ray.wait([self._began], timeout=0)
-            return Progress("running" if began else "waiting")
+            return PlacementStatus("running" if began else "waiting")
         try:
-            return progress_of(self._ray.get(self._answer))
+            return parse_answer(self._ray.get(self._answer))
         except Exception as error:  # noqa: BLE001 - Ray's are many: the actor, its worker or its node is gone
-            return Progress("lost", f"{type(error).__name__}: {first_line(error)}")
+            return PlacementStatus("lost", f"{type(error).__name__}: {first_line(error)}")
         finally:
             self.cancel()  # an actor lives on
 
@@ -113,7 +122,7 @@ class _PlacedActor(Placed):
         self._ray.kill(self._actor, no_restart=True)
 
 
-KIND = Kind(
+KIND = FleetKind(
     "ray",
     ("ray",),
     {"labels": "only nodes with these labels, zone=a,disk=ssd"},

@@ -17,21 +17,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.fleets import Fleet, Kind, Placed, Progress, Wanted, first_line, missing, node, progress_of
+from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.fleets import (
+    Fleet,
+    FleetKind,
+    Placement,
+    PlacementRequest,
+    PlacementStatus,
+    first_line,
+    missing_package,
+    node,
+    parse_answer,
+)
 from visualprof.remote.protocol import Node, NodeState
 
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%n|%R|%T|%c|%m|%G|%f")
-SINFO_S = 30.0
-STARTS = ("powered_down", "powering_up", "idle~", "idle#", "mixed#")
-WORKS = ("idle", "mixed", "allocated", "completing")
+SINFO_TIMEOUT_S = 30.0
+STARTING_STATES = ("powered_down", "powering_up", "idle~", "idle#", "mixed#")
+READY_STATES = ("idle", "mixed", "allocated", "completing")
 MARGIN_S = 600  # beyond the task's own time: files, turns, the interpreter's start
 
 
 def _call(order: str, mark: str) -> str:
     """Run at the node."""
     Path(mark).touch()
-    return node.answer(order)
+    return node.answer_order(order)
 
 
 class SlurmFleet(Fleet):
@@ -41,7 +51,7 @@ class SlurmFleet(Fleet):
         try:
             submitit = importlib.import_module("submitit")
         except ImportError:
-            raise missing("submitit", "slurm") from None
+            raise missing_package("submitit", "slurm") from None
         self._cluster = options.get("cluster", "slurm")
         if self._cluster == "slurm" and not shutil.which("sinfo"):
             raise AgentError("this machine has no sinfo", "start the agent where jobs of Slurm are submitted")
@@ -59,12 +69,14 @@ class SlurmFleet(Fleet):
             return [Node(platform.node(), platform.node(), cores=len(os.sched_getaffinity(0)))]
         partition = [f"--partition={self._options['partition']}"] if "partition" in self._options else []
         try:
-            done = subprocess.run([*SINFO, *partition], capture_output=True, text=True, timeout=SINFO_S, check=True)
+            done = subprocess.run(
+                [*SINFO, *partition], capture_output=True, text=True, timeout=SINFO_TIMEOUT_S, check=True
+            )
         except (OSError, subprocess.SubprocessError) as error:
             raise AgentError(f"sinfo does not answer: {error}") from error
-        return nodes_of(done.stdout, self._features)
+        return parse_nodes(done.stdout, self._features)
 
-    def place(self, order: str, wanted: Wanted) -> Placed:
+    def place(self, order: str, wanted: PlacementRequest) -> Placement:
         """As `Fleet.place`."""
         partition, features = wanted.kind.split("|")[:2] if "|" in wanted.kind else ("", "")
         mark = self._folder / f"{uuid.uuid4().hex}.began"
@@ -86,14 +98,14 @@ class SlurmFleet(Fleet):
         """As `Fleet.close`: jobs that run go on."""
 
 
-def _more(wanted: Wanted, features: str) -> dict[str, Any]:
+def _more(wanted: PlacementRequest, features: str) -> dict[str, Any]:
     """Further settings of sbatch: the server, not Slurm, has a lost task run again."""
     if wanted.node:
         return {"no-requeue": True, "nodelist": wanted.node}
     return {"no-requeue": True, **({"constraint": features.replace(",", "&")} if features else {})}
 
 
-def nodes_of(text: str, features: list[str]) -> list[Node]:
+def parse_nodes(text: str, features: list[str]) -> list[Node]:
     """The nodes in the output of `SINFO` that have these features."""
     nodes: dict[str, Node] = {}
     for line in text.splitlines():
@@ -111,9 +123,9 @@ def nodes_of(text: str, features: list[str]) -> list[Node]:
 def _state(text: str) -> NodeState:
     """`idle~` is powered down and starts by itself; `mixed-drain`, `down*` and the like get nothing."""
     word = text.lower()
-    if word.startswith(STARTS):
+    if word.startswith(STARTING_STATES):
         return "ready"
-    return "ready" if word.rstrip("+") in WORKS else "away"
+    return "ready" if word.rstrip("+") in READY_STATES else "away"
 
 
 def _gpus(gres: str) -> int:
@@ -122,18 +134,18 @@ def _gpus(gres: str) -> int:
     return sum(int(row[-1]) for row in rows if row[0] == "gpu" and row[-1].isdecimal())
 
 
-class _PlacedJob(Placed):
+class _PlacedJob(Placement):
     def __init__(self, job: Any, mark: Path) -> None:
         self._job, self._mark = job, mark
 
-    def poll(self) -> Progress:
+    def poll(self) -> PlacementStatus:
         if not self._job.done():
-            return Progress("running" if self._mark.exists() else "waiting")
+            return PlacementStatus("running" if self._mark.exists() else "waiting")
         self._mark.unlink(missing_ok=True)
         try:
-            return progress_of(self._job.result())
+            return parse_answer(self._job.result())
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:  # no result, a signal, half a file
-            return Progress("lost", f"{self._job.state}: {first_line(error)}")
+            return PlacementStatus("lost", f"{self._job.state}: {first_line(error)}")
 
     def cancel(self) -> None:
         self._job.cancel(check=False)
@@ -142,7 +154,7 @@ class _PlacedJob(Placed):
         return self._job.stderr() or ""
 
 
-KIND = Kind(
+KIND = FleetKind(
     "slurm",
     (),
     {

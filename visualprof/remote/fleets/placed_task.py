@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.agent.faults import CANCELLED, AgentError, Outcome, failed
+from visualprof.remote.agent.errors import CANCELLED, AgentError, Outcome, failed_outcome
 from visualprof.remote.agent.machine.probe import Say
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
-from visualprof.remote.fleets import Fleet, Progress
+from visualprof.remote.fleets import Fleet, PlacementStatus
 from visualprof.remote.fleets.roster import Roster, Slot
 from visualprof.remote.protocol import Lease, TaskFailure
 
@@ -48,9 +48,9 @@ class PlacedTask:
         ours = time.monotonic() < self._ours_until
         return {"task": self.lease.task, "lease": self.lease.lease} if ours else {}
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """Take the task back while it waits. One that runs is ended by its node, which hears of it, too."""
-        self._why = why
+        self._why = reason
         self._stop.set()
 
     def run(self) -> str:
@@ -58,8 +58,8 @@ class PlacedTask:
         try:
             return self._run()
         finally:
-            self._roster.give_back(self.lease.task, self._lost)
-            self._context.changed()
+            self._roster.release(self.lease.task, self._lost)
+            self._context.on_change()
 
     def _run(self) -> str:
         try:
@@ -82,13 +82,13 @@ class PlacedTask:
                     if self._why == "cancelled"
                     else msg("fleets.taken_back", f"taken back: {self._why}")
                 )
-            if not self._runs and self._slot.wanted.node and not self._roster.has(self._slot.wanted.node):
+            if not self._runs and self._slot.wanted.node and not self._roster.has_node(self._slot.wanted.node):
                 placed.cancel()
                 return self._gone(msg("fleets.node_gone", "its node is gone"))
             time.sleep(POLL_S)
         return self._over(progress, placed.logs())
 
-    def _over(self, progress: Progress, logs: str) -> str:
+    def _over(self, progress: PlacementStatus, logs: str) -> str:
         if progress.state == "ended":
             return progress.text
         for line in logs.splitlines()[-LOG_LINES:]:
@@ -103,7 +103,7 @@ class PlacedTask:
 
     def _failed(self, error: str) -> str:
         where = self._slot.wanted.node or self._slot.wanted.kind
-        return self._report(failed(TaskFailure("agent_error", msg("fleets.node", f"node {where}: {error}"))))
+        return self._report(failed_outcome(TaskFailure("agent_error", msg("fleets.node", f"node {where}: {error}"))))
 
     def _report(self, outcome: Outcome) -> str:
         """Report the end of a task that no node reports."""

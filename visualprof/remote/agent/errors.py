@@ -10,7 +10,7 @@ from typing import TypedDict
 from visualprof.messages import msg
 from visualprof.remote.protocol import TaskFailure
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AgentError(Exception):
@@ -43,17 +43,17 @@ SUCCEEDED = Outcome(state="succeeded", reason=None, error=None, hint=None)
 CANCELLED = Outcome(state="cancelled", reason=None, error=None, hint=None)
 
 
-def failed(error: Exception) -> Outcome:
+def failed_outcome(error: Exception) -> Outcome:
     """The outcome of a task that ended with this exception."""
-    failure = failure_of(error)
+    failure = to_task_failure(error)
     return Outcome(state="failed", reason=failure.reason, error=failure.error, hint=failure.hint or None)
 
 
-def failure_of(error: Exception) -> TaskFailure:
+def to_task_failure(error: Exception) -> TaskFailure:
     """An exception as a failure of the task. An unexpected one is an `agent_error`; its stack goes to stderr."""
     if isinstance(error, TaskFailure):
         return error
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
         hint = msg("agent.free_space_agents_state", "free space in the agent's --state folder")
         return TaskFailure("disk_full", msg("agent.agents_disk_full", f"the agent's disk is full: {error}"), hint)
     if isinstance(error, OSError):

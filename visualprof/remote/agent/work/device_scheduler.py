@@ -11,34 +11,34 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 @dataclass(eq=False)
-class Runner:
+class ScheduledTask:
     """A task in the relay. index: of its spec in the job. stage: how many of its stages are over."""
 
     index: int
-    stage: int = 0
+    finished_stages: int = 0
 
     @property
-    def rank(self) -> tuple[int, int]:
+    def priority(self) -> tuple[int, int]:
         """Who has the lowest is next."""
-        return self.stage, self.index if self.stage % 2 else -self.index
+        return self.finished_stages, self.index if self.finished_stages % 2 else -self.index
 
 
-class Relay:
+class DeviceScheduler:
     """The turns of an agent's tasks, of which one at a time works on a device."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._runners: dict[str, list[Runner]] = {}
+        self._runners: dict[str, list[ScheduledTask]] = {}
         self._working: set[str] = set()  # devices
 
     @contextmanager
-    def runner(self, device: str, index: int) -> Generator[Runner]:
+    def register(self, device: str, index: int) -> Generator[ScheduledTask]:
         """A place for a task until the block ends."""
-        runner = Runner(index)
+        runner = ScheduledTask(index)
         with self._changed:
             self._runners.setdefault(device, []).append(runner)
         try:
@@ -49,17 +49,17 @@ class Relay:
                 self._changed.notify_all()
 
     @contextmanager
-    def turn(self, device: str, runner: Runner, check: Callable[[], None]) -> Generator[None]:
+    def time_slot(self, device: str, runner: ScheduledTask, check: Callable[[], None]) -> Generator[None]:
         """Hold the device for a stage. check: called while waiting; what it raises ends that."""
         with self._changed:
-            while device in self._working or min(self._runners[device], key=lambda r: r.rank) is not runner:
+            while device in self._working or min(self._runners[device], key=lambda r: r.priority) is not runner:
                 check()
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
             self._working.add(device)
         try:
             yield
         finally:
             with self._changed:
                 self._working.remove(device)
-                runner.stage += 1
+                runner.finished_stages += 1
                 self._changed.notify_all()

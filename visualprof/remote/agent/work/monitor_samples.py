@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from visualprof.messages import msg
-from visualprof.remote.agent.child_files import clear, is_plain
+from visualprof.remote.agent.child_files import is_regular, remove_path
 from visualprof.remote.agent.work.child_events import is_object
 
-POINTS_MAX = 64 << 20
+MAX_POINTS_BYTES = 64 << 20
 # (key, name, factor), the names that the reader of monitor.jsonl gives them.
-HOST = (
+HOST_COUNTERS = (
     ("cpu", "CPU %", 100.0),
     ("child_cpu", "child CPU %", 100.0),
     ("pressure", "CPU pressure %", 100.0),
     ("cpu_power_w", "CPU power W", 1.0),
     ("rss_bytes", "RSS bytes", 1.0),
 )
-ON_GPU = (
+GPU_COUNTERS = (
     ("util", "utilization %", 100.0),
     ("mem_util", "mem utilization %", 100.0),
     ("sm_mhz", "SM clock MHz", 1.0),
@@ -39,16 +39,16 @@ ON_GPU = (
     ("power_w", "power W", 1.0),
     ("temperature_c", "temperature C", 1.0),
 )
-NAME = "monitor"
+COUNTER_TRACK = "monitor"
 MARGIN_NS = 100_000_000
-TAIL = 4096
-BLOCK = 1 << 20
-SCANNED_MAX = 256 << 20  # a second or so
+TAIL_BYTES = 4096
+COPY_BLOCK_BYTES = 1 << 20
+MAX_SCANNED_BYTES = 256 << 20  # a second or so
 _STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d+)?)')
 _EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[\s*')
 
 
-def samples_of(path: Path) -> Iterator[dict[str, Any]]:
+def read_samples(path: Path) -> Iterator[dict[str, Any]]:
     """The samples of a monitor's file, in order."""
     if path.exists():
         with path.open(encoding="utf-8") as file:
@@ -56,7 +56,7 @@ def samples_of(path: Path) -> Iterator[dict[str, Any]]:
             yield from (json.loads(line) for line in file if line.endswith("\n"))
 
 
-def header_of(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> dict[str, Any]:
     """The first line of a monitor's file, empty where there is none."""
     if not path.exists():
         return {}
@@ -96,10 +96,10 @@ def _power(known: list[tuple[int, float]], t_ns: int) -> float:
     return p + (q - p) * (t_ns - a) / (b - a) if b > a else p
 
 
-def history(path: Path) -> DeviceHistory:
+def read_history(path: Path) -> DeviceHistory:
     """The samples of the first GPU in a monitor's file; without one, of the processors."""
     device = DeviceHistory()
-    for sample in samples_of(path):
+    for sample in read_samples(path):
         gpus: list[dict[str, Any]] = sample.get("gpus") or []
         power_w = gpus[0].get("power_w") if gpus else sample.get("cpu_power_w")
         if gpus or power_w is not None:
@@ -112,11 +112,11 @@ def history(path: Path) -> DeviceHistory:
 
 def complete_points(points: Path, monitor: Path) -> None:
     """Add `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
-    device = history(monitor)
-    if not device.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
+    device = read_history(monitor)
+    if not device.t_ns or not is_regular(points) or points.stat().st_size > MAX_POINTS_BYTES:
         return
     part = points.with_name(points.name + ".part")
-    clear(part)
+    remove_path(part)
     with points.open("rb") as old, part.open("wb") as new:
         new.writelines(_completed(line, device) for line in old)
     part.replace(points)
@@ -162,7 +162,7 @@ def add_counters(profile: ProfileTrace, monitor: Path) -> int:
     events = list(_counters(profile, monitor))
     if not events:
         return 0
-    name = {"ph": "M", "pid": profile.pid, "tid": 0, "name": "process_name", "args": {"name": NAME}}
+    name = {"ph": "M", "pid": profile.pid, "tid": 0, "name": "process_name", "args": {"name": COUNTER_TRACK}}
     events.insert(0, json.dumps(name).encode())
     {"chrome_list": _append, "chrome_object": _insert}[profile.kind](profile.file, b",\n".join(events))
     return len(events) - 1
@@ -170,23 +170,23 @@ def add_counters(profile: ProfileTrace, monitor: Path) -> int:
 
 def _counters(profile: ProfileTrace, monitor: Path) -> Iterator[bytes]:
     first = max(profile.begin_ns, profile.origin_ns + round(_first_stamp(profile.file) * 1000) - MARGIN_NS)
-    for sample in samples_of(monitor):
+    for sample in read_samples(monitor):
         if max(first, profile.origin_ns) <= sample["t_ns"] <= profile.end_ns + MARGIN_NS:
             yield from _events(sample, (sample["t_ns"] - profile.origin_ns) / 1000, profile.pid)
 
 
 def _first_stamp(file: Path) -> float:
     """The least time stamp of a file, us; 0 for a file so large that it takes too long to find out."""
-    if not 0 < file.stat().st_size <= SCANNED_MAX:
+    if not 0 < file.stat().st_size <= MAX_SCANNED_BYTES:
         return 0.0
     with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
         return min((float(match[1]) for match in _STAMP.finditer(content)), default=0.0)
 
 
 def _events(sample: dict[str, Any], ts: float, pid: int) -> Iterator[bytes]:
-    values = [(name, sample.get(key), factor) for key, name, factor in HOST]
+    values = [(name, sample.get(key), factor) for key, name, factor in HOST_COUNTERS]
     for i, gpu in enumerate(sample.get("gpus") or ()):
-        values += [(f"GPU{i} {name}", gpu.get(key), factor) for key, name, factor in ON_GPU]
+        values += [(f"GPU{i} {name}", gpu.get(key), factor) for key, name, factor in GPU_COUNTERS]
     for name, value, factor in values:
         if value is not None:
             args = {"value": round(value * factor, 3)}
@@ -196,7 +196,7 @@ def _events(sample: dict[str, Any], ts: float, pid: int) -> Iterator[bytes]:
 def _append(file: Path, events: bytes) -> None:
     with file.open("r+b") as out:
         size = out.seek(0, 2)
-        at = out.seek(max(0, size - TAIL))
+        at = out.seek(max(0, size - TAIL_BYTES))
         tail = out.read()
         body = tail.rstrip()
         if not body.endswith(b"]"):
@@ -204,13 +204,13 @@ def _append(file: Path, events: bytes) -> None:
         body = body[:-1].rstrip()
         comma = b"" if body.endswith((b"[", b",")) else b","
         try:
-            overwrite(out, at + len(body), comma + b"\n" + events + b"\n]\n")
+            replace_tail(out, at + len(body), comma + b"\n" + events + b"\n]\n")
         except OSError:
-            overwrite(out, at, tail)  # fits: it was there before
+            replace_tail(out, at, tail)  # fits: it was there before
             raise
 
 
-def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
+def replace_tail(out: BinaryIO, at: int, data: bytes) -> None:
     """Make a file end with `data`, from `at` on."""
     out.seek(at)
     out.truncate()
@@ -220,7 +220,7 @@ def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
 
 def _insert(file: Path, events: bytes) -> None:
     part = file.with_name(file.name + ".part")
-    clear(part)
+    remove_path(part)
     try:
         with file.open("rb") as old, part.open("wb") as new:
             with mmap(old.fileno(), 0, access=ACCESS_READ) as content:
@@ -231,13 +231,13 @@ def _insert(file: Path, events: bytes) -> None:
                 comma = b"" if content[at : at + 1] == b"]" else b",\n"
             _copy(old, new, at)
             new.write(events + comma)
-            shutil.copyfileobj(old, new, BLOCK)
+            shutil.copyfileobj(old, new, COPY_BLOCK_BYTES)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
 
 
 def _copy(old: BinaryIO, new: BinaryIO, size: int) -> None:
-    while size and (block := old.read(min(BLOCK, size))):
+    while size and (block := old.read(min(COPY_BLOCK_BYTES, size))):
         new.write(block)
         size -= len(block)

@@ -10,46 +10,48 @@ import psutil
 
 from visualprof.remote.child.host import BUSY_PRESSURE, waited_us
 
-BUSY_CPUS = 0.1  # share of the time of all CPUs
+BUSY_CPU_SHARE = 0.1  # share of the time of all CPUs
 WINDOW_S = 1.0
 
 
 @dataclass(frozen=True)
-class HostUse:
+class HostLoad:
     """How much a host did in a second. cpus: share of the time of all CPUs. pressure: None where it does not tell."""
 
-    cpus: float
+    cpu_share: float
     pressure: float | None
 
     @property
     def quiet(self) -> bool:
         """Whether a measurement would hardly notice it."""
-        return self.cpus <= BUSY_CPUS and (self.pressure or 0.0) <= BUSY_PRESSURE
+        return self.cpu_share <= BUSY_CPU_SHARE and (self.pressure or 0.0) <= BUSY_PRESSURE
 
     def __str__(self) -> str:
         pressure = "" if self.pressure is None else f", tasks waited for one {self.pressure:.0%} of the time"
-        return f"CPUs {self.cpus:.0%} busy{pressure}"
+        return f"CPUs {self.cpu_share:.0%} busy{pressure}"
 
 
-def host_use() -> Iterator[HostUse]:
+def sample_host_load() -> Iterator[HostLoad]:
     """The use of the host, one second after the other."""
     psutil.cpu_percent(None)  # the first answer is since nothing
     while True:
         waited, began = waited_us(), time.monotonic()
         time.sleep(WINDOW_S)
         cpus, now, took_us = psutil.cpu_percent(None) / 100, waited_us(), (time.monotonic() - began) * 1e6
-        yield HostUse(cpus, None if waited is None or now is None else min(1.0, (now - waited) / took_us))
+        yield HostLoad(cpus, None if waited is None or now is None else min(1.0, (now - waited) / took_us))
 
 
-def wait_for_quiet(most_s: float, uses: Iterator[HostUse], check: Callable[[], None]) -> tuple[float, HostUse | None]:
+def wait_for_quiet(
+    timeout_s: float, loads: Iterator[HostLoad], check: Callable[[], None]
+) -> tuple[float, HostLoad | None]:
     """Waits until a second was quiet, at most so long.
 
     Args: uses: of `host_use`. check: called after each second; what it raises ends the wait.
     Returns: the seconds that it took, and the use that was too much at last; None for a host that became quiet.
     """
     took_s, use = 0.0, None
-    while took_s < most_s:
-        use = next(uses)
+    while took_s < timeout_s:
+        use = next(loads)
         took_s += WINDOW_S
         if use.quiet:
             return took_s, None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUP = Path("/proc/self/cgroup")
-SYS = Path("/sys/devices/system")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+PROCESS_CGROUP = Path("/proc/self/cgroup")
+SYSFS = Path("/sys/devices/system")
 _ON = {"1": True, "on": True, "0": False, "off": False, "forceoff": False, "notsupported": False}
 
 
@@ -26,24 +26,26 @@ class HostSettings:
     numa_nodes: int | None
 
 
-def host_settings(sys: Path = SYS, cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> HostSettings:
+def read_host_settings(
+    sysfs: Path = SYSFS, cgroups: Path = CGROUP_ROOT, process_cgroup: Path = PROCESS_CGROUP
+) -> HostSettings:
     """Those of this host, read anew: they change while an agent runs. The arguments are where the system tells them."""
-    governors = {_text(file) for file in sys.glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")} - {None}
-    no_turbo, boost = _text(sys / "cpu/intel_pstate/no_turbo"), _text(sys / "cpu/cpufreq/boost")
+    governors = {_text(file) for file in sysfs.glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")} - {None}
+    no_turbo, boost = _text(sysfs / "cpu/intel_pstate/no_turbo"), _text(sysfs / "cpu/cpufreq/boost")
     turbo = _ON.get(boost or "") if no_turbo is None else not _ON.get(no_turbo, False)
-    nodes = len(list(sys.glob("node/node[0-9]*")))
+    nodes = len(list(sysfs.glob("node/node[0-9]*")))
     return HostSettings(
-        cpu_quota=min((quota for group in _groups(cgroups, own) if (quota := _quota(group))), default=None),
+        cpu_quota=min((quota for group in _groups(cgroups, process_cgroup) if (quota := _quota(group))), default=None),
         governor=", ".join(sorted(filter(None, governors))) or None,
         turbo=turbo,
-        smt=_ON.get(_text(sys / "cpu/smt/control") or ""),
+        smt=_ON.get(_text(sysfs / "cpu/smt/control") or ""),
         numa_nodes=nodes or None,
     )
 
 
-def throttled_periods(cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
+def throttled_periods(cgroups: Path = CGROUP_ROOT, process_cgroup: Path = PROCESS_CGROUP) -> int:
     """Periods in which a control group of this process had used up its quota, since it was made; the most of any."""
-    return max((_throttled(group) for group in _groups(cgroups, own)), default=0)
+    return max((_throttled(group) for group in _groups(cgroups, process_cgroup)), default=0)
 
 
 def _groups(cgroups: Path, own: Path) -> list[Path]:
