@@ -233,7 +233,9 @@ def _install_files(converted: ConvertedModel, out: Path) -> list[Path]:
     return [names[converted.model], *(target for source, target in names.items() if source != converted.model)]
 
 
-def _print_result(args: argparse.Namespace, before: int, kind: Converter, made_model: ConvertedModel, files: list[Path]) -> None:
+def _print_result(
+    args: argparse.Namespace, before: int, kind: Converter, made_model: ConvertedModel, files: list[Path]
+) -> None:
     converted = made_model.converted
     if args.format == "json":
         sizes = {"size_bytes": made_model.size_bytes, "files": [str(file) for file in files]}
