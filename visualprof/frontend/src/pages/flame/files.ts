@@ -27,7 +27,7 @@ export function speedscope(tree: Tree, name: string): string {
     $schema: "https://www.speedscope.app/file-format-schema.json",
     name,
     exporter: "visualprof",
-    shared: { frames: [...ids.keys()].map((name) => ({ name: name })) },
+    shared: { frames: [...ids.keys()].map((name) => ({ name })) },
     profiles: [
       {
         type: "sampled",

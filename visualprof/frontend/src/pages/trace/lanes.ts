@@ -33,7 +33,7 @@ export function laneBoxes(row: Row): LaneBox[] {
   if ((row.kind !== "group" && row.kind !== "worker") || !row.folded) return [];
   const tracks = row.below.flatMap((item) => item.track ?? []).slice(0, SUMMARY_LANES);
   return tracks.map((track, index) => ({
-    track: track,
+    track,
     lane: 0,
     top: FOLDED_TOP_PX + index * FOLDED_LANE_PX,
     height: FOLDED_LANE_PX,
