@@ -1,5 +1,5 @@
 import type { ErrorBody, FieldError, SpanState } from "./model";
-import { askToken, sessionHeaders } from "./session";
+import { requestToken, sessionHeaders } from "./session";
 
 // Relative to the page, so that the dashboard also works below a proxy's path prefix.
 const ROOT = "api/v1/";
@@ -32,7 +32,7 @@ export function address(path: string, query: Query = {}): string {
   return ROOT + path + (text ? `?${text}` : "");
 }
 
-async function failure(response: Response): Promise<ApiError> {
+async function responseError(response: Response): Promise<ApiError> {
   const body = (await response.json().catch(() => null)) as (Partial<ErrorBody> & { errors?: FieldError[] }) | null;
   const retry = Number(response.headers.get("Retry-After"));
   return new ApiError(
@@ -56,40 +56,41 @@ export interface Answer<T> {
 }
 
 /** A report's own file, which answers in place of a server (src/report). */
-export interface Held {
+export interface OfflineReport {
   readonly madeMs: number;
   answer: (url: string) => Response;
-  isOf: (run: string) => boolean;
+  holdsRun: (run: string) => boolean;
   hasStep: (name: string) => boolean;
-  nearest: (kind: "g" | "c" | "p", id: number, level: number, index: number) => [level: number, index: number];
+  nearestTile: (kind: "g" | "c" | "p", id: number, level: number, index: number) => [level: number, index: number];
 }
 
-export let offlineReport: Held | null = null;
+export let offlineReport: OfflineReport | null = null;
 
-export function hold(report: Held): void {
+export function setOfflineReport(report: OfflineReport): void {
   offlineReport = report;
 }
 
 let declined = false;
 
 /** Whoever has no token is asked for it once; again only by what he does himself. */
-async function mayAct(asks: boolean): Promise<boolean> {
+async function askForToken(asks: boolean): Promise<boolean> {
   if (declined && asks) return false;
-  const entered = await askToken();
+  const entered = await requestToken();
   declined = !entered;
   return entered;
 }
 
 /** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
-export async function ask(url: string, options: RequestInit = {}, again = true): Promise<Response> {
+export async function fetchApi(url: string, options: RequestInit = {}, again = true): Promise<Response> {
   const headers = { ...(options.headers as Record<string, string> | undefined), ...sessionHeaders() };
   const response = await (
     offlineReport ? Promise.resolve(offlineReport.answer(url)) : fetch(url, { ...options, headers })
   ).catch((error: unknown) => {
     throw options.signal?.aborted ? error : new ApiError(0, String(error));
   });
-  if (response.status === 401 && again && (await mayAct(options.method === undefined))) return ask(url, options);
-  if (!response.ok && response.status !== 304) throw await failure(response);
+  if (response.status === 401 && again && (await askForToken(options.method === undefined)))
+    return fetchApi(url, options);
+  if (!response.ok && response.status !== 304) throw await responseError(response);
   return response;
 }
 
@@ -98,7 +99,7 @@ export async function get<T>(
   url: string,
   { signal, etag }: { signal?: AbortSignal; etag?: string | null } = {},
 ): Promise<Answer<T> | null> {
-  const response = await ask(url, { headers: etag ? { "If-None-Match": etag } : {}, signal: signal ?? null });
+  const response = await fetchApi(url, { headers: etag ? { "If-None-Match": etag } : {}, signal: signal ?? null });
   return response.status === 304 ? null : { body: (await response.json()) as T, etag: response.headers.get("ETag") };
 }
 
@@ -115,5 +116,5 @@ export async function send<T>(
     body === undefined
       ? {}
       : { body: body instanceof Blob ? body : JSON.stringify(body), headers: { "Content-Type": type } };
-  return (await (await ask(url, { method, ...content, signal: signal ?? null }, again)).json()) as T;
+  return (await (await fetchApi(url, { method, ...content, signal: signal ?? null }, again)).json()) as T;
 }

@@ -3,43 +3,43 @@ import { shallowRef } from "vue";
 import type { SessionAnswer } from "./model";
 
 // Of this origin and path, its port included: a cookie would go to every port of the host, whoever serves there.
-const KEY = `visualprof.token:${location.pathname}`;
-const PLACE = `visualprof.place:${location.pathname}`;
-const LINK = "vp_l_";
-const HEADER = "X-Visualprof-Token";
+const TOKEN_KEY = `visualprof.token:${location.pathname}`;
+const RETURN_HASH_KEY = `visualprof.place:${location.pathname}`;
+const LINK_TOKEN_PREFIX = "vp_l_";
+const TOKEN_HEADER = "X-Visualprof-Token";
 
 let token = "";
 
 /** Where people have accounts: what they need to log in. */
-export const accounts = shallowRef<SessionAnswer | null>(null);
+export const accountSession = shallowRef<SessionAnswer | null>(null);
 
 /** What a link carries that does one thing once, and for whom it is; or what an issuer sent the browser back with. */
-export const linked: {
+export const linkParameters: {
   invitation?: string;
   reset?: string;
   email?: string;
   issued?: Record<"state" | "code" | "error", string>;
 } = {};
-const ONCE = ["invitation", "reset", "email"] as const;
+const ONE_TIME_PARAMETERS = ["invitation", "reset", "email"] as const;
 
 /** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
-export const question = shallowRef<((token: string | null) => void) | null>(null);
+export const tokenPrompt = shallowRef<((token: string | null) => void) | null>(null);
 
 /** Did this tab come by a link to one run? */
-export const byLink = () => token.startsWith(LINK);
+export const openedByLink = () => token.startsWith(LINK_TOKEN_PREFIX);
 
 /** Storage may be forbidden, as in an embedded page: the token then lasts as long as the page. */
-function stored(keep?: string): string {
+function storedToken(keep?: string): string {
   try {
-    if (keep !== undefined) localStorage.setItem(KEY, keep);
-    return localStorage.getItem(KEY) ?? "";
+    if (keep !== undefined) localStorage.setItem(TOKEN_KEY, keep);
+    return localStorage.getItem(TOKEN_KEY) ?? "";
   } catch {
     return "";
   }
 }
 
 /** A link is this tab's alone: who has an account is still logged in elsewhere. */
-function ofTab(keep?: string, key = KEY): string {
+function tabValue(keep?: string, key = TOKEN_KEY): string {
   try {
     if (keep !== undefined) sessionStorage.setItem(key, keep);
     return sessionStorage.getItem(key) ?? "";
@@ -49,48 +49,48 @@ function ofTab(keep?: string, key = KEY): string {
 }
 
 /** Goes to the issuer. Where one was is kept here: nothing that comes back says where to go. */
-export function leaveFor(issuer: string): void {
-  ofTab(location.hash, PLACE);
+export function redirectToIssuer(issuer: string): void {
+  tabValue(location.hash, RETURN_HASH_KEY);
   location.assign(issuer);
 }
 
 /** What was shown to nobody, or by a link, is not what a person sees. */
-export function enterAccount(): void {
-  ofTab("");
+export function reloadAsUser(): void {
+  tabValue("");
   location.reload();
 }
 
-function keep(newToken: string): void {
-  ofTab("");
+function storeToken(newToken: string): void {
+  tabValue("");
   token = newToken;
-  stored(newToken);
+  storedToken(newToken);
 }
 
 /** Takes the token out of the address, where others may see it, and the router would keep it. */
-function begin(): void {
+function readAddress(): void {
   const url = new URL(location.href);
   const urlToken = url.searchParams.get("token");
-  if (urlToken !== null) keep(urlToken);
-  else token = ofTab(url.searchParams.get("link") ?? undefined) || stored();
-  for (const name of ONCE) linked[name] = url.searchParams.get(name) ?? undefined;
+  if (urlToken !== null) storeToken(urlToken);
+  else token = tabValue(url.searchParams.get("link") ?? undefined) || storedToken();
+  for (const name of ONE_TIME_PARAMETERS) linkParameters[name] = url.searchParams.get(name) ?? undefined;
   const clean = new URL(url);
-  for (const name of ["token", "link", ...ONCE]) clean.searchParams.delete(name);
+  for (const name of ["token", "link", ...ONE_TIME_PARAMETERS]) clean.searchParams.delete(name);
   const [state, code, error] = ["state", "code", "error"].map((name) => url.searchParams.get(name) ?? "") as [
     string,
     string,
     string,
   ];
   if (state && (code || error)) {
-    linked.issued = { state, code, error };
+    linkParameters.issued = { state, code, error };
     clean.search = ""; // issuers add things of their own
-    clean.hash = ofTab(undefined, PLACE);
+    clean.hash = tabValue(undefined, RETURN_HASH_KEY);
   }
   if (clean.href !== url.href) history.replaceState(history.state, "", clean);
 }
 
 /** What a request carries. */
 export function sessionHeaders(sessionToken = token): Record<string, string> {
-  return sessionToken ? { [HEADER]: sessionToken } : {};
+  return sessionToken ? { [TOKEN_HEADER]: sessionToken } : {};
 }
 
 export async function readSession(sessionToken?: string): Promise<SessionAnswer | null> {
@@ -105,24 +105,24 @@ export async function isTrusted(sessionToken?: string): Promise<boolean> {
 let asking: Promise<boolean> | null = null;
 
 /** Asks the user, all who need it at once; false when he has no token. Another page of this browser may have it by now. */
-export function askToken(): Promise<boolean> {
+export function requestToken(): Promise<boolean> {
   asking ??= (async () => {
     const now = await readSession();
     if (now?.person && now.token && now.token !== token) {
       token = now.token; // of this page's session alone
       return true;
     }
-    accounts.value = now?.accounts ? now : null;
-    const other = stored();
+    accountSession.value = now?.accounts ? now : null;
+    const other = storedToken();
     const enteredToken =
-      !accounts.value && other !== token && (await isTrusted(other))
+      !accountSession.value && other !== token && (await isTrusted(other))
         ? other
-        : await new Promise<string | null>((resolve) => (question.value = resolve));
-    question.value = null;
-    if (enteredToken !== null) keep(enteredToken);
+        : await new Promise<string | null>((resolve) => (tokenPrompt.value = resolve));
+    tokenPrompt.value = null;
+    if (enteredToken !== null) storeToken(enteredToken);
     return enteredToken !== null;
   })().finally(() => (asking = null));
   return asking;
 }
 
-begin();
+readAddress();

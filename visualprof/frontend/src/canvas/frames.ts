@@ -18,7 +18,7 @@ export abstract class Frames {
 }
 
 /** The pen of a canvas of that many device pixels; setting a size clears, so it is only set when it is another. */
-export function penOf(
+export function get2dContext(
   canvas: HTMLCanvasElement | null,
   width: number,
   height: number,

@@ -21,7 +21,7 @@ export function wheelPx(event: WheelEvent): Point {
 }
 
 /** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
-export function follow(
+export function trackDrag(
   event: PointerEvent,
   element: HTMLElement,
   move: (next: PointerEvent) => void,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { dressBand, outlineOf, runsOf } from "./band";
+import { styleBand, bandOutline, contiguousRuns } from "./band";
 
 describe("a band", () => {
   const rows = [
@@ -13,7 +13,7 @@ describe("a band", () => {
   ] as const;
 
   it("breaks where an end is not known, and is none of one row alone", () => {
-    expect(runsOf(rows).map((run) => run.map(([x]) => x))).toEqual([
+    expect(contiguousRuns(rows).map((run) => run.map(([x]) => x))).toEqual([
       [1, 2],
       [32, 64],
     ]);
@@ -21,7 +21,7 @@ describe("a band", () => {
 
   it("goes along the upper ends and back along the lower; 0 on a logarithmic axis is its floor", () => {
     const toPixel = (x: number, y: number) => [x, -Math.log10(y)] as const;
-    expect(outlineOf(rows.slice(5), toPixel, 99)).toEqual([
+    expect(bandOutline(rows.slice(5), toPixel, 99)).toEqual([
       [32, -Math.log10(300)],
       [64, -Math.log10(700)],
       [64, -Math.log10(500)],
@@ -30,7 +30,7 @@ describe("a band", () => {
   });
 
   it("is drawn once, in the colour of its series", () => {
-    const draw = dressBand({ type: "custom", data: rows as never })["renderItem"] as unknown as (
+    const draw = styleBand({ type: "custom", data: rows as never })["renderItem"] as unknown as (
       frame: object,
       api: object,
     ) => { children: { style: { fill: string } }[] } | null;

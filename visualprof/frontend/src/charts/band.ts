@@ -5,7 +5,7 @@ type Row = readonly [x: number | null, low: number | null, high: number | null];
 type Point = readonly [x: number, y: number];
 
 /** Runs of neighbouring rows that have both ends: of one alone there is no area. */
-export function runsOf(rows: readonly Row[]): Row[][] {
+export function contiguousRuns(rows: readonly Row[]): Row[][] {
   const runs: Row[][] = [[]];
   for (const row of rows) {
     if (row.every((value) => value !== null)) runs.at(-1)?.push(row);
@@ -15,7 +15,7 @@ export function runsOf(rows: readonly Row[]): Row[][] {
 }
 
 /** Around the area: along the upper ends, and back along the lower ones. `place` is in pixels; what is below a logarithmic axis stands on it. */
-export function outlineOf(run: readonly Row[], toPixel: (x: number, y: number) => Point, floor: number): Point[] {
+export function bandOutline(run: readonly Row[], toPixel: (x: number, y: number) => Point, floor: number): Point[] {
   const at = (row: Row, end: 1 | 2): Point => {
     const [x, y] = toPixel(row[0] ?? 0, row[end] ?? 0);
     return [x, Number.isFinite(y) ? y : floor];
@@ -34,12 +34,12 @@ interface Drawing {
 }
 
 /** A series whose data are rows of x, low and high. */
-export function dressBand(series: Option): Option {
-  const runs = runsOf(series["data"] as unknown as Row[]);
+export function styleBand(series: Option): Option {
+  const runs = contiguousRuns(series["data"] as unknown as Row[]);
   const renderItem = ({ dataIndexInside, coordSys }: Frame, api: Drawing) => {
     if (dataIndexInside > 0) return null;
     const shapes = runs.map((run) => ({
-      points: outlineOf(run, (x, y) => api.coord([x, y]), coordSys.y + coordSys.height),
+      points: bandOutline(run, (x, y) => api.coord([x, y]), coordSys.y + coordSys.height),
     }));
     return {
       type: "group",

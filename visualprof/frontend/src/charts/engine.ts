@@ -7,7 +7,7 @@ import { CanvasRenderer } from "echarts/renderers";
 use([BarChart, PieChart, GridSimpleComponent, LegendComponent, CanvasRenderer]);
 
 /** With the parts that a chart needs: curves, points, zooming (`more`), or answers to the pointer (`tip`). */
-export async function withParts(more: boolean, tip: boolean): Promise<typeof init> {
+export async function loadEngine(more: boolean, tip: boolean): Promise<typeof init> {
   await Promise.all([more && import("./engine-more"), tip && import("./engine-tip")]);
   return init;
 }

@@ -1,25 +1,25 @@
 // A chart as a file: drawn anew off screen, with its title and a solid ground, in a size that suits a document.
 import type { JsonObject } from "../api/model";
-import { save } from "../lib/download";
+import { downloadFile } from "../lib/download";
 import type { Context } from "./theme";
 import { chartOption } from "./options";
-import { INK } from "./palette";
+import { TEXT_COLORS } from "./palette";
 
 const WIDTH = 960;
 const HEIGHT = 420;
 const TITLE_HEIGHT = 36;
 
-export type PictureKind = "png" | "svg";
+export type ImageFormat = "png" | "svg";
 
-export async function savePicture(
-  kind: PictureKind,
+export async function saveChartImage(
+  kind: ImageFormat,
   name: string,
   title: string,
   server: JsonObject,
   context: Context,
 ): Promise<void> {
-  const init = await (await import("./engine")).withParts(true, false);
-  const ink = INK[context.theme];
+  const init = await (await import("./engine")).loadEngine(true, false);
+  const ink = TEXT_COLORS[context.theme];
   const holder = document.createElement("div");
   const chart = init(holder, null, {
     renderer: kind === "svg" ? "svg" : "canvas",
@@ -39,7 +39,7 @@ export async function savePicture(
     backgroundColor: ink.surface,
     title: { text: title, left: 12, top: 8, textStyle: { color: ink.text, fontSize: 15 } },
   });
-  save(
+  downloadFile(
     kind === "svg"
       ? new Blob([chart.renderToSVGString()], { type: "image/svg+xml" })
       : chart.getDataURL({ pixelRatio: 2 }),

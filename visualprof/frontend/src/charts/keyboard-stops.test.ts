@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { stepTo, stopsOf, xOf } from "./keyboard-stops";
+import { nextStop, keyboardStops, stopX } from "./keyboard-stops";
 
 describe("stops_of", () => {
   it("are the categories once, however many series are stacked", () =>
     expect(
-      stopsOf({
+      keyboardStops({
         xAxis: { data: ["5", "6"] },
         series: [
           { type: "bar", data: [1, 2] },
@@ -17,7 +17,7 @@ describe("stops_of", () => {
     ]));
   it("are all points of all series, without the lines through them", () =>
     expect(
-      stopsOf({
+      keyboardStops({
         series: [
           { type: "line", silent: true, data: [[1, 1]] },
           { type: "scatter", data: [[1, 1]] },
@@ -28,20 +28,20 @@ describe("stops_of", () => {
       { series: 1, index: 0 },
       { series: 2, index: 0 },
     ]));
-  it("are none where there is nothing", () => expect(stopsOf({ series: [] })).toEqual([]));
+  it("are none where there is nothing", () => expect(keyboardStops({ series: [] })).toEqual([]));
 });
 
 describe("step_to", () => {
   it("begins at the first and stays inside", () => {
-    expect(stepTo("ArrowRight", -1, 3)).toBe(0);
-    expect(stepTo("ArrowLeft", -1, 3)).toBe(0);
-    expect(stepTo("ArrowRight", 2, 3)).toBe(2);
-    expect(stepTo("End", -1, 3)).toBe(2);
-    expect(stepTo("PageDown", 5, 100)).toBe(15);
+    expect(nextStop("ArrowRight", -1, 3)).toBe(0);
+    expect(nextStop("ArrowLeft", -1, 3)).toBe(0);
+    expect(nextStop("ArrowRight", 2, 3)).toBe(2);
+    expect(nextStop("End", -1, 3)).toBe(2);
+    expect(nextStop("PageDown", 5, 100)).toBe(15);
   });
   it("leaves other keys and empty charts alone", () => {
-    expect(stepTo("w", 0, 3)).toBeNull();
-    expect(stepTo("Home", -1, 0)).toBeNull();
+    expect(nextStop("w", 0, 3)).toBeNull();
+    expect(nextStop("Home", -1, 0)).toBeNull();
   });
 });
 
@@ -59,7 +59,7 @@ describe("x_of", () => {
     ],
   };
   it("is the first number of a point, and unknown elsewhere", () =>
-    expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => xOf(option, stop))).toEqual([
+    expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => stopX(option, stop))).toEqual([
       8,
       NaN,
       NaN,

@@ -12,7 +12,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
-export function stopsOf(option: JsonObject): Stop[] {
+export function keyboardStops(option: JsonObject): Stop[] {
   const allSeries = [option["series"]]
     .flat()
     .map((series, seriesIndex) => ({ place: seriesIndex, series: isObject(series) ? series : {} }));
@@ -26,7 +26,7 @@ export function stopsOf(option: JsonObject): Stop[] {
 }
 
 /** The stop to which a key leads from another (-1: none yet); null for other keys. */
-export function stepTo(key: string, at: number, count: number): number | null {
+export function nextStop(key: string, at: number, count: number): number | null {
   const page = Math.max(1, Math.round(count / 10));
   const targets: Record<string, number> = {
     ArrowRight: at + 1,
@@ -43,7 +43,7 @@ export function stepTo(key: string, at: number, count: number): number | null {
 }
 
 /** Where a stop of lines is on the x axis; NaN for what has no number there. */
-export function xOf(option: JsonObject, stop: Stop | undefined): number {
+export function stopX(option: JsonObject, stop: Stop | undefined): number {
   const series = stop && [option["series"]].flat()[stop.series];
   const entry =
     isObject(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;

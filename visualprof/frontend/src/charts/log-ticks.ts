@@ -2,7 +2,7 @@
 
 const STEPS = [1, 2, 5];
 /** From here on the powers of ten suffice. */
-const FAR = 300;
+const MAX_RATIO = 300;
 
 interface LogTicks {
   min: number;
@@ -14,7 +14,7 @@ interface LogTicks {
 export function logTicks(values: readonly number[]): LogTicks | null {
   const positive = values.filter((value) => Number.isFinite(value) && value > 0);
   const [min, max] = [Math.min(...positive), Math.max(...positive)];
-  if (positive.length === 0 || max / min > FAR) return null;
+  if (positive.length === 0 || max / min > MAX_RATIO) return null;
   const allTicks: number[] = [];
   for (let power = Math.floor(Math.log10(min)); power <= Math.ceil(Math.log10(max)) + 1; power += 1)
     allTicks.push(...STEPS.map((step) => Number(`${step}e${power}`)));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Context, Option } from "./theme";
-import { axisTooltip, chartOption, isToken, resolve, sliceTooltip } from "./options";
+import { axisTooltip, chartOption, isToken, resolveTokens, sliceTooltip } from "./options";
 import { categoryColor } from "./palette";
 
 const context: Context = { theme: "dark", text: (key) => `text of ${key}`, width: 500 };
@@ -8,21 +8,24 @@ const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
 describe("tokens", () => {
   it("are replaced wherever they stand", () => {
-    const resolved = resolve({ series: [{ name: "@t:category.kernel", itemStyle: { color: "@c:kernel" } }] }, context);
+    const resolved = resolveTokens(
+      { series: [{ name: "@t:category.kernel", itemStyle: { color: "@c:kernel" } }] },
+      context,
+    );
     expect(resolved).toEqual({
       series: [{ name: "text of category.kernel", itemStyle: { color: categoryColor("kernel", "dark") } }],
     });
   });
 
   it("become formatters that take a number or an ECharts event", () => {
-    const { formatter } = resolve({ formatter: "@f:ns" }, context) as { formatter: (value: unknown) => string };
+    const { formatter } = resolveTokens({ formatter: "@f:ns" }, context) as { formatter: (value: unknown) => string };
     expect(plain(formatter(1_240_000))).toBe("1.24 ms");
     expect(plain(formatter({ value: 356 }))).toBe("356 ns");
     expect(plain(formatter({ value: [0, 356] }))).toBe("356 ns");
   });
 
   it("leave the user's names alone", () => {
-    expect(resolve({ name: "aten::mm @ site" }, context)).toEqual({ name: "aten::mm @ site" });
+    expect(resolveTokens({ name: "aten::mm @ site" }, context)).toEqual({ name: "aten::mm @ site" });
     expect(isToken("@triton_kernel")).toBe(false);
   });
 });

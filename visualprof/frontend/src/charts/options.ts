@@ -1,36 +1,45 @@
 // Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
 import type { Json, JsonObject } from "../api/model";
-import { bytes, count, duration, intensity, moment, operationRate, rate, ratio } from "../lib/format";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatIntensity,
+  formatMoment,
+  formatOperationRate,
+  formatRate,
+  formatRatio,
+} from "../lib/format";
 import { abbreviate, escapeHtml } from "../lib/text";
 import {
-  dressAxis,
-  dressLegend,
-  objects,
-  tooltipLook,
+  styleAxis,
+  styleLegend,
+  objectList,
+  tooltipStyle,
   type Context,
   type Option,
   type Resolved,
   type ValueFormatter,
 } from "./theme";
-import { categoryColor, INK, seriesColors } from "./palette";
-import { dressLines, dressScatter } from "./xy-chart";
+import { categoryColor, TEXT_COLORS, seriesColors } from "./palette";
+import { styleLines, styleScatter } from "./xy-chart";
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 
 const FORMATTERS: Record<string, (value: number) => string> = {
-  ns: duration,
-  bytes,
-  count,
-  ratio,
-  rate,
-  flop_rate: operationRate,
-  intensity,
-  moment,
+  ns: formatDuration,
+  bytes: formatBytes,
+  count: formatCount,
+  ratio: formatRatio,
+  rate: formatRate,
+  flop_rate: formatOperationRate,
+  intensity: formatIntensity,
+  moment: formatMoment,
 };
 
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function valueFormatter(name: string): ValueFormatter {
-  const format = FORMATTERS[name] ?? count;
+  const format = FORMATTERS[name] ?? formatCount;
   const formatter: ValueFormatter = (entry) => {
     const value = typeof entry === "object" && entry !== null && "value" in entry ? entry.value : entry;
     const number = Number(Array.isArray(value) ? value[value.length - 1] : value);
@@ -44,16 +53,16 @@ export function isToken(text: unknown): boolean {
   return typeof text === "string" && /^@[tcf]:/.test(text);
 }
 
-export function resolve(value: Json, context: Context): Resolved {
+export function resolveTokens(value: Json, context: Context): Resolved {
   if (typeof value === "string") {
     if (!isToken(value)) return value;
     const name = value.slice(3);
     if (value[1] === "t") return context.text(name);
     return value[1] === "c" ? categoryColor(name, context.theme) : valueFormatter(name);
   }
-  if (Array.isArray(value)) return value.map((entry) => resolve(entry, context));
+  if (Array.isArray(value)) return value.map((entry) => resolveTokens(entry, context));
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, resolve(entry, context)]));
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, resolveTokens(entry, context)]));
 }
 
 /** Slices that stand for what is left get the neutral colour, so that the hues keep meaning something. */
@@ -113,29 +122,31 @@ export function axisTooltip(
   };
 }
 
-function dressPie(option: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
-  const series = objects(option["series"]);
-  const values = new Map(objects(series[0]?.["data"]).map((slice) => [String(slice["name"]), numeric(slice["value"])]));
+function stylePie(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
+  const series = objectList(option["series"]);
+  const values = new Map(
+    objectList(series[0]?.["data"]).map((slice) => [String(slice["name"]), numeric(slice["value"])]),
+  );
   const sum = [...values.values()].reduce((total, value) => total + value, 0);
   const limit = Math.max(10, Math.floor((context.width * 0.56 - 90) / 7.2));
   return {
     ...option,
     legend: {
-      ...dressLegend(context),
+      ...styleLegend(context),
       orient: "vertical",
       left: "42%",
       top: "middle",
       itemGap: 6,
       tooltip: {
-        ...tooltipLook(context),
+        ...tooltipStyle(context),
         show: true,
         formatter: ((entry: TooltipEntry) => escapeHtml(entry.name)) as ValueFormatter,
       },
       formatter: ((name) =>
-        `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
+        `${abbreviate(String(name), limit)}  ${formatRatio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
     },
-    tooltip: { ...tooltipLook(context), trigger: "item", formatter: sliceTooltip(format) as ValueFormatter },
+    tooltip: { ...tooltipStyle(context), trigger: "item", formatter: sliceTooltip(format) as ValueFormatter },
     series: series.map((item) => ({
       ...item,
       type: "pie",
@@ -184,15 +195,15 @@ function steppedBack(series: Option, categories: Resolved | undefined, selected:
   };
 }
 
-function dressBars(option: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
-  const xAxes = objects(option["xAxis"]);
+function styleBars(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
+  const xAxes = objectList(option["xAxis"]);
   const categories = xAxes[0]?.["data"];
   const zoomed = Array.isArray(categories) && categories.length > 80;
-  const several = objects(option["series"]).length > 1;
+  const several = objectList(option["series"]).length > 1;
   return {
     ...option,
-    legend: several ? dressLegend(context) : { show: false },
+    legend: several ? styleLegend(context) : { show: false },
     grid: {
       left: 4,
       right: 16,
@@ -202,7 +213,7 @@ function dressBars(option: Option, format: ValueFormatter, context: Context): Op
       outerBoundsContain: "all",
     },
     tooltip: {
-      ...tooltipLook(context),
+      ...tooltipStyle(context),
       trigger: "axis",
       axisPointer: { type: "shadow" },
       formatter: axisTooltip(format, context.text("chart.total"), String(xAxes[0]?.["name"] ?? "")) as ValueFormatter,
@@ -220,9 +231,9 @@ function dressBars(option: Option, format: ValueFormatter, context: Context): Op
           { type: "inside", zoomOnMouseWheel: "ctrl" },
         ]
       : [],
-    xAxis: xAxes.map((axis) => dressAxis(axis, format, context)),
-    yAxis: objects(option["yAxis"]).map((axis) => dressAxis(axis, format, context)),
-    series: objects(option["series"]).map((item) => ({
+    xAxis: xAxes.map((axis) => styleAxis(axis, format, context)),
+    yAxis: objectList(option["yAxis"]).map((axis) => styleAxis(axis, format, context)),
+    series: objectList(option["series"]).map((item) => ({
       ...steppedBack(item, categories, context.selected),
       label: { show: false },
       barMaxWidth: Array.isArray(categories) ? 44 : 22,
@@ -232,16 +243,16 @@ function dressBars(option: Option, format: ValueFormatter, context: Context): Op
 }
 
 // Of several kinds the first says what the chart is: points may have lines beside them, and lines points.
-const DRESSES: Record<string, typeof dressBars> = { pie: dressPie, scatter: dressScatter, line: dressLines };
+const STYLES: Record<string, typeof styleBars> = { pie: stylePie, scatter: styleScatter, line: styleLines };
 
 /** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
 export function chartOption(server: JsonObject, context: Context): Option {
-  const resolved = resolve(neutralRest(categoryBars(server)), context) as Option;
+  const resolved = resolveTokens(neutralRest(categoryBars(server)), context) as Option;
   const format = unitFormatter(resolved) ?? valueFormatter("count");
   const option: Option = { ...resolved, title: { show: false } };
-  const kinds = objects(option["series"]).map((item) => String(item["type"]));
-  const kind = kinds.find((candidate) => candidate in DRESSES) ?? "bar";
-  const dressed = (DRESSES[kind] ?? dressBars)(option, format, context);
+  const kinds = objectList(option["series"]).map((item) => String(item["type"]));
+  const kind = kinds.find((candidate) => candidate in STYLES) ?? "bar";
+  const dressed = (STYLES[kind] ?? styleBars)(option, format, context);
   return {
     ...dressed,
     animation: false,
@@ -252,9 +263,9 @@ export function chartOption(server: JsonObject, context: Context): Option {
 }
 
 /** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
-export function needsMore(option: Option): boolean {
+export function needsMoreParts(option: Option): boolean {
   return (
-    objects(option["series"]).some((item) => item["type"] !== "bar" && item["type"] !== "pie") ||
-    objects(option["dataZoom"]).length > 0
+    objectList(option["series"]).some((item) => item["type"] !== "bar" && item["type"] !== "pie") ||
+    objectList(option["dataZoom"]).length > 0
   );
 }

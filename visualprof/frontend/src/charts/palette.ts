@@ -77,7 +77,7 @@ export function seriesColors(theme: ThemeName): string[] {
 }
 
 /** The lines and words of a chart. */
-export const INK: Record<ThemeName, { text: string; muted: string; line: string; surface: string }> = {
+export const TEXT_COLORS: Record<ThemeName, { text: string; muted: string; line: string; surface: string }> = {
   light: { text: "#1d2430", muted: "#5d6878", line: "#e1e5eb", surface: "#ffffff" },
   dark: { text: "#e3e8ef", muted: "#9aa5b4", line: "#323a46", surface: "#1b2028" },
 };

@@ -1,7 +1,7 @@
 // A range of a chart's x axis, marked by dragging over it or with the keys.
 import type { EChartsType } from "./engine";
 
-const LEAST_PX = 6;
+const MIN_PX = 6;
 
 interface Pointer {
   offsetX: number;
@@ -9,9 +9,9 @@ interface Pointer {
 }
 
 /** A band over the chart between two pixels; null takes it away. */
-export type Band = (ends: readonly [number, number] | null) => void;
+export type RangeBand = (ends: readonly [number, number] | null) => void;
 
-export async function bandOver(chart: EChartsType): Promise<Band> {
+export async function createRangeBand(chart: EChartsType): Promise<RangeBand> {
   const { graphic } = await import("./engine-more");
   const mark = new graphic.Rect({ z: 100, silent: true, invisible: true, style: { fill: "#2f74d0", opacity: 0.18 } });
   chart.getZr().add(mark);
@@ -26,7 +26,7 @@ export async function bandOver(chart: EChartsType): Promise<Band> {
 }
 
 /** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
-export function listenToDrags(chart: EChartsType, band: Band, onRange: (from: number, to: number) => void): void {
+export function listenToDrags(chart: EChartsType, band: RangeBand, onRange: (from: number, to: number) => void): void {
   const zr = chart.getZr();
   let start: number | null = null;
 
@@ -38,7 +38,7 @@ export function listenToDrags(chart: EChartsType, band: Band, onRange: (from: nu
     const from = start;
     start = null;
     band(null);
-    if (from === null || pointer === null || Math.abs(pointer.offsetX - from) < LEAST_PX) return;
+    if (from === null || pointer === null || Math.abs(pointer.offsetX - from) < MIN_PX) return;
     const ends = [valueAt(from), valueAt(pointer.offsetX)].sort((a, b) => a - b);
     if (ends.every(Number.isFinite)) onRange(ends[0] ?? 0, ends[1] ?? 0);
   }

@@ -1,7 +1,7 @@
 // What all charts share: axes and tooltips in the page's look.
 import { shorten } from "../lib/text";
 import type { ThemeName } from "../lib/color";
-import { INK } from "./palette";
+import { TEXT_COLORS } from "./palette";
 
 export type ValueFormatter = ((value: unknown) => string) & { unit?: string };
 export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
@@ -23,19 +23,19 @@ export interface Context {
 // A name of this length leaves room for a second one in half a page.
 const LEGEND_CHARACTERS = 30;
 
-export function objects(value: Resolved | undefined): Option[] {
+export function objectList(value: Resolved | undefined): Option[] {
   const list = Array.isArray(value) ? value : [value];
   return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
 }
 
 /** The axis's own unit, where a chart has several. */
 export function axisFormat(axis: Option | undefined): ValueFormatter | null {
-  const formatter = objects(axis?.["axisLabel"])[0]?.["formatter"];
+  const formatter = objectList(axis?.["axisLabel"])[0]?.["formatter"];
   return typeof formatter === "function" ? formatter : null;
 }
 
-export function dressAxis(axis: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
+export function styleAxis(axis: Option, format: ValueFormatter, context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
   const isValue = axis["type"] === "value" || axis["type"] === "log";
   const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
   // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
@@ -56,8 +56,8 @@ export function dressAxis(axis: Option, format: ValueFormatter, context: Context
   };
 }
 
-export function dressLegend(context: Context): Option {
-  const ink = INK[context.theme];
+export function styleLegend(context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
   return {
     show: context.legend !== false,
     type: "scroll",
@@ -75,8 +75,8 @@ export function dressLegend(context: Context): Option {
   };
 }
 
-export function tooltipLook(context: Context): Option {
-  const ink = INK[context.theme];
+export function tooltipStyle(context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
   return {
     confine: true,
     appendTo: "body",

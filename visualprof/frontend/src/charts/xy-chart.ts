@@ -1,22 +1,22 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
 import { escapeHtml } from "../lib/text";
-import { dressBand } from "./band";
+import { styleBand } from "./band";
 import { logTicks } from "./log-ticks";
 import {
   axisFormat,
-  dressAxis,
-  dressLegend,
-  objects,
-  tooltipLook,
+  styleAxis,
+  styleLegend,
+  objectList,
+  tooltipStyle,
   type Context,
   type Option,
   type Resolved,
   type ValueFormatter,
 } from "./theme";
-import { INK } from "./palette";
+import { TEXT_COLORS } from "./palette";
 
 const LEGEND_PX = 32;
-const MARKS = 5;
+const MARK_COUNT = 5;
 // A percentile's name needs so much room beside the next one.
 const MARK_PX = 15;
 
@@ -38,11 +38,11 @@ function numbers(value: unknown): number[] {
 
 /** Marks of an axis of bytes stand at powers of two, so that they read "256 MiB" and not "238.4 MiB". */
 export function byteStep(largest: number): number {
-  const rough = Math.max(largest, 1) / MARKS;
+  const rough = Math.max(largest, 1) / MARK_COUNT;
   return 2 ** Math.ceil(Math.log2(rough) - 0.3);
 }
 
-function pointsOf(series: Option): number[][] {
+function seriesPoints(series: Option): number[][] {
   return (Array.isArray(series["data"]) ? series["data"] : []).map(numbers);
 }
 
@@ -54,7 +54,7 @@ function stacked(series: Option[]): Option[] {
   if (!series.some((item) => item["stack"])) return series;
   const below: number[] = [];
   return series.map((item, index) => {
-    const data = pointsOf(item).map(([x = 0, y = 0], index) => {
+    const data = seriesPoints(item).map(([x = 0, y = 0], index) => {
       const top = (below[index] ?? 0) + y;
       below[index] = top;
       return [x, top, y];
@@ -66,9 +66,9 @@ function stacked(series: Option[]): Option[] {
 function largestValue(series: Option[]): number {
   let largest = 0;
   for (const item of series) {
-    const limits = objects(objects(item["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
+    const limits = objectList(objectList(item["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
     largest = Math.max(largest, ...limits);
-    for (const [, y = 0] of pointsOf(item)) largest = Math.max(largest, y);
+    for (const [, y = 0] of seriesPoints(item)) largest = Math.max(largest, y);
   }
   return largest;
 }
@@ -100,8 +100,8 @@ function uprightMarks(marks: Option[], xs: readonly number[], log: boolean, widt
   });
 }
 
-function dressMarks(lineSeries: Option, y: ValueFormatter, context: Context, log: boolean): Option {
-  const ink = INK[context.theme];
+function styleMarks(lineSeries: Option, y: ValueFormatter, context: Context, log: boolean): Option {
+  const ink = TEXT_COLORS[context.theme];
   const labelFormatter: ValueFormatter = (entry) => {
     const { name, value, data } = entry as { name: string; value: unknown; data?: { coord?: number[] } };
     return `${name} ${y(data?.coord?.[1] ?? value)}`;
@@ -113,15 +113,15 @@ function dressMarks(lineSeries: Option, y: ValueFormatter, context: Context, log
     textBorderWidth: 3,
     formatter: labelFormatter,
   };
-  const point = objects(lineSeries["markPoint"])[0];
-  const xs = pointsOf(lineSeries).map(([x = 0]) => x);
-  const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
+  const point = objectList(lineSeries["markPoint"])[0];
+  const xs = seriesPoints(lineSeries).map(([x = 0]) => x);
+  const peak = numbers(objectList(point?.["data"])[0]?.["coord"])[0] ?? 0;
   // On the side where there is room, so that it stands on no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
-  const line = objects(lineSeries["markLine"])[0];
-  const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
+  const line = objectList(lineSeries["markLine"])[0];
+  const upright = objectList(line?.["data"]).some((mark) => "xAxis" in mark);
   if (line && upright) {
-    const data = uprightMarks(objects(line["data"]), xs, log, context.width - 60);
+    const data = uprightMarks(objectList(line["data"]), xs, log, context.width - 60);
     return {
       ...lineSeries,
       markLine: {
@@ -157,17 +157,17 @@ function dressMarks(lineSeries: Option, y: ValueFormatter, context: Context, log
   };
 }
 
-function bareEnds(axis: Option): Option {
+function hideEndLabels(axis: Option): Option {
   return { ...axis, axisLabel: { ...(axis["axisLabel"] as Option), showMinLabel: false, showMaxLabel: false } };
 }
 
-export function dressLines(option: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
-  const [xAxis = {}] = objects(option["xAxis"]);
-  const [yAxis = {}] = objects(option["yAxis"]);
+export function styleLines(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
+  const [xAxis = {}] = objectList(option["xAxis"]);
+  const [yAxis = {}] = objectList(option["yAxis"]);
   const [x, y] = [axisFormat(xAxis) ?? format, axisFormat(yAxis) ?? format];
-  const series = stacked(objects(option["series"]));
-  const min = Math.min(0, ...along(series, 1).filter(Number.isFinite));
+  const series = stacked(objectList(option["series"]));
+  const min = Math.min(0, ...axisValues(series, 1).filter(Number.isFinite));
   const step = byteStep(largestValue(series) - min);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
   const below: Option = min < 0 ? { min: Math.floor(min / step) * step } : {};
@@ -175,7 +175,7 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
     y.unit === "bytes" ? { interval: step, max: Math.ceil((largestValue(series) / step) * 1.02) * step, ...below } : {};
   return {
     ...option,
-    legend: dressLegend(context),
+    legend: styleLegend(context),
     // The topmost mark may carry the peak's label.
     grid: {
       left: 4,
@@ -186,21 +186,21 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
       outerBoundsContain: "all",
     },
     tooltip: {
-      ...tooltipLook(context),
+      ...tooltipStyle(context),
       trigger: "axis",
       axisPointer: { type: "line", lineStyle: { color: ink.muted } },
       formatter: linesTooltip(x, y) as unknown as ValueFormatter,
     },
     xAxis: {
       // The ends are odd numbers; the marks between them say enough.
-      ...bareEnds(dressAxis(xAxis, x, context)),
-      ...closeTicks(xAxis, dressAxis(xAxis, x, context), along(series, 0)),
+      ...hideEndLabels(styleAxis(xAxis, x, context)),
+      ...closeTicks(xAxis, styleAxis(xAxis, x, context), axisValues(series, 0)),
       min: "dataMin",
       max: "dataMax",
       splitLine: { show: false },
       axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
-    yAxis: { ...dressAxis(yAxis, y, context), ...yMarks },
+    yAxis: { ...styleAxis(yAxis, y, context), ...yMarks },
     series: series.map((item) =>
       item["type"] === "scatter"
         ? {
@@ -210,7 +210,7 @@ export function dressLines(option: Option, format: ValueFormatter, context: Cont
             cursor: "pointer",
           }
         : {
-            ...dressMarks(item, y, context, xAxis["type"] === "log"),
+            ...styleMarks(item, y, context, xAxis["type"] === "log"),
             symbol: "none",
             lineStyle: { width: 1.5, ...(item["lineStyle"] as Option | undefined) },
             cursor: "crosshair",
@@ -239,10 +239,10 @@ export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
 }
 
 /** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
-function along(series: Option[], axis: 0 | 1): number[] {
+function axisValues(series: Option[], axis: 0 | 1): number[] {
   return series.flatMap((item) =>
     (Array.isArray(item["data"]) ? item["data"] : []).map(
-      (entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[axis] ?? Number.NaN,
+      (entry) => numbers(Array.isArray(entry) ? entry : objectList(entry)[0]?.["value"])[axis] ?? Number.NaN,
     ),
   );
 }
@@ -259,26 +259,26 @@ function closeTicks(axis: Option, dressed: Option, values: readonly number[]): O
     : {};
 }
 
-function dressLog(
+function styleLogAxis(
   axis: Option,
   format: ValueFormatter,
   context: Context,
   down: boolean,
   values: readonly number[],
 ): Option {
-  const dressed = dressAxis(axis, format, context);
+  const dressed = styleAxis(axis, format, context);
   const gap = down
     ? { nameGap: 26 }
-    : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
+    : { nameGap: 12, nameTextStyle: { color: TEXT_COLORS[context.theme].muted, fontSize: 11, align: "left" } };
   return { ...dressed, ...closeTicks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
 }
 
-export function dressScatter(option: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
-  const [xAxis = {}] = objects(option["xAxis"]);
-  const [yAxis = {}] = objects(option["yAxis"]);
-  const series = objects(option["series"]);
-  const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
+export function styleScatter(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = TEXT_COLORS[context.theme];
+  const [xAxis = {}] = objectList(option["xAxis"]);
+  const [yAxis = {}] = objectList(option["yAxis"]);
+  const series = objectList(option["series"]);
+  const fields = objectList(objectList(option["tooltip"])[0]?.["fields"]);
   const emphasis: Resolved = {
     scale: 1.3,
     itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
@@ -293,7 +293,7 @@ export function dressScatter(option: Option, format: ValueFormatter, context: Co
   };
   return {
     ...option,
-    legend: dressLegend(context),
+    legend: styleLegend(context),
     grid: {
       left: 4,
       right: 20,
@@ -303,13 +303,13 @@ export function dressScatter(option: Option, format: ValueFormatter, context: Co
       outerBoundsContain: "axisLabel",
     },
     tooltip: {
-      ...tooltipLook(context),
+      ...tooltipStyle(context),
       trigger: "item",
       formatter: pointTooltip(fields) as unknown as ValueFormatter,
     },
-    xAxis: dressLog(xAxis, axisFormat(xAxis) ?? format, context, true, along(series, 0)),
-    yAxis: dressLog(yAxis, axisFormat(yAxis) ?? format, context, false, along(series, 1)),
-    series: objects(option["series"]).map((item) =>
+    xAxis: styleLogAxis(xAxis, axisFormat(xAxis) ?? format, context, true, axisValues(series, 0)),
+    yAxis: styleLogAxis(yAxis, axisFormat(yAxis) ?? format, context, false, axisValues(series, 1)),
+    series: objectList(option["series"]).map((item) =>
       item["type"] === "scatter"
         ? {
             ...item,
@@ -319,12 +319,12 @@ export function dressScatter(option: Option, format: ValueFormatter, context: Co
                   label: { ...(item["label"] as Option), color: ink.muted, fontSize: 10 },
                 }
               : {}),
-            itemStyle: { ...objects(item["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
+            itemStyle: { ...objectList(item["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 },
             emphasis,
             cursor: "pointer",
           }
         : item["type"] === "custom"
-          ? dressBand(item)
+          ? styleBand(item)
           : item,
     ),
   };

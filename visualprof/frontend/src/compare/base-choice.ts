@@ -5,20 +5,20 @@ import {
   baseSpan,
   baseStep,
   baseWorker,
-  between,
+  comparisonObstacle,
   patchQuery,
   run,
   span,
-  spansOf,
+  runSpans,
   worker,
   type Obstacle,
 } from "../state";
 
 /** Of a run as a whole: the reason of its files, where all have one. */
-export function obstacleOf(candidate: Run): Obstacle | null {
+export function runObstacle(candidate: Run): Obstacle | null {
   const currentSpan = span.value;
   if (!currentSpan) return null;
-  const reasons = spansOf(candidate).map((base) => between(base, currentSpan));
+  const reasons = runSpans(candidate).map((base) => comparisonObstacle(base, currentSpan));
   return reasons.includes(null)
     ? null
     : (reasons.find((reason) => reason !== "same") ?? (reasons.length > 0 ? "same" : "apart"));

@@ -4,9 +4,9 @@ import type { RowLink, RowOf } from "../components";
 import { baseQuery, baseSpan, longestLocation, queryValue, span } from "../state";
 
 // Parts of a step that a device works on.
-const ON_DEVICE = new Set(["kernel", "memcpy", "memset", "communication"]);
+const DEVICE_CATEGORIES = new Set(["kernel", "memcpy", "memset", "communication"]);
 /** Input shapes behind a name. */
-const SHAPES = / \[.*$/;
+const SHAPES_SUFFIX = / \[.*$/;
 
 /** A module by its path, as the profiler calls it; torch numbers those of a class. */
 function eventName(path: string): string {
@@ -23,7 +23,7 @@ const text = (row: RowOf, column: string) => (typeof row(column) === "string" ? 
 const first = (names: string) => names.split(" + ")[0] ?? names;
 
 /** What only the base has is found with the two in each other's place. */
-function swapped(to: RouteLocationRaw): RouteLocationRaw {
+function swapSides(to: RouteLocationRaw): RouteLocationRaw {
   const base = baseQuery.value;
   if (!base || typeof to !== "object" || !("path" in to)) return to;
   const { run: baseId, worker: baseWorker, span: baseSpanId } = base;
@@ -41,11 +41,11 @@ function swapped(to: RouteLocationRaw): RouteLocationRaw {
 export function rowLinks(view: string, row: RowOf): RowLink[] {
   const gone = text(row, "status") === "removed";
   const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");
-  const name = view === "modules" ? eventName(names) : first(names).replace(SHAPES, "");
+  const name = view === "modules" ? eventName(names) : first(names).replace(SHAPES_SUFFIX, "");
   const views = (gone ? baseSpan.value : span.value)?.views ?? [];
   if (!name) return [];
-  const onDevice = view === "kernel" || ON_DEVICE.has(text(row, "part"));
-  const toLocation = (to: RouteLocationRaw) => (gone ? swapped(to) : to);
+  const onDevice = view === "kernel" || DEVICE_CATEGORIES.has(text(row, "part"));
+  const toLocation = (to: RouteLocationRaw) => (gone ? swapSides(to) : to);
   const page = onDevice ? "kernel" : "operator";
   const links: RowLink[] = [];
   if (views.includes("trace"))

@@ -1,8 +1,8 @@
 // What a comparison says, in the page's words.
 import type { DiffAnswer } from "../api/model";
-import { ratio, signedText } from "../lib/format";
-import { visible } from "../lib/text";
-import { t, textOr, word } from "../locales";
+import { formatRatio, formatSigned } from "../lib/format";
+import { displayText } from "../lib/text";
+import { t, textOr, vocabularyText } from "../locales";
 
 type Step = NonNullable<DiffAnswer["step"]>;
 type Note = DiffAnswer["notes"][number];
@@ -14,14 +14,14 @@ export interface Verdict {
 }
 
 /** Whether the step changed, or why one cannot tell. `marked`: its steps are marked in the file. */
-export function verdict(step: Step, hasSteps: boolean): Verdict {
+export function judgeStep(step: Step, hasSteps: boolean): Verdict {
   const { low_ns, high_ns, detectable_ratio } = step;
   if (step.significant === null)
     return { tone: "", heading: t("compare.unsure"), reason: t(hasSteps ? "compare.few_steps" : "compare.no_steps") };
   const between =
     low_ns === null || high_ns === null
       ? ""
-      : t("compare.between", { low: signedText("ns", low_ns), high: signedText("ns", high_ns) });
+      : t("compare.between", { low: formatSigned("ns", low_ns), high: formatSigned("ns", high_ns) });
   if (step.significant)
     return {
       tone: step.delta_ns > 0 ? "worse" : "better",
@@ -31,21 +31,21 @@ export function verdict(step: Step, hasSteps: boolean): Verdict {
   return {
     tone: "",
     heading: t("compare.noise"),
-    reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: ratio(detectable_ratio) }),
+    reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: formatRatio(detectable_ratio) }),
   };
 }
 
 /** What makes the two not alike. */
 export function noteText(note: Note): string {
   const summarize = (text: string) =>
-    text === "yes" ? t("compare.so") : note.id === "framework" ? textOr(`framework.${text}`, text) : visible(text);
+    text === "yes" ? t("compare.so") : note.id === "framework" ? textOr(`framework.${text}`, text) : displayText(text);
   const [base, now] = [note.base, note.new].map((text) =>
     text === null || text === undefined ? t("compare.not_so") : summarize(text),
   );
   return t(`compare.note.${note.id}`, {
     base,
     new: now,
-    ratio: note.ratio === null || note.ratio === undefined ? "" : signedText("ratio", note.ratio),
+    ratio: note.ratio === null || note.ratio === undefined ? "" : formatSigned("ratio", note.ratio),
   });
 }
 
@@ -55,5 +55,5 @@ export function rowWording(column: string, value: string, families = false): str
   if (column === "status") return textOr(`compare.status.${value}`, value);
   if (column === "what") return textOr(`compare.what.${value}`, value);
   if (column === "name" && value === "host") return t("memory.host");
-  return column === "part" ? word(value) : value;
+  return column === "part" ? vocabularyText(value) : value;
 }

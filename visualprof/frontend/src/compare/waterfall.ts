@@ -25,9 +25,9 @@ export interface Parts {
 }
 
 /** Of the axis, what the changes take at least. */
-const LEAST = 0.4;
+const MIN_SHARE = 0.4;
 /** What of the whole stands before them then. */
-const STUB = 0.15;
+const STUB_SHARE = 0.15;
 
 /** The parts that a step has, what got worse first; their changes add up to the step's. */
 export function waterfall(parts: Parts): Waterfall {
@@ -45,7 +45,8 @@ export function waterfall(parts: Parts): Waterfall {
   for (const row of rows) levels.push((levels[levels.length - 1] ?? 0) + row.delta_ns);
   const [min, max] = [Math.min(...levels), Math.max(...levels)];
   const visibleSpan = max - min;
-  const floorNs = visibleSpan > 0 && visibleSpan < LEAST * max ? Math.max(0, min - (visibleSpan / LEAST) * STUB) : 0;
+  const floorNs =
+    visibleSpan > 0 && visibleSpan < MIN_SHARE * max ? Math.max(0, min - (visibleSpan / MIN_SHARE) * STUB_SHARE) : 0;
   const share = (level: number | undefined) => ((level ?? 0) - floorNs) / (max - floorNs || 1);
   return {
     floor_ns: floorNs,

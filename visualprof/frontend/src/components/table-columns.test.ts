@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { columnsOf } from "./table-columns";
+import { createColumns } from "./table-columns";
 
 const kinds = { stage: "word", input_shapes: "text", busy: "ns", worker: "id", name: "word", kernel: "name" } as const;
 
 it("a column looks like what it holds, whatever it is called", () => {
-  const columns = columnsOf([...Object.keys(kinds), "unsaid_ns"], kinds);
+  const columns = createColumns([...Object.keys(kinds), "unsaid_ns"], kinds);
   expect(columns.filter((column) => column.numeric).map((column) => column.name)).toEqual(["busy"]);
   const width = Object.fromEntries(columns.map((column) => [column.name, column.widthPx]));
   expect(width["kernel"]).toBeGreaterThan(width["input_shapes"] ?? 0);
@@ -14,7 +14,7 @@ it("a column looks like what it holds, whatever it is called", () => {
 
 it("short texts have the room that they need, within reason", () => {
   const width = (text: string, name = "address") =>
-    columnsOf([name], { [name]: "word" }, "", () => ["x", text])[0]?.widthPx ?? 0;
+    createColumns([name], { [name]: "word" }, "", () => ["x", text])[0]?.widthPx ?? 0;
   expect(width("0x7fcbc8000000")).toBeGreaterThan(130);
   expect(width("一个很长的词")).toBeGreaterThan(width("a word"));
   expect(width("x".repeat(500))).toBeLessThan(200);

@@ -14,7 +14,7 @@ export interface Column {
   /** At least. */
   widthPx: number;
   /** At most, as CSS: numbers stand near the names that they belong to, and only free text takes what is left. */
-  most: string;
+  maxWidth: string;
 }
 
 const SIGNED = /^delta_|_of_change$/;
@@ -37,9 +37,9 @@ const WIDTHS: Partial<Record<Kind, number>> = {
 const NUMBER_ROOM = 1.5;
 
 // As wide as their texts, up to this: short ones at least, names at most.
-const AS_SHOWN = new Set<Kind>(["word", "dims", "id"]);
-const MOST_PX = 170;
-const MOST_NAME_PX = 640;
+const SIZED_BY_CONTENT = new Set<Kind>(["word", "dims", "id"]);
+const MAX_PX = 170;
+const MAX_NAME_PX = 640;
 /** Signs at the end of a name, the arrow before it. */
 const NAME_TOOLS_PX = 80;
 
@@ -52,7 +52,7 @@ function textWidth(text: string): number {
 }
 
 /** The columns of a table; `scope` is its name in the locales, `texts` what its first rows show. What the answer does not say the kind of is text. */
-export function columnsOf(
+export function createColumns(
   names: readonly string[],
   kinds: Kinds = {},
   scope = "",
@@ -67,11 +67,17 @@ export function columnsOf(
     const width =
       kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
     const shownWidth =
-      AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(textWidth))) + 20 : 0;
-    const minWidth = Math.max(width, textWidth(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shownWidth) : 0);
+      SIZED_BY_CONTENT.has(kind) || kind === "name"
+        ? Math.max(0, ...new Set(texts(name, kind).map(textWidth))) + 20
+        : 0;
+    const minWidth = Math.max(
+      width,
+      textWidth(label) + 26,
+      SIZED_BY_CONTENT.has(kind) ? Math.min(MAX_PX, shownWidth) : 0,
+    );
     const maxText =
       kind === "name"
-        ? Math.max(minWidth, Math.min(MOST_NAME_PX, shownWidth + NAME_TOOLS_PX))
+        ? Math.max(minWidth, Math.min(MAX_NAME_PX, shownWidth + NAME_TOOLS_PX))
         : Math.round(minWidth * NUMBER_ROOM);
     return {
       name,
@@ -81,15 +87,15 @@ export function columnsOf(
       numeric: isNumber(kind),
       signed: SIGNED.test(name),
       widthPx: minWidth,
-      most: kind === "text" ? "1fr" : `${maxText}px`,
+      maxWidth: kind === "text" ? "1fr" : `${maxText}px`,
     };
   });
 }
 
 export function gridTemplate(columns: readonly Column[]): string {
-  return columns.map((column) => `minmax(${column.widthPx}px, ${column.most})`).join(" ");
+  return columns.map((column) => `minmax(${column.widthPx}px, ${column.maxWidth})`).join(" ");
 }
 
-export function leastWidth(columns: readonly Column[]): number {
+export function minTableWidth(columns: readonly Column[]): number {
   return columns.reduce((sum, column) => sum + column.widthPx, 0);
 }

@@ -1,7 +1,7 @@
 // The rows of a server table, fetched in pages as the reader scrolls to them.
 import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
 import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
-import { useLatest, useResource } from "../state";
+import { useLatestSignal, useResource } from "../state";
 
 export const PAGE_ROWS = 200;
 
@@ -25,7 +25,7 @@ export function useTablePages<T extends Table>(
   const first = computed(() => preloaded() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
   let requestedPages = new Set<number>();
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
   let signal = nextSignal();
 
   watch(first, () => {
@@ -48,7 +48,7 @@ export function useTablePages<T extends Table>(
     }
   }
 
-  function need(from: number, to: number): void {
+  function loadRow(from: number, to: number): void {
     for (let page = Math.floor(from / PAGE_ROWS); page <= Math.floor(to / PAGE_ROWS); page += 1) {
       if (page > 0 && !requestedPages.has(page)) void load(page);
     }
@@ -60,5 +60,5 @@ export function useTablePages<T extends Table>(
     return columns?.[column]?.[row % PAGE_ROWS];
   }
 
-  return { first, error, loading, cell, need };
+  return { first, error, loading, cell, need: loadRow };
 }

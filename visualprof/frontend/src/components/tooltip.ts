@@ -8,7 +8,7 @@ const texts = new WeakMap<HTMLElement, string>();
 let bubble: HTMLElement | null = null;
 let timer = 0;
 
-function theBubble(): HTMLElement {
+function tooltipElement(): HTMLElement {
   if (!bubble) {
     bubble = document.createElement("div");
     bubble.className = "tip";
@@ -23,7 +23,7 @@ function theBubble(): HTMLElement {
 function show(owner: HTMLElement): void {
   const text = texts.get(owner);
   if (!text || !owner.isConnected) return;
-  const tip = theBubble();
+  const tip = tooltipElement();
   tip.textContent = text;
   tip.showPopover();
   const anchor = owner.getBoundingClientRect();
@@ -47,7 +47,7 @@ function schedule(event: Event): void {
   timer = window.setTimeout(() => show(owner), event.type === "focus" ? 0 : DELAY_MS);
 }
 
-function leave(event: Event): void {
+function onLeave(event: Event): void {
   (event.currentTarget as HTMLElement).removeAttribute("aria-describedby");
   hide();
 }
@@ -57,8 +57,8 @@ export const vTip: Directive<HTMLElement, string | null | undefined> = {
     texts.set(element, value ?? "");
     element.addEventListener("pointerenter", schedule);
     element.addEventListener("focus", schedule);
-    element.addEventListener("pointerleave", leave);
-    element.addEventListener("blur", leave);
+    element.addEventListener("pointerleave", onLeave);
+    element.addEventListener("blur", onLeave);
     element.addEventListener("pointerdown", hide);
   },
   updated(element, { value }) {

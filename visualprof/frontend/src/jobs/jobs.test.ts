@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { JobRow, JobsAnswer } from "../api";
-import { updated } from "./jobs";
+import { mergeJobs } from "./jobs";
 
 const job = (id: string, state = "waiting") => ({ id, state }) as JobRow;
 const answer = (revision: number, since: number | null, jobs: JobRow[], problem: string | null = null): JobsAnswer => ({
@@ -15,7 +15,7 @@ const answer = (revision: number, since: number | null, jobs: JobRow[], problem:
 
 test("changed jobs take their places, new ones come first, the others stay the same objects", () => {
   const previous = answer(3, null, [job("b"), job("a")]);
-  const now = updated(previous, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
+  const now = mergeJobs(previous, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
   expect(now.jobs.map((item) => `${item.id} ${item.state}`)).toEqual([
     "d waiting",
     "c waiting",
@@ -28,7 +28,7 @@ test("changed jobs take their places, new ones come first, the others stay the s
 
 test("everything takes the place of everything, and nothing changes nothing", () => {
   const previous = answer(3, null, [job("b"), job("a")]);
-  expect(updated(previous, answer(4, null, [job("a")])).jobs.map((item) => item.id)).toEqual(["a"]);
-  expect(updated(previous, answer(3, 3, []))).toBe(previous);
-  expect(updated(previous, answer(3, 3, [], "the disk is full")).problem).toBe("the disk is full");
+  expect(mergeJobs(previous, answer(4, null, [job("a")])).jobs.map((item) => item.id)).toEqual(["a"]);
+  expect(mergeJobs(previous, answer(3, 3, []))).toBe(previous);
+  expect(mergeJobs(previous, answer(3, 3, [], "the disk is full")).problem).toBe("the disk is full");
 });

@@ -3,22 +3,22 @@ import { computed } from "vue";
 import { address, get, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../api";
 import { usePolled } from "../state/polling";
 
-const BUSY_MS = 1000;
-const CALM_MS = 3000;
+const ACTIVE_POLL_MS = 1000;
+const IDLE_POLL_MS = 3000;
 
 const FINAL: ReadonlySet<JobState> = new Set<JobState>(["succeeded", "failed", "cancelled"]);
 export const STATES: readonly JobState[] = ["running", "waiting", "failed", "succeeded", "cancelled"];
 
-export function isOver(state: JobState): boolean {
+export function isFinished(state: JobState): boolean {
   return FINAL.has(state);
 }
 
-function pause(answer: JobsAnswer | null): number {
-  return answer?.jobs.every((job) => isOver(job.state)) ? CALM_MS : BUSY_MS;
+function pauseMs(answer: JobsAnswer | null): number {
+  return answer?.jobs.every((job) => isFinished(job.state)) ? IDLE_POLL_MS : ACTIVE_POLL_MS;
 }
 
 /** Changes laid over what is known: jobs that did not change stay the same objects. */
-export function updated(previous: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
+export function mergeJobs(previous: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
   if (answer.since === null || previous === null) return answer;
   if (answer.revision === previous.revision && queueState(answer) === queueState(previous)) return previous;
   const changed = new Map(answer.jobs.map((job) => [job.id, job]));
@@ -34,10 +34,10 @@ export function useJobs() {
   let previous: JobsAnswer | null = null;
   const polled = usePolled<JobsAnswer>(
     () => address("jobs"),
-    pause,
+    pauseMs,
     async (_, { signal }) => {
       const answer = await get<JobsAnswer>(address("jobs", { since: previous?.revision }), { signal });
-      const body = answer && updated(previous, answer.body);
+      const body = answer && mergeJobs(previous, answer.body);
       if (!body || body === previous) return null;
       previous = body;
       return { body, etag: null };
@@ -51,7 +51,7 @@ export function useJobs() {
 export function useJob(id: () => string | null) {
   return usePolled<JobAnswer>(
     () => (id() === null ? null : address(`jobs/${encodeURIComponent(id() ?? "")}`)),
-    (answer) => (answer && isOver(answer.job.state) ? CALM_MS : BUSY_MS),
+    (answer) => (answer && isFinished(answer.job.state) ? IDLE_POLL_MS : ACTIVE_POLL_MS),
   );
 }
 
@@ -60,22 +60,22 @@ export function actOnJob(id: string, action: "cancel" | "retry"): Promise<JobAns
 }
 
 /** What its tasks say, each thing once; those that say nothing are left out. */
-function valuesOf(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
+function distinctValues(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
   return [...new Set(job.tasks.flatMap((task) => value(task) || []))];
 }
 
-export const backendsOf = (job: JobRow) => valuesOf(job, (task) => task.backend);
-export const agentsOf = (job: JobRow) => valuesOf(job, (task) => task.agent_name);
-export const versionsOf = (job: JobRow) => valuesOf(job, (task) => task.version);
+export const jobBackends = (job: JobRow) => distinctValues(job, (task) => task.backend);
+export const jobAgents = (job: JobRow) => distinctValues(job, (task) => task.agent_name);
+export const jobVersions = (job: JobRow) => distinctValues(job, (task) => task.version);
 /** The phases that its running tasks are in. */
-export const phasesOf = (job: JobRow) => valuesOf(job, (task) => (task.state === "running" ? task.phase : null));
+export const jobPhases = (job: JobRow) => distinctValues(job, (task) => (task.state === "running" ? task.phase : null));
 
 export function hasResult(task: TaskRow): task is TaskRow & { run: string } {
   return task.run !== null;
 }
 
 /** Whether the words of a search all stand somewhere in it. */
-export function matches(job: JobRow, search: string): boolean {
+export function matchesSearch(job: JobRow, search: string): boolean {
   const text = [
     job.id,
     job.name,

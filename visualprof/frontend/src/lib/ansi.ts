@@ -1,12 +1,12 @@
 // Logs as they were meant to look in a terminal, as plain text.
-import { visible } from "./text";
+import { displayText } from "./text";
 
 // CSI sequences, OSC strings (links, titles) and the short escapes.
 // eslint-disable-next-line no-control-regex
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_])/g;
 
 /** A progress bar writes over its line: what was last written counts. */
-function overwritten(line: string): string {
+function applyCarriageReturns(line: string): string {
   const visibleLine = line.endsWith("\r") ? line.slice(0, -1) : line;
   return visibleLine.slice(visibleLine.lastIndexOf("\r") + 1);
 }
@@ -15,5 +15,5 @@ export function logLines(text: string): string[] {
   return text
     .replace(ESCAPES, "")
     .split("\n")
-    .map((line) => visible(overwritten(line).replaceAll("\t", "    ")));
+    .map((line) => displayText(applyCarriageReturns(line).replaceAll("\t", "    ")));
 }

@@ -1,12 +1,12 @@
 import type { Cell } from "../api/model";
-import { visible } from "./text";
+import { displayText } from "./text";
 
 /** The frames of a call stack, however the profiler joined them: a list, lines, or PyTorch's semicolons. */
-export function framesOf(stack: Cell | undefined): string[] {
-  if (Array.isArray(stack)) return stack.map((frame) => visible(String(frame)));
+export function stackFrames(stack: Cell | undefined): string[] {
+  if (Array.isArray(stack)) return stack.map((frame) => displayText(String(frame)));
   if (typeof stack !== "string") return [];
   return stack
     .split(/\r?\n|;/)
-    .map((frame) => visible(frame.trim()))
+    .map((frame) => displayText(frame.trim()))
     .filter(Boolean);
 }

@@ -6,7 +6,7 @@ export function rgb(hex: string): Rgb {
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-export function mixed(a: Rgb, b: Rgb, share: number): Rgb {
+export function mixColors(a: Rgb, b: Rgb, share: number): Rgb {
   const mix = (x: number, y: number) => Math.round(x + (y - x) * share);
   return [mix(a[0], b[0]), mix(a[1], b[1]), mix(a[2], b[2])];
 }

@@ -1,5 +1,5 @@
 /** Lets the browser save what an address or some bytes hold. */
-export function save(content: string | Blob, name: string): void {
+export function downloadFile(content: string | Blob, name: string): void {
   const link = document.createElement("a");
   link.href = content instanceof Blob ? URL.createObjectURL(content) : content;
   link.download = name;
@@ -7,7 +7,7 @@ export function save(content: string | Blob, name: string): void {
   if (content instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-export async function saveCanvas(canvas: HTMLCanvasElement, name: string): Promise<void> {
+export async function downloadCanvas(canvas: HTMLCanvasElement, name: string): Promise<void> {
   const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-  if (blob) save(blob, name);
+  if (blob) downloadFile(blob, name);
 }

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { filled } from "./fill-text";
+import { fillText } from "./fill-text";
 
 const evidence = (key: string) => ({ share: "34 %" })[key] ?? null;
 
-it("fills what is known", () => expect(filled("Loading takes %share%.", evidence)).toBe("Loading takes 34 %."));
+it("fills what is known", () => expect(fillText("Loading takes %share%.", evidence)).toBe("Loading takes 34 %."));
 it("drops an optional part whose value is unknown", () => {
-  expect(filled("Slow[, by %missing%]: %share%[ (%share%)].", evidence)).toBe("Slow: 34 % (34 %).");
+  expect(fillText("Slow[, by %missing%]: %share%[ (%share%)].", evidence)).toBe("Slow: 34 % (34 %).");
 });
-it("shows a dash for a required value that is unknown", () => expect(filled("%missing%", evidence)).toBe("–"));
+it("shows a dash for a required value that is unknown", () => expect(fillText("%missing%", evidence)).toBe("–"));

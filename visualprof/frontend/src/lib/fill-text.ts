@@ -2,7 +2,7 @@
  * Fills `%key%` in a text. A part in square brackets is optional: it goes when one of its values is unknown,
  * so that a sentence stays whole whatever evidence a finding brings.
  */
-export function filled(text: string, value: (key: string) => string | null): string {
+export function fillText(text: string, value: (key: string) => string | null): string {
   const insert = (part: string) => part.replace(/%(\w+)%/g, (_all, key: string) => value(key) ?? "–");
   const optional = text.replace(/\[([^\]]*)\]/g, (_all, part: string) => {
     const keys = [...part.matchAll(/%(\w+)%/g)].map((match) => match[1] ?? "");

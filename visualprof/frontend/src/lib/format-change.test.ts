@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { change } from "./format-change";
+import { formatChange } from "./format-change";
 
-const plain = (before: number, now: number) => change("bytes", before, now).replaceAll("\u00a0", " ");
+const plain = (before: number, now: number) => formatChange("bytes", before, now).replaceAll("\u00a0", " ");
 
 describe("a change", () => {
   it("has a sign and a share", () =>

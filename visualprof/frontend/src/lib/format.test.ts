@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import {
-  bytes,
-  cellText,
-  count,
-  duration,
-  exactText,
-  operationRate,
-  rate,
-  ratio,
-  recordingName,
+  formatBytes,
+  formatCell,
+  formatCount,
+  formatDuration,
+  formatExact,
+  formatOperationRate,
+  formatRate,
+  formatRatio,
+  formatRecordingName,
   UNKNOWN,
-  signedText,
+  formatSigned,
 } from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
@@ -26,53 +26,53 @@ describe("duration", () => {
     [125_000_000_000, "2 min 5 s"],
     [3_780_000_000_000, "1 h 3 min"],
     [-2_500_000, "-2.50 ms"],
-  ])("%d ns reads %s", (ns, text) => expect(plain(duration(ns))).toBe(text));
+  ])("%d ns reads %s", (ns, text) => expect(plain(formatDuration(ns))).toBe(text));
 
   it("moves to the next unit when rounding reaches it", () => {
-    expect(plain(duration(999_960))).toBe("1.00 ms");
-    expect(plain(duration(999_400))).toBe("999 µs");
+    expect(plain(formatDuration(999_960))).toBe("1.00 ms");
+    expect(plain(formatDuration(999_400))).toBe("999 µs");
   });
 });
 
 describe("other units", () => {
   it("uses binary units for sizes and decimal ones for rates", () => {
-    expect(plain(bytes(3.1 * 1024 ** 3))).toBe("3.10 GiB");
-    expect(plain(bytes(512))).toBe("512 B");
-    expect(plain(rate(1.5561e12))).toBe("1.56 TB/s");
-    expect(plain(operationRate(19.5e12))).toBe("19.5 TFLOP/s");
+    expect(plain(formatBytes(3.1 * 1024 ** 3))).toBe("3.10 GiB");
+    expect(plain(formatBytes(512))).toBe("512 B");
+    expect(plain(formatRate(1.5561e12))).toBe("1.56 TB/s");
+    expect(plain(formatOperationRate(19.5e12))).toBe("19.5 TFLOP/s");
   });
 
   it("separates thousands", () => {
-    expect(count(1_234_567)).toBe("1,234,567");
-    expect(count(12.3456)).toBe("12.3");
+    expect(formatCount(1_234_567)).toBe("1,234,567");
+    expect(formatCount(12.3456)).toBe("12.3");
   });
 
   it("never rounds something to nothing", () => {
-    expect(plain(ratio(0.555))).toBe("55.5 %");
-    expect(plain(ratio(0.0001))).toBe("<0.1 %");
-    expect(plain(ratio(0))).toBe("0 %");
-    expect(plain(ratio(1))).toBe("100 %");
+    expect(plain(formatRatio(0.555))).toBe("55.5 %");
+    expect(plain(formatRatio(0.0001))).toBe("<0.1 %");
+    expect(plain(formatRatio(0))).toBe("0 %");
+    expect(plain(formatRatio(1))).toBe("100 %");
   });
 });
 
 describe("columns", () => {
   it("shows unknown as a dash, not as zero", () => {
-    expect(cellText("ns", null)).toBe(UNKNOWN);
-    expect(cellText("ns", undefined)).toBe(UNKNOWN);
-    expect(plain(cellText("ns", 0))).toBe("0 ns");
+    expect(formatCell("ns", null)).toBe(UNKNOWN);
+    expect(formatCell("ns", undefined)).toBe(UNKNOWN);
+    expect(plain(formatCell("ns", 0))).toBe("0 ns");
   });
 
   it("writes nested shapes with brackets", () => {
-    expect(cellText("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
+    expect(formatCell("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
   });
 
   it("writes launch dimensions as a product", () => {
-    expect(cellText("dims", "[7048, 1, 1]")).toBe("7048×1×1");
-    expect(cellText("dims", [8, 4, 10])).toBe("8×4×10");
+    expect(formatCell("dims", "[7048, 1, 1]")).toBe("7048×1×1");
+    expect(formatCell("dims", [8, 4, 10])).toBe("8×4×10");
   });
 
   it("leaves numbers that count nothing as they are", () => {
-    expect([cellText("id", 123_456), exactText("id", 123_456), cellText("text", 0.5)]).toEqual([
+    expect([formatCell("id", 123_456), formatExact("id", 123_456), formatCell("text", 0.5)]).toEqual([
       "123456",
       "123456",
       "0.5",
@@ -80,29 +80,29 @@ describe("columns", () => {
   });
 
   it("writes the sign of a change before it, where there is anything to see", () => {
-    expect([signedText("ns", 1500), signedText("bytes", -2048), signedText("ratio", 0)]).toEqual([
+    expect([formatSigned("ns", 1500), formatSigned("bytes", -2048), formatSigned("ratio", 0)]).toEqual([
       "+1.50\u00a0µs",
       "−2.00\u00a0KiB",
       "0\u00a0%",
     ]);
-    expect([signedText("ratio", -0.0001), signedText("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
+    expect([formatSigned("ratio", -0.0001), formatSigned("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
   it("keeps the exact value for the title", () => {
-    expect(exactText("ns", 1_240_123)).toBe("1,240,123 ns");
-    expect(exactText("ratio", 0.55512)).toBe("55.512 %");
+    expect(formatExact("ns", 1_240_123)).toBe("1,240,123 ns");
+    expect(formatExact("ratio", 0.55512)).toBe("55.512 %");
   });
 });
 
 describe("recording_name", () => {
   it("reads times of the Unix epoch, of any unit, as such", () => {
-    const names = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(recordingName);
+    const names = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(formatRecordingName);
     expect(new Set(names).size).toBe(1);
     expect(names[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
   });
 
   it("leaves other names as they are", () => {
     for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"])
-      expect(recordingName(name)).toBe(name);
+      expect(formatRecordingName(name)).toBe(name);
   });
 });

@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { amount, quotaOf, typedOf } from "./quota";
+import { formatAmount, parseQuota, quotaInputs } from "./quota";
 
 describe("quotas", () => {
   it("are typed in GB and hours, and nothing is without a bound", () => {
     const quota = { jobs_waiting: 0, jobs_running: null, upload_bytes: 1_500_000_000, device_ns: 7_200_000_000_000 };
     const input = { jobs_waiting: "0", jobs_running: "", upload_bytes: "1.5", device_ns: "2" };
-    expect(typedOf(quota)).toEqual(input);
-    expect(quotaOf(input)).toEqual(quota);
+    expect(quotaInputs(quota)).toEqual(input);
+    expect(parseQuota(input)).toEqual(quota);
   });
   it("are shown with two digits", () => {
-    expect(amount("upload_bytes", 19_660_000)).toBe("0.02");
-    expect(amount("device_ns", 5_400_000_000_000)).toBe("1.5");
+    expect(formatAmount("upload_bytes", 19_660_000)).toBe("0.02");
+    expect(formatAmount("device_ns", 5_400_000_000_000)).toBe("1.5");
   });
 });

@@ -1,19 +1,24 @@
 // What a user may have, in the units in which people say it.
 import type { QuotaRow, UsedRow } from "../api";
 
-export type Kind = keyof UsedRow;
+export type QuotaKind = keyof UsedRow;
 /** Of a bound as it is typed, and shown: GB and hours. */
-export const UNITS: Record<Kind, number> = { jobs_waiting: 1, jobs_running: 1, upload_bytes: 1e9, device_ns: 3600e9 };
-export const KINDS = Object.keys(UNITS) as Kind[];
+export const UNITS: Record<QuotaKind, number> = {
+  jobs_waiting: 1,
+  jobs_running: 1,
+  upload_bytes: 1e9,
+  device_ns: 3600e9,
+};
+export const QUOTA_KINDS = Object.keys(UNITS) as QuotaKind[];
 
 /** At most two digits of a part: 0.25, 12, 1.5. */
-export function amount(kind: Kind, value: number): string {
+export function formatAmount(kind: QuotaKind, value: number): string {
   return String(Math.round((value / UNITS[kind]) * 100) / 100);
 }
 
 /** What was typed: nothing is without a bound. */
-export function quotaOf(input: Readonly<Record<Kind, string | number>>): QuotaRow {
-  const bound = (kind: Kind) => (input[kind] === "" ? null : Math.round(Number(input[kind]) * UNITS[kind]));
+export function parseQuota(input: Readonly<Record<QuotaKind, string | number>>): QuotaRow {
+  const bound = (kind: QuotaKind) => (input[kind] === "" ? null : Math.round(Number(input[kind]) * UNITS[kind]));
   return {
     jobs_waiting: bound("jobs_waiting"),
     jobs_running: bound("jobs_running"),
@@ -22,8 +27,8 @@ export function quotaOf(input: Readonly<Record<Kind, string | number>>): QuotaRo
   };
 }
 
-export function typedOf(quota: QuotaRow): Record<Kind, string> {
-  const text = (kind: Kind) =>
+export function quotaInputs(quota: QuotaRow): Record<QuotaKind, string> {
+  const text = (kind: QuotaKind) =>
     quota[kind] === null || quota[kind] === undefined ? "" : String(quota[kind] / UNITS[kind]);
   return {
     jobs_waiting: text("jobs_waiting"),

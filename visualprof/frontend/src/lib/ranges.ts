@@ -1,5 +1,5 @@
 /** "0–3, 7": runs of numbers in few words. */
-export function numberRanges(numbers: readonly number[]): string {
+export function formatRanges(numbers: readonly number[]): string {
   const runs: [number, number][] = [];
   for (const number of [...numbers].sort((a, b) => a - b)) {
     const last = runs[runs.length - 1];

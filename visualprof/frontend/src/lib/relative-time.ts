@@ -17,17 +17,17 @@ function formatRelative(seconds: number, language: string, sign: 1 | -1): string
 }
 
 /** "5 sec. ago", "3 hr. ago" in the language; a clock that runs ahead of ours reads as now. */
-export function ago(thenNs: number, nowMs: number, language: string): string {
+export function formatAgo(thenNs: number, nowMs: number, language: string): string {
   return formatRelative(nowMs / 1000 - thenNs / 1e9, language, -1);
 }
 
 /** "in 3 hr." of what is to come; what is over reads as now. */
-export function until(thenNs: number, nowMs: number, language: string): string {
+export function formatUntil(thenNs: number, nowMs: number, language: string): string {
   return formatRelative(thenNs / 1e9 - nowMs / 1000, language, 1);
 }
 
 /** "Nov 22, 2026, 12:00 – 2:00 PM". */
-export function exactRange(fromNs: number, untilNs: number, language: string): string {
+export function formatExactRange(fromNs: number, untilNs: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(
     fromNs / 1e6,
     untilNs / 1e6,
@@ -35,14 +35,14 @@ export function exactRange(fromNs: number, untilNs: number, language: string): s
 }
 
 /** To the minute: of what is to come. */
-export function exactMinute(thenNs: number, language: string): string {
+export function formatExactMinute(thenNs: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(thenNs / 1e6);
 }
 
-export function exactDay(thenNs: number, language: string): string {
+export function formatExactDay(thenNs: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium" }).format(thenNs / 1e6);
 }
 
-export function exactTime(thenNs: number, language: string): string {
+export function formatExactTime(thenNs: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" }).format(thenNs / 1e6);
 }

@@ -1,16 +1,16 @@
 import type { Cell } from "../api/model";
 
-function compare(a: Cell, b: Cell): number {
+function compareCells(a: Cell, b: Cell): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (typeof a === "boolean" && typeof b === "boolean") return Number(a) - Number(b);
   return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
 /** What is not known comes last, either way; equals stay as they stood. */
-export function inOrder<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
+export function sortRows<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
   const keyed = rows.map((row) => ({ row, key: cell(row) ?? null }));
   const sign = order === "asc" ? 1 : -1;
   return keyed
-    .sort((a, b) => Number(a.key === null) - Number(b.key === null) || sign * compare(a.key, b.key))
+    .sort((a, b) => Number(a.key === null) - Number(b.key === null) || sign * compareCells(a.key, b.key))
     .map(({ row }) => row);
 }

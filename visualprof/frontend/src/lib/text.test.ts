@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { abbreviate, escapeHtml, newerFirst, shorten, visible } from "./text";
+import { abbreviate, escapeHtml, compareNewestFirst, shorten, displayText } from "./text";
 
 it("shortens in the middle and keeps both ends", () => {
   const short = shorten("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_filter1x1_stg8_interior_nchw_nn_v1", 24);
@@ -9,8 +9,8 @@ it("shortens in the middle and keeps both ends", () => {
 });
 
 it("makes control characters and turned directions visible", () => {
-  expect(visible("a\u0000b\nc\u202egnp.exe\u0085")).toBe("a\u2400b\u240ac\ufffdgnp.exe\ufffd");
-  expect(visible("核函数 <a> \u00a0é")).toBe("核函数 <a> \u00a0é");
+  expect(displayText("a\u0000b\nc\u202egnp.exe\u0085")).toBe("a\u2400b\u240ac\ufffdgnp.exe\ufffd");
+  expect(displayText("核函数 <a> \u00a0é")).toBe("核函数 <a> \u00a0é");
 });
 
 it("leaves short names alone", () => expect(shorten("relu", 4)).toBe("relu"));
@@ -27,5 +27,5 @@ it("escapes markup", () => {
 });
 
 it("orders versions by their parts, the newest first", () => {
-  expect(["1.9", "1.10"].sort(newerFirst)).toEqual(["1.10", "1.9"]);
+  expect(["1.9", "1.10"].sort(compareNewestFirst)).toEqual(["1.10", "1.9"]);
 });

@@ -2,7 +2,7 @@
  * Text of strangers with what would break a line, ring or turn the reading direction made visible.
  * A name that pretends to be another one must not look like it.
  */
-export function visible(text: string): string {
+export function displayText(text: string): string {
   return text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, (character) => {
     const code = character.charCodeAt(0);
     return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
@@ -11,7 +11,7 @@ export function visible(text: string): string {
 
 /** Keeps both ends of a long name: kernel names differ at their end as often as at their start. */
 export function shorten(text: string, limit: number): string {
-  const name = visible(text);
+  const name = displayText(text);
   if (name.length <= limit) return name;
   const head = Math.ceil((limit - 1) * 0.6);
   return `${name.slice(0, head)}…${name.slice(name.length - (limit - 1 - head))}`;
@@ -28,10 +28,10 @@ const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;
 
 /** Names come from traces and may hold markup; chart tooltips are HTML. */
 export function escapeHtml(text: string): string {
-  return visible(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
+  return displayText(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
 
 /** Orders versions newest first, part by part: 1.10 comes before 1.9. */
-export function newerFirst(a: string, b: string): number {
+export function compareNewestFirst(a: string, b: string): number {
   return b.localeCompare(a, "en", { numeric: true });
 }

@@ -56,7 +56,7 @@ const needed = new Set<string>(FIRST_TEXTS);
 let requested: Language | null = null;
 
 /** Load files of texts, in addition to those loaded before, and show the web UI in this language. */
-export async function speak(language: Language, files: readonly string[] = []): Promise<void> {
+export async function setLanguage(language: Language, files: readonly string[] = []): Promise<void> {
   requested = language;
   for (const name of files) needed.add(name);
   await Promise.all([...needed].map((name) => loadOnce(language, name)));

@@ -34,7 +34,7 @@ export const SHARED_TEXTS: readonly string[] = [
 ];
 
 /** Files of other pages that a page needs, too. */
-const BORROWED: Readonly<Record<string, readonly string[]>> = {
+const TEXTS_OF_OTHER_PAGES: Readonly<Record<string, readonly string[]>> = {
   distributed: ["idle"],
   graph: ["trace"],
   models: ["agents"],
@@ -45,7 +45,7 @@ const BORROWED: Readonly<Record<string, readonly string[]>> = {
 
 /** Return the files with the texts of a page. */
 export function pageTexts(page: string): readonly string[] {
-  return [...SHARED_TEXTS, page, ...(BORROWED[page] ?? [])].filter((name) => ALL_TEXTS.includes(name));
+  return [...SHARED_TEXTS, page, ...(TEXTS_OF_OTHER_PAGES[page] ?? [])].filter((name) => ALL_TEXTS.includes(name));
 }
 
 /** What a button calls it: by its own name where that is short, as 中文 is. */

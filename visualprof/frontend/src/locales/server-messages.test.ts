@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
-import { learnSaid, translateMessage, speak } from ".";
+import { loadServerMessages, translateMessage, speak } from ".";
 import en from "./server/en.json";
 import zh from "./server/zh.json";
 
 it("translates every message of the server", async () => {
   await speak("zh");
-  await learnSaid("zh");
+  await loadServerMessages("zh");
   const filled = (text: string) => text.replace(/\{(\d+)\}/g, (_slot, index: string) => `v${index}`);
   const translations = new Map<string, Set<string>>();
   for (const [id, text] of Object.entries(en))

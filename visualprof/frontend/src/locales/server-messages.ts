@@ -12,10 +12,10 @@ type Message = { parts: readonly string[]; words: string };
 
 const CATALOGS = import.meta.glob<Catalog>("./server/*.json", { import: "default" });
 const loading = new Map<Language, Promise<void>>();
-const learned = shallowReactive(new Map<Language, readonly Message[]>());
+const messagesByLanguage = shallowReactive(new Map<Language, readonly Message[]>());
 
 /** Pair the texts of two catalogs by id. Longer texts come first: "{0} has no column {1}" before "{0} has no {1}". */
-function paired(english: Catalog, words: Catalog): Message[] {
+function pairTexts(english: Catalog, words: Catalog): Message[] {
   const length = ({ parts }: Message) => parts.join("").length;
   return Object.entries(words)
     .map(([id, text]) => ({ parts: (english[id] ?? "").split(/\{\d+\}/), words: text }))
@@ -23,7 +23,7 @@ function paired(english: Catalog, words: Catalog): Message[] {
 }
 
 /** Return the placeholders' values, or null if `text` is another message. Reads each character once, however long a log is. */
-function putIn(text: string, [first = "", ...others]: readonly string[]): string[] | null {
+function matchValues(text: string, [first = "", ...others]: readonly string[]): string[] | null {
   const last = others.pop();
   if (last === undefined) return text === first ? [] : null;
   if (!text.startsWith(first) || !text.endsWith(last)) return null;
@@ -38,32 +38,32 @@ function putIn(text: string, [first = "", ...others]: readonly string[]): string
   return at > text.length - last.length ? null : [...values, text.slice(at, text.length - last.length)];
 }
 
-async function learn(language: Language): Promise<void> {
+async function loadCatalogs(language: Language): Promise<void> {
   const [english, words] = [CATALOGS["./server/en.json"], CATALOGS[`./server/${language}.json`]];
   if (language !== "en" && english && words)
-    learned.set(language, paired(...(await Promise.all([english(), words()]))));
+    messagesByLanguage.set(language, pairTexts(...(await Promise.all([english(), words()]))));
 }
 
 /** Fetch the catalogs of a language once, when the first message arrives. English needs none. */
-export function learnSaid(language: Language): Promise<void> {
-  const learning = loading.get(language) ?? learn(language);
+export function loadServerMessages(language: Language): Promise<void> {
+  const learning = loading.get(language) ?? loadCatalogs(language);
   loading.set(language, learning);
   return learning;
 }
 
 /** Translate a message of the server, or several that follow one another. An unknown text stays as it is. */
 export function translateMessage(text: string): string {
-  void learnSaid(locale.value);
-  return translated(text, learned.get(locale.value) ?? []);
+  void loadServerMessages(locale.value);
+  return translate(text, messagesByLanguage.get(locale.value) ?? []);
 }
 
-function translated(text: string, messages: readonly Message[]): string {
+function translate(text: string, messages: readonly Message[]): string {
   for (const { parts, words } of messages) {
-    const values = putIn(text, parts);
+    const values = matchValues(text, parts);
     if (values)
-      return words.replace(/\{(\d+)\}/g, (_slot, index: string) => translated(values[Number(index)] ?? "", messages));
+      return words.replace(/\{(\d+)\}/g, (_slot, index: string) => translate(values[Number(index)] ?? "", messages));
   }
   const [, head = "", mark = "", rest = ""] = /^(.+?)([:;] )(.+)$/s.exec(text) ?? [];
-  const pieces = mark && messages.length > 0 ? [translated(head, messages), translated(rest, messages)] : [];
+  const pieces = mark && messages.length > 0 ? [translate(head, messages), translate(rest, messages)] : [];
   return pieces[0] === head && pieces[1] === rest ? text : pieces.join(mark === ": " ? "：" : "；") || text;
 }

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { ALL_TEXTS, speak } from "./index";
-import { chartText, columnLabels, counterName, monitored, saidValue } from "./text";
+import { chartText, columnLabels, counterName, counterLabel, runtimeText } from "./text";
 
 beforeAll(() => speak("en", ALL_TEXTS));
 
@@ -14,12 +14,12 @@ describe("counter_name", () => {
 
 describe("monitored", () => {
   it("leaves the counters of profilers alone", () =>
-    expect(["GPU memory", "memory arena", "Power"].map(monitored)).toEqual(["GPU memory", "memory arena", "Power"]));
+    expect(["GPU memory", "memory arena", "Power"].map(counterLabel)).toEqual(["GPU memory", "memory arena", "Power"]));
 });
 
 describe("said_value", () => {
   it("knows the words of the runtimes and leaves others", () =>
-    expect([saidValue("as the model"), saidValue("CPUExecutionProvider")]).toEqual([
+    expect([runtimeText("as the model"), runtimeText("CPUExecutionProvider")]).toEqual([
       "as the model",
       "CPUExecutionProvider",
     ]));

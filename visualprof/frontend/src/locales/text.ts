@@ -2,20 +2,19 @@
 import type { Kinds } from "../api/model";
 import { t, te } from "./i18n";
 
-function firstKnown(keys: readonly string[]): string | null {
+function firstText(keys: readonly string[]): string | null {
   const knownKey = keys.find(te);
   return knownKey === undefined ? null : t(knownKey);
 }
 
 export function textOr(key: string, fallback: string): string {
-  return firstKnown([key]) ?? fallback;
+  return firstText([key]) ?? fallback;
 }
 
 /** The heading of a column; `scope` is the table it stands in, which may name it more precisely. */
 export function columnLabel(column: string, scope = ""): string {
   return (
-    firstKnown([`column.in_${scope}.${column}`, `column.${column}`]) ??
-    asTitle(column.replace(/_(ns|bytes|ratio)$/, ""))
+    firstText([`column.in_${scope}.${column}`, `column.${column}`]) ?? toTitle(column.replace(/_(ns|bytes|ratio)$/, ""))
   );
 }
 
@@ -29,36 +28,36 @@ export function columnLabels(columns: readonly string[], kinds: Kinds, scope = "
 }
 
 /** "busy_time" as a heading. */
-function asTitle(id: string): string {
+function toTitle(id: string): string {
   return id.charAt(0).toUpperCase() + id.slice(1).replaceAll("_", " ");
 }
 
 /** The name of a page, or of a view that the locale does not know. */
 export function pageLabel(id: string): string {
-  return textOr(`page.${id}`, asTitle(id));
+  return textOr(`page.${id}`, toTitle(id));
 }
 
 /** The name of a part of a view: a parameter, a choice, a chart or a table. */
 export function partLabel(view: string, part: string): string {
-  return textOr(`view.${view}.${part}`, asTitle(part));
+  return textOr(`view.${view}.${part}`, toTitle(part));
 }
 
 /** What a number means, or nothing. */
 export function definition(column: string, scope = ""): string {
-  return firstKnown([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
+  return firstText([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
 }
 
 /** The text of a chart's token. Parts of a step and stages are categories by other names; "|device" adds the side. */
 export function chartText(key: string): string {
   const [name = key, side] = key.split("|");
-  if (side !== undefined) return t("chart.of_side", { name: chartText(name), side: word(side) });
-  if (key.startsWith("derived.")) return t("overview.derived", { name: word(key.slice("derived.".length)) });
+  if (side !== undefined) return t("chart.of_side", { name: chartText(name), side: vocabularyText(side) });
+  if (key.startsWith("derived.")) return t("overview.derived", { name: vocabularyText(key.slice("derived.".length)) });
   const plain = key.replace(/^(part|stage)\./, "category.");
   return textOr(plain, plain.replace(/^.*\./, ""));
 }
 
 /** The locale's word for one of the server's closed vocabulary (categories, stages), else the word itself. */
-export function word(value: string): string {
+export function vocabularyText(value: string): string {
   return textOr(`category.${value}`, value);
 }
 
@@ -96,13 +95,13 @@ export function counterName(name: string): string {
 }
 
 /** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */
-export function monitored(name: string): string {
+export function counterLabel(name: string): string {
   return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
     ? counterName(name)
     : name;
 }
 
 /** Words with which runtimes say what they did; anything else as it is. */
-export function saidValue(value: string): string {
+export function runtimeText(value: string): string {
   return textOr(`evaluation.said.${slug(value)}`, value);
 }

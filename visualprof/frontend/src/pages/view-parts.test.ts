@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { partsOf } from "./view-parts";
+import { splitAnswer } from "./view-parts";
 
 const table = { kinds: { id: "id", note: "text" }, columns: { id: [1], note: ["x"] }, total_rows: 1 };
 
 describe("parts_of", () => {
   it("finds the table that an answer is, and its values", () => {
-    const parts = partsOf({ ...table, duration_ns: 5, unlinked: { kernels: 3 } });
+    const parts = splitAnswer({ ...table, duration_ns: 5, unlinked: { kernels: 3 } });
     expect(parts.tables).toEqual([{ name: "", text: "note" }]);
     expect(parts.facts).toEqual([
       { name: "", values: { duration_ns: 5 } },
@@ -14,7 +14,7 @@ describe("parts_of", () => {
   });
 
   it("names tables as the server does: those in structures by path, bare columns too, none in lists", () => {
-    const parts = partsOf({
+    const parts = splitAnswer({
       kinds: { step: "word" },
       steps: { step: ["1"], total_ns: [2] },
       peak: { ts_ns: 1, operators: table },
@@ -31,9 +31,9 @@ describe("parts_of", () => {
   });
 
   it("takes lists of plain values for facts, and nothing for nothing", () => {
-    expect(partsOf({ kinds: {}, notes: ["a", "b"], none: [], operators: null }).facts).toEqual([
+    expect(splitAnswer({ kinds: {}, notes: ["a", "b"], none: [], operators: null }).facts).toEqual([
       { name: "", values: { notes: ["a", "b"], none: [], operators: null } },
     ]);
-    expect(partsOf({})).toEqual({ tables: [], facts: [] });
+    expect(splitAnswer({})).toEqual({ tables: [], facts: [] });
   });
 });

@@ -1,10 +1,10 @@
 // The entry of a report: the same page, answered from what its file holds (visualprof/server/report.py).
-import { hold } from "../api/client";
+import { setOfflineReport } from "../api/client";
 import { ALL_TEXTS, speak } from "../locales";
 import { addPages, router } from "../router";
-import { leave } from "../state/address";
+import { rememberQuery } from "../state/address";
 import { language } from "../state/preferences";
-import { Held } from "./offline-report";
+import { ReportFile } from "./offline-report";
 import { REPORT_PAGES } from "./pages";
 import "./print.css";
 
@@ -12,12 +12,12 @@ declare global {
   var visualprofReport: ArrayBuffer;
 }
 
-const reportFile = new Held(globalThis.visualprofReport);
-hold(reportFile);
+const reportFile = new ReportFile(globalThis.visualprofReport);
+setOfflineReport(reportFile);
 // The timeline begins with the longest step, and what ran in it.
-leave("/trace", reportFile.first);
+rememberQuery("/trace", reportFile.first);
 
-async function begin(): Promise<void> {
+async function startReport(): Promise<void> {
   addPages(REPORT_PAGES);
   await speak(language.value, ALL_TEXTS);
   const target = router.resolve(/^#\/./.test(location.hash) ? location.hash.slice(1) : "/overview");
@@ -26,4 +26,4 @@ async function begin(): Promise<void> {
   const { start } = await import("../start");
   await start();
 }
-void begin();
+void startReport();

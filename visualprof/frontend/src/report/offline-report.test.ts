@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Table } from "../api/model";
-import { Held } from "./offline-report";
-import { rowsOf, textOf } from "./rows";
+import { ReportFile } from "./offline-report";
+import { selectRows, toDelimitedText } from "./rows";
 
 const TABLE = {
   columns: { name: ["aten::mm", "=b", "Aten::add", "c"], calls: [3, 1, null, 20] },
   kinds: { name: "name", calls: "count" },
   total_rows: 9,
 } as unknown as Table;
-const names = (query: string) => rowsOf(TABLE, new URLSearchParams(query)).columns["name" as never] as unknown;
+const names = (query: string) => selectRows(TABLE, new URLSearchParams(query)).columns["name" as never] as unknown;
 
 /** A file as visualprof/server/report.py writes it. */
 function file(answers: object, tiles: Record<string, [number, number]> = {}, blob: number[] = []): ArrayBuffer {
@@ -41,7 +41,7 @@ const VIEWS = {
     },
   ],
 };
-const reportFile = new Held(
+const reportFile = new ReportFile(
   file(
     {
       views: VIEWS,
@@ -67,12 +67,12 @@ describe("rows of a report", () => {
     expect(names("search=ATEN")).toEqual(["aten::mm", "Aten::add"]);
     expect(names("is.name=c")).toEqual(["c"]);
     expect(names("min.calls=2&max.calls=10")).toEqual(["aten::mm"]);
-    const page = rowsOf(TABLE, new URLSearchParams("search=&offset=1&limit=2"));
+    const page = selectRows(TABLE, new URLSearchParams("search=&offset=1&limit=2"));
     expect(page).toMatchObject({ columns: { name: ["=b", "Aten::add"] }, matching_rows: 4, total_rows: 9 });
   });
 
   it("run nothing in a spreadsheet", () =>
-    expect(textOf(TABLE, ",").split("\n").slice(0, 3)).toEqual(["name,calls", "aten::mm,3", "'=b,1"]));
+    expect(toDelimitedText(TABLE, ",").split("\n").slice(0, 3)).toEqual(["name,calls", "aten::mm,3", "'=b,1"]));
 });
 
 describe("what a report holds", () => {
@@ -109,9 +109,9 @@ describe("what a report holds", () => {
   });
 
   it("has of the timeline the tile, or the one above it", async () => {
-    expect(reportFile.nearest("g", 2, 7, 1)).toEqual([7, 1]);
-    expect(reportFile.nearest("g", 2, 5, 6)).toEqual([7, 1]);
-    expect(reportFile.nearest("g", 2, 5, 9)).toEqual([9, 0]);
+    expect(reportFile.nearestTile("g", 2, 7, 1)).toEqual([7, 1]);
+    expect(reportFile.nearestTile("g", 2, 5, 6)).toEqual([7, 1]);
+    expect(reportFile.nearestTile("g", 2, 5, 9)).toEqual([9, 0]);
     expect([...new Uint8Array(await ask("timeline/tile?group=2&level=7&index=1").arrayBuffer())]).toEqual([1, 2, 3]);
     expect(ask("timeline/tile?group=3&level=7&index=1").status).toBe(404);
   });

@@ -1,8 +1,8 @@
 // Answers what the page asks from what stands in the report's own file.
-import type { Held as Answers } from "../api/client";
+import type { OfflineReport as Answers } from "../api/client";
 import type { Json, JsonObject, Table, ViewsAnswer } from "../api/model";
 import { t } from "../locales";
-import { rowsOf, textOf } from "./rows";
+import { selectRows, toDelimitedText } from "./rows";
 
 interface Facts {
   answers: Record<string, Json>;
@@ -18,25 +18,26 @@ interface Facts {
 }
 
 /** What the page selects by itself, or what is the same in all questions of a report. */
-const OWN =
+const PAGE_PARAMETERS =
   /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) =>
   new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 
-export class Held implements Answers {
+export class ReportFile implements Answers {
   private readonly facts: Facts;
   private readonly tiles: Uint8Array<ArrayBuffer>;
   /** By view and parameter, what is not said. */
-  private readonly usual = new Map<string, string>();
+  private readonly defaults = new Map<string, string>();
 
   constructor(file: ArrayBuffer) {
     const length = new DataView(file).getUint32(0, true);
     this.facts = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 4, length))) as Facts;
     this.tiles = new Uint8Array(file, 4 + length);
     const { views } = this.facts.answers["views"] as unknown as ViewsAnswer;
-    this.usual.set("diff view", "overview").set("diff group", "name");
+    this.defaults.set("diff view", "overview").set("diff group", "name");
     for (const { name, parameters } of views)
-      for (const parameter of parameters) this.usual.set(`${name} ${parameter.name}`, String(parameter.default ?? ""));
+      for (const parameter of parameters)
+        this.defaults.set(`${name} ${parameter.name}`, String(parameter.default ?? ""));
   }
 
   get madeMs(): number {
@@ -53,7 +54,7 @@ export class Held implements Answers {
     return base === null ? { run } : { run, base };
   }
 
-  isOf(run: string): boolean {
+  holdsRun(run: string): boolean {
     return run === this.facts.run;
   }
 
@@ -62,7 +63,7 @@ export class Held implements Answers {
   }
 
   /** The tile itself or, of what the file does not hold so deep, the one above it. */
-  nearest(kind: "g" | "c" | "p", id: number, level: number, index: number): [level: number, index: number] {
+  nearestTile(kind: "g" | "c" | "p", id: number, level: number, index: number): [level: number, index: number] {
     for (let up = 0; up < 64; up += 1) {
       const above = Math.floor(index / 2 ** up);
       if (`${kind}${id}/${level + up}/${above}` in this.facts.tiles) return [level + up, above];
@@ -73,7 +74,7 @@ export class Held implements Answers {
   answer(url: string): Response {
     const { pathname, searchParams: query } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
     const route = pathname.replace("/api/v1/", "");
-    const answer = query.has("run") && !this.isOf(query.get("run") ?? "") ? undefined : this.found(route, query);
+    const answer = query.has("run") && !this.holdsRun(query.get("run") ?? "") ? undefined : this.lookUp(route, query);
     return answer instanceof Response
       ? answer
       : answer === undefined
@@ -81,7 +82,7 @@ export class Held implements Answers {
         : json(answer);
   }
 
-  private found(route: string, query: URLSearchParams): Response | Json | object | undefined {
+  private lookUp(route: string, query: URLSearchParams): Response | Json | object | undefined {
     if (route === "timeline/tile") return this.tile("g", query.get("group"), query);
     if (route === "timeline/counter") return this.tile("c", query.get("track"), query);
     if (route === "timeline/path") return this.tile("p", "0", query);
@@ -92,15 +93,15 @@ export class Held implements Answers {
       return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
     if (route === "diff" || route.startsWith("view/")) return this.rows(route, query);
     const answer = this.facts.answers[this.key(route, query)];
-    return route === "timeline/window" && answer !== undefined ? rowsOf(answer as unknown as Table, query) : answer;
+    return route === "timeline/window" && answer !== undefined ? selectRows(answer as unknown as Table, query) : answer;
   }
 
   private key(route: string, query: URLSearchParams): string {
     const [kind, view = ""] = route.split("/");
     const defaultValue = (name: string) =>
-      this.usual.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
+      this.defaults.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
     const ownParameters = [...query].filter(
-      ([name, value]) => !OWN.test(name) && value !== "" && value !== defaultValue(name),
+      ([name, value]) => !PAGE_PARAMETERS.test(name) && value !== "" && value !== defaultValue(name),
     );
     return [
       route,
@@ -115,11 +116,11 @@ export class Held implements Answers {
     const answer = this.facts.answers[this.key(route, tableQuery)] as JsonObject | undefined;
     const table = (this.facts.answers[this.key(route, query)] ?? answer?.[name]) as unknown as Table | undefined;
     if (!table?.columns) return name ? undefined : answer;
-    const rows = rowsOf(table, query);
+    const rows = selectRows(table, query);
     const format = query.get("format");
     return format === null
       ? rows
-      : new Response(textOf(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
+      : new Response(toDelimitedText(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
   }
 
   private tile(kind: "g" | "c" | "p", id: string | null, query: URLSearchParams): Response | undefined {

@@ -3,7 +3,7 @@ import type { Cell, Columns, Table } from "../api/model";
 
 type Test = (value: Cell | undefined) => boolean;
 
-const KINDS: Record<string, (text: string) => Test> = {
+const TESTS: Record<string, (text: string) => Test> = {
   search: (text) => (value) =>
     String(value ?? "")
       .toLowerCase()
@@ -13,16 +13,16 @@ const KINDS: Record<string, (text: string) => Test> = {
   max: (text) => (value) => typeof value === "number" && value <= Number(text),
 };
 
-function testsOf(query: URLSearchParams): [column: string, test: Test][] {
+function parseTests(query: URLSearchParams): [column: string, test: Test][] {
   return [...query].flatMap(([key, text]) => {
     const [kind = "", ...column] = key.split(".");
-    const test = text === "" ? undefined : KINDS[kind]?.(text);
+    const test = text === "" ? undefined : TESTS[kind]?.(text);
     return test ? [[column.join(".") || "name", test] as [string, Test]] : [];
   });
 }
 
 /** Unknown values come last either way. */
-function orderOf(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
+function rowComparator(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
   const sign = descending ? -1 : 1;
   const key = (row: number) => {
     const value = values[row] ?? null;
@@ -35,13 +35,13 @@ function orderOf(values: readonly Cell[], descending: boolean): (a: number, b: n
   };
 }
 
-export function rowsOf(table: Table, query: URLSearchParams): Table {
+export function selectRows(table: Table, query: URLSearchParams): Table {
   const columns = table.columns as Columns;
   const count = Object.values(columns)[0]?.length ?? 0;
-  const tests = testsOf(query);
+  const tests = parseTests(query);
   const rows = [...Array(count).keys()].filter((row) => tests.every(([column, test]) => test(columns[column]?.[row])));
   const sort = columns[query.get("sort") ?? ""];
-  if (sort) rows.sort(orderOf(sort, query.get("order") !== "asc"));
+  if (sort) rows.sort(rowComparator(sort, query.get("order") !== "asc"));
   const from = Number(query.get("offset") ?? 0);
   const page = rows.slice(from, query.has("limit") ? from + Number(query.get("limit")) : undefined);
   const pageColumns = Object.fromEntries(
@@ -51,7 +51,7 @@ export function rowsOf(table: Table, query: URLSearchParams): Table {
 }
 
 /** As a spreadsheet reads it; what it would run begins with a mark. */
-export function textOf(table: Table, separator: string): string {
+export function toDelimitedText(table: Table, separator: string): string {
   const columns = table.columns as Columns;
   const cell = (value: Cell | undefined) => {
     const text =

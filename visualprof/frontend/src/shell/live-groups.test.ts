@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { LiveRecording } from "../api/model";
-import { groups, lasting } from "./live-groups";
+import { groupByState, isShownRecording } from "./live-groups";
 
 describe("groups", () => {
   it("tells what goes on before what is wrong, and leaves out what has no state", () => {
     const states = ["ended", "done", "", "armed", "done"];
-    const result = groups([...states.keys()], (index) => states[index] || null);
+    const result = groupByState([...states.keys()], (index) => states[index] || null);
     expect(result).toEqual([
       { state: "armed", members: [3] },
       { state: "done", members: [1, 4] },
@@ -30,6 +30,6 @@ describe("lasting", () => {
     [11, false, true, true],
     [11, false, false, false], // nobody is left who could end it
   ])("asked %i minutes ago, over %s, somebody there %s", (minutes, isOver, live, isShown) =>
-    expect(lasting(recording(minutes, isOver), live, nowMs)).toBe(isShown),
+    expect(isShownRecording(recording(minutes, isOver), live, nowMs)).toBe(isShown),
   );
 });

@@ -1,9 +1,9 @@
 // What ranks have in common, so that a thousand of them are a few lines.
 import type { LiveRecording } from "../api/model";
 
-const LASTS_NS = 10 * 60e9;
+const FINISHED_SHOWN_NS = 10 * 60e9;
 /** As a recording goes on; what is wrong comes last. */
-const ORDER = [
+const STATE_ORDER = [
   "asked",
   "armed",
   "recording",
@@ -23,7 +23,7 @@ export interface Group<T> {
 }
 
 /** Those of the same state together; without one they are left out. */
-export function groups<T>(items: readonly T[], stateOf: (item: T) => string | null): Group<T>[] {
+export function groupByState<T>(items: readonly T[], stateOf: (item: T) => string | null): Group<T>[] {
   const byState = new Map<string, T[]>();
   for (const item of items) {
     const state = stateOf(item);
@@ -31,10 +31,10 @@ export function groups<T>(items: readonly T[], stateOf: (item: T) => string | nu
   }
   return [...byState]
     .map(([state, members]) => ({ state, members }))
-    .sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+    .sort((a, b) => STATE_ORDER.indexOf(a.state) - STATE_ORDER.indexOf(b.state));
 }
 
 /** Is a recording still worth a word? While it goes on, and for ten minutes. */
-export function lasting(recording: LiveRecording, live: boolean, nowMs = Date.now()): boolean {
-  return (!recording.over && live) || nowMs * 1e6 - recording.asked_ns < LASTS_NS;
+export function isShownRecording(recording: LiveRecording, live: boolean, nowMs = Date.now()): boolean {
+  return (!recording.over && live) || nowMs * 1e6 - recording.asked_ns < FINISHED_SHOWN_NS;
 }

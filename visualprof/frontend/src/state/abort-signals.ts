@@ -1,7 +1,7 @@
 import { onScopeDispose } from "vue";
 
 /** Gives signals of which only the newest lives: each call aborts what the one before began, and leaving the page the last. */
-export function useLatest(): () => AbortSignal {
+export function useLatestSignal(): () => AbortSignal {
   let control = new AbortController();
   onScopeDispose(() => control.abort());
   return () => {

@@ -14,7 +14,7 @@ export function queryValue(name: string): string | null {
   return typeof value === "string" && value !== "" ? value : null;
 }
 
-function merged(patch: Patch): LocationQueryRaw {
+function mergeQuery(patch: Patch): LocationQueryRaw {
   const entries = Object.entries({ ...router.currentRoute.value.query, ...patch });
   return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== ""));
 }
@@ -29,7 +29,7 @@ export function patchQuery(patch: Patch, push = false): void {
   pending = { patch: { ...patch }, push };
   queueMicrotask(() => {
     if (!pending) return;
-    const location = { query: merged(pending.patch) };
+    const location = { query: mergeQuery(pending.patch) };
     const navigate = pending.push ? router.push : router.replace;
     pending = null;
     void navigate(location);
@@ -44,18 +44,18 @@ export function useParameter(name: string, fallback: string): WritableComputedRe
   });
 }
 
-const leftBehind = new Map<string, LocationQueryRaw>();
+const rememberedQueries = new Map<string, LocationQueryRaw>();
 
 router.afterEach((to) => {
   const pageParameters = Object.entries(to.query).filter(
     ([key]) => !(SELECTION_KEYS as readonly string[]).includes(key),
   );
-  leftBehind.set(to.path, Object.fromEntries(pageParameters));
+  rememberedQueries.set(to.path, Object.fromEntries(pageParameters));
 });
 
 /** What a page is opened with first. */
-export function leave(path: string, query: LocationQueryRaw): void {
-  leftBehind.set(path, query);
+export function rememberQuery(path: string, query: LocationQueryRaw): void {
+  rememberedQueries.set(path, query);
 }
 
 /** Where a tab leads: the selection goes along, and the page's own parameters are as they were left. */
@@ -63,7 +63,7 @@ export function pageLocation(id: string): RouteLocationRaw {
   const selection = Object.entries(router.currentRoute.value.query).filter(([key]) =>
     (SELECTION_KEYS as readonly string[]).includes(key),
   );
-  return { path: `/${id}`, query: { ...leftBehind.get(`/${id}`), ...Object.fromEntries(selection) } };
+  return { path: `/${id}`, query: { ...rememberedQueries.get(`/${id}`), ...Object.fromEntries(selection) } };
 }
 
 /** A link that the server made ("/operator?sort=.."), with the present selection added. */

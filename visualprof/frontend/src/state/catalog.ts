@@ -2,7 +2,7 @@
 import { computed, shallowRef } from "vue";
 import { address, get, offlineReport, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
-import { linkEndsNs } from "./current-user";
+import { linkExpiresNs } from "./current-user";
 import { span, viewable } from "./selection";
 
 const views = shallowRef<ViewInfo[]>([]);
@@ -12,14 +12,14 @@ export async function loadCatalog(): Promise<void> {
   if (answer) views.value = answer.body.views;
 }
 
-export function viewOf(id: string): ViewInfo | null {
+export function findView(id: string): ViewInfo | null {
   return views.value.find((view) => view.name === id) ?? null;
 }
 
-const ofProfile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
-const ofReports = (view: ViewInfo) => view.subject === "reports";
+const showsProfile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
+const showsReports = (view: ViewInfo) => view.subject === "reports";
 // Their tables stand on the page of another view.
-const WITHIN = new Set([
+const EMBEDDED_VIEWS = new Set([
   "runtime",
   "launch",
   "critical",
@@ -39,18 +39,18 @@ const WITHIN = new Set([
 ]);
 
 /** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
-export function standsAlone(id: string): boolean {
-  return !ofProfile(viewOf(id));
+export function needsNoRun(id: string): boolean {
+  return !showsProfile(findView(id));
 }
 
 /** Pages that show nothing of the selected run have no use for its selectors. */
 export function hasSelectors(id: string): boolean {
-  const view = viewOf(id);
-  return view !== null && !ofReports(view);
+  const view = findView(id);
+  return view !== null && !showsReports(view);
 }
 
 /** Pages of whoever is logged in; the menu with their name leads there. */
-export function isPersonal(id: string): boolean {
+export function isAccountPage(id: string): boolean {
   return id === "account" || id === "people";
 }
 
@@ -61,24 +61,26 @@ export interface Tab {
   /** False when the selected file has nothing for this page. */
   enabled: boolean;
   /** Begins another group of tabs. */
-  apart: boolean;
+  startsGroup: boolean;
 }
 
 /** None until the server has said which views it has. */
 export const tabs = computed<Tab[]>(() => {
-  const paged = views.value.filter((view) => router.hasRoute(view.name) || (ofProfile(view) && !WITHIN.has(view.name)));
+  const paged = views.value.filter(
+    (view) => router.hasRoute(view.name) || (showsProfile(view) && !EMBEDDED_VIEWS.has(view.name)),
+  );
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   // Who came by a link to one run makes none.
   const [run, agents] =
-    linkEndsNs.value === null && !offlineReport
+    linkExpiresNs.value === null && !offlineReport
       ? [
           ["run", "models"],
           ["cases", "trend", "agents"],
         ]
       : [[], []];
-  const reports = names(paged.filter(ofReports));
-  const ids = [...names(paged.filter((view) => !ofReports(view))), ...run, ...reports, ...agents];
-  const enabled = (id: string) => standsAlone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
+  const reports = names(paged.filter(showsReports));
+  const ids = [...names(paged.filter((view) => !showsReports(view))), ...run, ...reports, ...agents];
+  const enabled = (id: string) => needsNoRun(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
   const onHost = span.value !== null && !span.value.views.includes("kernel");
   return views.value.length === 0
     ? []
@@ -86,6 +88,6 @@ export const tabs = computed<Tab[]>(() => {
         id,
         label: id === "memory" && onHost ? "host_memory" : id,
         enabled: enabled(id),
-        apart: id === (run[0] ?? reports[0]),
+        startsGroup: id === (run[0] ?? reports[0]),
       }));
 });

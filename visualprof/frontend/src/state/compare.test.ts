@@ -133,7 +133,7 @@ describe("what a run is compared with", () => {
   it("may be another worker of the same run", async () => {
     const compare = await at("/overview?run=after");
     const { runs } = await import("./runs");
-    expect(runs.value.slice(0, 4).map(compare.obstacleOf)).toEqual([null, null, null, "unreadable"]);
+    expect(runs.value.slice(0, 4).map(compare.runObstacle)).toEqual([null, null, null, "unreadable"]);
     expect(await afterClick(() => compare.chooseBase("after"))).toEqual({
       run: "after",
       base: "after",

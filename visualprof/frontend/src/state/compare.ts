@@ -2,14 +2,14 @@
 import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
 import { queryValue } from "./address";
-import { runs, spansOf } from "./runs";
+import { runs, runSpans } from "./runs";
 import { fileStamp, run, selectedQuery, sortedRuns, span, step, worker } from "./selection";
 
 /** Why a run or file cannot be what another is compared with. */
 export type Obstacle = "gone" | "same" | "unreadable" | "apart";
 
 /** Rank 3 is compared with rank 3. */
-function atSamePlace<T extends { id: string }>(
+function findCounterpart<T extends { id: string }>(
   candidates: readonly T[],
   wantedId: string | null,
   counterpart: T | null,
@@ -27,14 +27,14 @@ export const baseRun = computed<Run | null>(
   () => runs.value.find((candidate) => candidate.id === baseId.value) ?? null,
 );
 export const baseWorker = computed<Worker | null>(() =>
-  atSamePlace(baseRun.value?.workers ?? [], queryValue("base_worker"), worker.value),
+  findCounterpart(baseRun.value?.workers ?? [], queryValue("base_worker"), worker.value),
 );
 export const baseSpan = computed<Span | null>(() =>
-  atSamePlace(baseWorker.value?.spans ?? [], queryValue("base_span"), span.value),
+  findCounterpart(baseWorker.value?.spans ?? [], queryValue("base_span"), span.value),
 );
 
 /** Why one file cannot be compared with another. */
-export function between(base: Span, span: Span): Obstacle | null {
+export function comparisonObstacle(base: Span, span: Span): Obstacle | null {
   if (base === span) return "same";
   if (base.state === "failed") return "unreadable";
   const bothKnown = (base.state === "ready" || base.views.length > 0) && span.views.length > 0;
@@ -45,7 +45,7 @@ export function between(base: Span, span: Span): Obstacle | null {
 export const obstacle = computed<Obstacle | null>(() => {
   if (baseId.value === null || runs.value.length === 0) return null;
   if (!baseSpan.value) return baseRun.value ? "apart" : "gone";
-  return span.value && between(baseSpan.value, span.value);
+  return span.value && comparisonObstacle(baseSpan.value, span.value);
 });
 
 /** Whether there is anything to compare with, or the address says so. */
@@ -53,7 +53,7 @@ export const hasBases = computed(
   () =>
     baseId.value !== null ||
     sortedRuns.value.some((candidate) => candidate !== run.value) ||
-    (run.value !== null && spansOf(run.value).length > 1),
+    (run.value !== null && runSpans(run.value).length > 1),
 );
 
 /** The step that stands beside the chosen one: of the same name, else of the same place, for a later recording counts on. */

@@ -2,6 +2,6 @@
 import { shallowRef } from "vue";
 import type { Person } from "../api";
 
-export const person = shallowRef<Person | null>(null);
+export const currentUser = shallowRef<Person | null>(null);
 /** When that link is over; null without one. */
-export const linkEndsNs = shallowRef<number | null>(null);
+export const linkExpiresNs = shallowRef<number | null>(null);

@@ -3,21 +3,21 @@ import { onScopeDispose, watch } from "vue";
 import { patchQuery, queryValue } from "./address";
 
 const RETRY_MS = 100;
-const MOST_TRIES = 50;
-const MARK_MS = 1600;
+const MAX_TRIES = 50;
+const HIGHLIGHT_MS = 1600;
 
-export function useLinkedPlace(): void {
+export function useLinkedSection(): void {
   let timer = 0;
 
-  function find(name: string, tries: number): void {
+  function scrollTo(name: string, tries: number): void {
     const section = document.querySelector(`[data-place="${CSS.escape(name)}"]`);
-    if (!section && tries < MOST_TRIES) {
-      timer = window.setTimeout(() => find(name, tries + 1), RETRY_MS);
+    if (!section && tries < MAX_TRIES) {
+      timer = window.setTimeout(() => scrollTo(name, tries + 1), RETRY_MS);
       return;
     }
     section?.scrollIntoView({ block: "center", behavior: "smooth" });
     section?.classList.add("marked");
-    setTimeout(() => section?.classList.remove("marked"), MARK_MS);
+    setTimeout(() => section?.classList.remove("marked"), HIGHLIGHT_MS);
     patchQuery({ chart: null, table: null });
   }
 
@@ -25,7 +25,7 @@ export function useLinkedPlace(): void {
     () => queryValue("chart") ?? queryValue("table"),
     (name) => {
       clearTimeout(timer);
-      if (name !== null) find(name, 0);
+      if (name !== null) scrollTo(name, 0);
     },
     { immediate: true },
   );

@@ -16,25 +16,25 @@ import { usePolled } from "./polling";
 import { runs } from "./runs";
 import { worker } from "./selection";
 
-const LIVE_MS = 1000;
-const CALM_MS = 10_000;
+const ACTIVE_POLL_MS = 1000;
+const IDLE_POLL_MS = 10_000;
 
 const answer = shallowRef<LiveAnswer | null>(null);
 const awaited = shallowRef<{ run: string; id: string } | null>(null);
-let look: () => Promise<void> = async () => undefined;
+let poll: () => Promise<void> = async () => undefined;
 
 /** False until the server has said it once. */
-export const liveKnown = computed(() => answer.value !== null);
+export const liveAnswer = computed(() => answer.value !== null);
 
 /** By run. */
 export const liveRuns = computed<ReadonlyMap<string, LiveRun>>(
   () => new Map(answer.value?.runs.map((liveRun) => [liveRun.run, liveRun])),
 );
 
-export const isThere = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
+export const isPresent = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
 
 export function isLive(run: string): boolean {
-  return liveRuns.value.get(run)?.processes.some(isThere) ?? false;
+  return liveRuns.value.get(run)?.processes.some(isPresent) ?? false;
 }
 
 /** What came of a recording: of the worker that is looked at, or else of the first one. */
@@ -51,7 +51,7 @@ export function recordedSpan(
 }
 
 /** Whoever looks elsewhere by now is not led away. */
-function openRecorded(): void {
+function openFinishedRecording(): void {
   const { run: id, id: recordingId } = awaited.value ?? {};
   const recording = id === undefined ? null : (liveRuns.value.get(id)?.recording ?? null);
   if (id === undefined || queryValue("run") !== id || (recording && recording.id !== recordingId)) {
@@ -68,21 +68,21 @@ function openRecorded(): void {
 }
 
 /** For as long as the page is open. */
-export function followLive(): void {
+export function useLiveRuns(): void {
   effectScope(true).run(() => {
     const { data, refresh } = usePolled<LiveAnswer>(
       () => (runs.value.some((candidate) => candidate.live) ? address("live") : null),
-      (now) => (now?.runs.some((candidate) => isLive(candidate.run)) ? LIVE_MS : CALM_MS),
+      (now) => (now?.runs.some((candidate) => isLive(candidate.run)) ? ACTIVE_POLL_MS : IDLE_POLL_MS),
     );
-    look = refresh;
+    poll = refresh;
     watch(data, (now) => (answer.value = now), { flush: "sync" });
-    watch([data, runs], () => awaited.value && openRecorded());
+    watch([data, runs], () => awaited.value && openFinishedRecording());
   });
 }
 
 /** Throws ApiError. */
-export async function record(wish: NewRecording): Promise<void> {
+export async function startRecording(wish: NewRecording): Promise<void> {
   const newRecording = await send<LiveRecording>("POST", address("live/record"), wish);
   awaited.value = { run: wish.run, id: newRecording.id };
-  await look();
+  await poll();
 }

@@ -2,20 +2,20 @@
 import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
 import { shallowRef, watch } from "vue";
 import { asError, get, type Answer, type ApiError } from "../api/client";
-import { useLatest } from "./abort-signals";
+import { useLatestSignal } from "./abort-signals";
 
-type Ask<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
+type Fetch<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
 
 /**
  * Asks `url()` every `pause_ms(last answer)`; a null address asks nothing and forgets.
  * `refresh` asks now, for what the user did himself must be seen at once; `take` takes an answer that came by another way.
  * `ask` gives null where nothing changed.
  */
-export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | null) => number, ask: Ask<T> = get) {
+export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | null) => number, ask: Fetch<T> = get) {
   const data = shallowRef<T | null>(null);
   const error = shallowRef<ApiError | null>(null);
   const visibility = useDocumentVisibility();
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
   const { start, stop } = useTimeoutFn(
     () => void refresh(),
     () => pauseMs(data.value),
@@ -38,7 +38,7 @@ export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | nul
     if (!signal.aborted && visibility.value === "visible") start();
   }
 
-  function take(answer: T | null): void {
+  function setAnswer(answer: T | null): void {
     etag = null;
     data.value = answer;
   }
@@ -46,11 +46,11 @@ export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | nul
   watch(
     url,
     () => {
-      take(null);
+      setAnswer(null);
       void refresh();
     },
     { immediate: true },
   );
   watch(visibility, (now) => now === "visible" && void refresh());
-  return { data, error, refresh, take };
+  return { data, error, refresh, take: setAnswer };
 }

@@ -11,7 +11,7 @@ export function useStored<T extends string | number | object>(name: string, fall
   return useStorage<T>(`visualprof.${name}`, fallback, undefined, { writeDefaults: false, onError: () => undefined });
 }
 
-function following<T>(list: readonly T[], current: T): T {
+function nextItem<T>(list: readonly T[], current: T): T {
   return list[(list.indexOf(current) + 1) % list.length] ?? current;
 }
 
@@ -23,10 +23,10 @@ export const theme = computed<ThemeName>(() =>
 );
 
 export function nextTheme(): void {
-  storedTheme.value = following(THEMES, chosenTheme.value);
+  storedTheme.value = nextItem(THEMES, chosenTheme.value);
 }
 
-function asLanguage(value: string | null | undefined): Language | null {
+function parseLanguage(value: string | null | undefined): Language | null {
   return LANGUAGES.find((language) => value?.toLowerCase().startsWith(language)) ?? null;
 }
 
@@ -34,9 +34,13 @@ const storedLanguage = useStored<string>("language", "");
 /** Of the server's own choice, for those who made none here. */
 export const serverLanguage = ref<string | null>(null);
 export const language = computed<Language>(
-  () => asLanguage(storedLanguage.value) ?? asLanguage(serverLanguage.value) ?? asLanguage(navigator.language) ?? "en",
+  () =>
+    parseLanguage(storedLanguage.value) ??
+    parseLanguage(serverLanguage.value) ??
+    parseLanguage(navigator.language) ??
+    "en",
 );
-export const otherLanguage = computed(() => following(LANGUAGES, language.value));
+export const otherLanguage = computed(() => nextItem(LANGUAGES, language.value));
 
 export function nextLanguage(): void {
   storedLanguage.value = otherLanguage.value;

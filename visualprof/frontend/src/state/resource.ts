@@ -2,10 +2,10 @@
 import { useTimeoutFn } from "@vueuse/core";
 import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
 import { asError, get, type ApiError } from "../api/client";
-import { useLatest } from "./abort-signals";
+import { useLatestSignal } from "./abort-signals";
 
 const RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 5000;
+const MAX_RETRY_MS = 5000;
 
 export interface Resource<T> {
   /** The last answer; it stays while the next one is on its way, so that pages do not flicker. */
@@ -18,7 +18,7 @@ export interface Resource<T> {
 
 function retryMs(error: ApiError): number | null {
   if (error.status === 0) return RETRY_MS;
-  return error.status === 503 ? Math.min((error.retryAfterS ?? 1) * 1000, LONGEST_RETRY_MS) : null;
+  return error.status === 503 ? Math.min((error.retryAfterS ?? 1) * 1000, MAX_RETRY_MS) : null;
 }
 
 /** Fetches `url()` whenever it or `stamp()` changes; a null address fetches nothing. */
@@ -27,7 +27,7 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   const error = shallowRef<ApiError | null>(null);
   const loading = ref(false);
   const waiting = shallowRef<ApiError | null>(null);
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
   let waitMs: number | null = null;
   let requestedUrl: string | null = null;
   const { start, stop } = useTimeoutFn(

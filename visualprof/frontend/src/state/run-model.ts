@@ -7,8 +7,8 @@ import { linkedLocation } from "./address";
 import { usePolled } from "./polling";
 import { selectedQuery } from "./selection";
 
-const READING_MS = 1000;
-const CALM_MS = 10_000;
+const ACTIVE_POLL_MS = 1000;
+const IDLE_POLL_MS = 10_000;
 
 /** Models by how well their nodes fit what the run measured; null while that is not known, or without a profile. */
 export function useModelMatches() {
@@ -21,7 +21,7 @@ export function useModelMatches() {
   });
   const { data, error, refresh } = usePolled<MatchesAnswer>(
     () => url.value,
-    (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS),
+    (answer) => (answer && answer.reading === 0 ? IDLE_POLL_MS : ACTIVE_POLL_MS),
   );
   return { matches: data, error, refresh };
 }

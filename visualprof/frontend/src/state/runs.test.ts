@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChangesAnswer, Run, RunsAnswer } from "../api/model";
 import { router } from "../router";
-import { startPolling, updated } from "./runs";
+import { startPolling, mergeChanges } from "./runs";
 
 function run(id: string, modifiedNs = 1): Run {
   return { id, name: id, frameworks: [], modified_ns: modifiedNs, live: false, series: false, workers: [] };
@@ -13,14 +13,14 @@ const nothing: ChangesAnswer = { revision: 6, since: 5, runs: [], removed: [], s
 
 describe("changes of the runs", () => {
   it("are laid over what is known, and leave the other runs the same objects", () => {
-    const now = updated(previous, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
+    const now = mergeChanges(previous, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
     expect(now.runs.map((item) => `${item.id}${item.modified_ns}`)).toEqual(["b2", "c1", "d1"]);
     expect(now.runs[1]).toBe(previous.runs[2]);
     expect([now.revision, now.skipped]).toEqual([6, [unreadable]]);
   });
 
   it("replace everything when the server does not know the revision any more", () => {
-    expect(updated(previous, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
+    expect(mergeChanges(previous, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
       revision: 6,
       runs: [run("new")],
       skipped: [],
@@ -28,7 +28,7 @@ describe("changes of the runs", () => {
   });
 
   it("are everything at first", () => {
-    expect(updated(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([
+    expect(mergeChanges(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([
       run("a"),
     ]);
   });

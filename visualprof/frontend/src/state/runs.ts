@@ -13,8 +13,8 @@ import {
 import { queryValue } from "./address";
 import { usePolled } from "./polling";
 
-const BUSY_MS = 1000;
-const CALM_MS = 3000;
+const ACTIVE_POLL_MS = 1000;
+const IDLE_POLL_MS = 3000;
 
 const answer = shallowRef<RunsAnswer | null>(null);
 
@@ -24,7 +24,7 @@ export const loaded = computed(() => answer.value !== null);
 export const runs = computed<Run[]>(() => answer.value?.runs ?? []);
 export const skipped = computed<SkippedFile[]>(() => answer.value?.skipped ?? []);
 
-export function spansOf(run: Run): Span[] {
+export function runSpans(run: Run): Span[] {
   return run.workers.flatMap((worker) => worker.spans);
 }
 
@@ -35,7 +35,7 @@ const busy = computed(() =>
 );
 
 /** Changes laid over what is known: runs that did not change stay the same objects. */
-export function updated(
+export function mergeChanges(
   previous: RunsAnswer | null,
   { revision, since, runs, removed, skipped }: ChangesAnswer,
 ): RunsAnswer {
@@ -46,7 +46,7 @@ export function updated(
 }
 
 /** Asks for what changed since the last answer, and says which run is looked at: its files are read first. */
-async function changes(
+async function fetchChanges(
   previous: RunsAnswer | null,
   signal: AbortSignal,
 ): Promise<{ body: RunsAnswer; etag: null } | null> {
@@ -55,7 +55,7 @@ async function changes(
     { signal },
   );
   return answered && answered.body.revision !== previous?.revision
-    ? { body: updated(previous, answered.body), etag: null }
+    ? { body: mergeChanges(previous, answered.body), etag: null }
     : null;
 }
 
@@ -63,11 +63,11 @@ async function changes(
 export function startPolling(): () => void {
   const scope = effectScope(true);
   scope.run(() => {
-    const pause = () => (busy.value || !reachable.value ? BUSY_MS : CALM_MS);
+    const pauseMs = () => (busy.value || !reachable.value ? ACTIVE_POLL_MS : IDLE_POLL_MS);
     const { data, error, refresh } = usePolled<RunsAnswer>(
       () => "runs",
-      pause,
-      (_, { signal }) => changes(answer.value, signal),
+      pauseMs,
+      (_, { signal }) => fetchChanges(answer.value, signal),
     );
     watch(
       [data, error],

@@ -4,11 +4,11 @@ import type { ReportRow } from "../api/model";
 import { patchQuery, queryValue } from "./address";
 
 /** The server takes no more at once. */
-const MOST_REPORTS = 100;
-const MOST_UNASKED = 8;
+const MAX_REPORTS = 100;
+const DEFAULT_REPORTS = 8;
 
 /** Ids in one parameter: only a comma inside an id needs a sign of its own. */
-export function listText(ids: readonly string[]): string {
+export function joinList(ids: readonly string[]): string {
   return ids.map((id) => id.replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
 }
 
@@ -24,7 +24,7 @@ export function parseList(text: string): string[] {
 }
 
 /** Without a choice, the run that is open, else what was measured last, with those of the same job. */
-export function newest(reports: readonly ReportRow[], run: string | null = null): string[] {
+export function newestReports(reports: readonly ReportRow[], run: string | null = null): string[] {
   const first = reports.find((candidate) => candidate.id === run) ?? reports[0];
   return reports
     .filter(
@@ -33,53 +33,55 @@ export function newest(reports: readonly ReportRow[], run: string | null = null)
         candidate.job === first?.job &&
         candidate.model_sha256 === first.model_sha256,
     )
-    .slice(0, MOST_UNASKED)
+    .slice(0, DEFAULT_REPORTS)
     .map((candidate) => candidate.id);
 }
 
-export interface Chosen {
+export interface SelectedReports {
   ids: ComputedRef<string[]>;
   /** Named by the address, but not there (yet). */
   missing: ComputedRef<string[]>;
   set: (ids: readonly string[]) => void;
 }
 
-export function useChosen(reports: () => readonly ReportRow[]): Chosen {
+export function useSelectedReports(reports: () => readonly ReportRow[]): SelectedReports {
   const requestedIds = computed(() =>
-    queryValue("reports") === null ? newest(reports(), queryValue("run")) : parseList(queryValue("reports") ?? ""),
+    queryValue("reports") === null
+      ? newestReports(reports(), queryValue("run"))
+      : parseList(queryValue("reports") ?? ""),
   );
   const knownIds = computed(() => new Set(reports().map((report) => report.id)));
   return {
-    ids: computed(() => requestedIds.value.filter((id) => knownIds.value.has(id)).slice(0, MOST_REPORTS)),
+    ids: computed(() => requestedIds.value.filter((id) => knownIds.value.has(id)).slice(0, MAX_REPORTS)),
     missing: computed(() => requestedIds.value.filter((id) => !knownIds.value.has(id))),
     // A comma alone says that nothing is chosen, which no parameter at all does not.
-    set: (ids) => patchQuery({ reports: ids.length > 0 ? listText(ids) : "," }, false),
+    set: (ids) => patchQuery({ reports: ids.length > 0 ? joinList(ids) : "," }, false),
   };
 }
 
-export interface Place {
+export interface ReportPoint {
   report: string;
   batch: number;
 }
 
-export const openPoint = computed<Place | null>(() => {
+export const openPoint = computed<ReportPoint | null>(() => {
   const [report, batch] = [queryValue("point"), Number(queryValue("batch") ?? Number.NaN)];
   return report !== null && Number.isInteger(batch) ? { report, batch } : null;
 });
 
-export function showPoint(point: Place | null): void {
+export function showPoint(point: ReportPoint | null): void {
   patchQuery({ point: point?.report ?? null, batch: point === null ? null : String(point.batch) }, true);
 }
 
 /** Points of charts are named "report|batch". */
-export function placeOf(id: string): Place | null {
+export function parsePoint(id: string): ReportPoint | null {
   const cut = id.lastIndexOf("|");
   const batch = Number(id.slice(cut + 1));
   return cut > 0 && Number.isInteger(batch) ? { report: id.slice(0, cut), batch } : null;
 }
 
 /** What the charts call each report: its spec, with its name or at last its id where several have the same. */
-export function labelsOf(reports: readonly ReportRow[]): Map<string, string> {
+export function reportLabels(reports: readonly ReportRow[]): Map<string, string> {
   const labelers: ((report: ReportRow) => string)[] = [
     (report) => report.spec,
     (report) => `${report.name} / ${report.spec}`,

@@ -2,13 +2,13 @@
 import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
 import { patchQuery, queryValue } from "./address";
-import { runs, spansOf } from "./runs";
+import { runs, runSpans } from "./runs";
 
-const NATURAL = new Intl.Collator("en", { numeric: true });
+const NATURAL_ORDER = new Intl.Collator("en", { numeric: true });
 
 /** Newest first: the run someone just made is the one they came to look at. */
 export const sortedRuns = computed<Run[]>(() =>
-  [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL.compare(a.id, b.id)),
+  [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL_ORDER.compare(a.id, b.id)),
 );
 
 /** A run that the address names but that is not there (deleted or renamed). */
@@ -22,7 +22,7 @@ export const run = computed<Run | null>(() => {
   if (runId !== null) return runs.value.find((candidate) => candidate.id === runId) ?? null;
   // Until the address names one, a run that can be shown is better than the newest that cannot.
   return (
-    sortedRuns.value.find((candidate) => spansOf(candidate).some((span) => span.state === "ready")) ??
+    sortedRuns.value.find((candidate) => runSpans(candidate).some((span) => span.state === "ready")) ??
     sortedRuns.value[0] ??
     null
   );

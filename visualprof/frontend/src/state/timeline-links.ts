@@ -8,7 +8,7 @@ import { run, span, worker } from "./selection";
 export const hasTimeline = computed(() => span.value?.views.includes("trace") ?? false);
 
 // An operator and what it calls fit into this much to either side.
-const NEAR_NS = 250_000;
+const MARGIN_NS = 250_000;
 
 function selection(): Record<string, string> {
   return Object.fromEntries(
@@ -25,7 +25,7 @@ export function eventLocation(event: number, workerId?: string, aroundNs?: numbe
   );
   const other = workerId !== undefined && workerId !== worker.value?.id;
   const win =
-    aroundNs === undefined ? {} : { win: `${Math.round(aroundNs - NEAR_NS)}~${Math.round(aroundNs + NEAR_NS)}` };
+    aroundNs === undefined ? {} : { win: `${Math.round(aroundNs - MARGIN_NS)}~${Math.round(aroundNs + MARGIN_NS)}` };
   return {
     path: "/trace",
     query: {

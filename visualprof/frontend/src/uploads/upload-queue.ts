@@ -4,8 +4,8 @@ import {
   address,
   ApiError,
   asError,
-  ask,
-  askToken,
+  fetchApi,
+  requestToken,
   get,
   readSession,
   send,
@@ -36,7 +36,7 @@ export function dismiss(sending: Sending): void {
   if (index >= 0) sendings.splice(index, 1);
 }
 
-function refusal(request: XMLHttpRequest): ApiError {
+function uploadError(request: XMLHttpRequest): ApiError {
   const body = (request.response ?? null) as Partial<ErrorBody> | null;
   return new ApiError(request.status, body?.error ?? `${request.status} ${request.statusText}`, body?.hint ?? null);
 }
@@ -55,14 +55,14 @@ function transfer(
     request.responseType = "json";
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.upload.onprogress = (event) => onProgress(event.loaded);
-    request.onload = () => (request.status < 300 ? resolve(request.response) : reject(refusal(request)));
+    request.onload = () => (request.status < 300 ? resolve(request.response) : reject(uploadError(request)));
     request.onerror = () => reject(new ApiError(0, "the upload broke off"));
     request.onabort = () => reject(new ApiError(0, "the upload broke off"));
     request.send(body);
   });
 }
 
-const toServer = (file: File, part: boolean, sending: Sending, request: XMLHttpRequest) =>
+const uploadToServer = (file: File, part: boolean, sending: Sending, request: XMLHttpRequest) =>
   transfer(
     request,
     "POST",
@@ -73,10 +73,10 @@ const toServer = (file: File, part: boolean, sending: Sending, request: XMLHttpR
   ) as Promise<UploadAnswer>;
 
 /** In a row, of a part; each has a new address. */
-const TRIES = 5;
+const MAX_TRIES = 5;
 
 /** Sends a file to the server's bucket, in parts: those that a try before this one sent are there. */
-async function toBucket(
+async function uploadToBucket(
   file: File,
   part: boolean,
   blob: string,
@@ -108,25 +108,25 @@ async function toBucket(
       }
     } catch (failure) {
       if (cancelled()) break;
-      if (++tries > TRIES) throw failure;
+      if (++tries > MAX_TRIES) throw failure;
       await new Promise((resolve) => setTimeout(resolve, 1000 * tries));
     }
     status = (await get<Way>(where))?.body ?? status;
     if (status.have_bytes > before) tries = 0;
   }
   if (cancelled()) {
-    await ask(where, { method: "DELETE" });
+    await fetchApi(where, { method: "DELETE" });
     throw new ApiError(0, "the upload broke off");
   }
   return await send<UploadAnswer>("POST", where);
 }
 
 /** What is read into memory to know a file by it. A larger one is sent. */
-const MOST_KNOWN = 1 << 30;
+const MAX_REMEMBERED = 1 << 30;
 
 /** Its sha256; "" for a file that is too large, and over plain http from another machine, where no browser tells. */
 async function sha256(file: File): Promise<string> {
-  if (!isSecureContext || file.size > MOST_KNOWN) return "";
+  if (!isSecureContext || file.size > MAX_REMEMBERED) return "";
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -158,7 +158,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
     try {
       // A file is not sent to be refused.
       const session = await readSession();
-      if (session?.trusted !== true && !(await askToken())) throw new ApiError(401, t("session.lacking"));
+      if (session?.trusted !== true && !(await requestToken())) throw new ApiError(401, t("session.lacking"));
       const blob = await sha256(file);
       const stored = await findStored(file, part, blob);
       if (cancelled) return null;
@@ -166,8 +166,8 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
       const answer =
         stored ??
         (await (direct
-          ? toBucket(file, part, blob, sending, request, () => cancelled)
-          : toServer(file, part, sending, request)));
+          ? uploadToBucket(file, part, blob, sending, request, () => cancelled)
+          : uploadToServer(file, part, sending, request)));
       dismiss(sending);
       return answer;
     } catch (failure) {
@@ -182,7 +182,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
 }
 
 /** The path under which the model names a file that somebody chose: alone, or in a folder. */
-export function partOf(model: UploadAnswer | null, file: File): string | null {
+export function uploadPart(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
   return (
     (model?.model?.external ?? [])
@@ -191,20 +191,20 @@ export function partOf(model: UploadAnswer | null, file: File): string | null {
   );
 }
 
-export interface SentModel {
+export interface UploadedModelFile {
   model: UploadAnswer;
   /** sha256 of files with its weights, by the paths under which it names them. */
   parts: Record<string, string>;
 }
 
 /** Sends a model with those of the other files that it names; null when it is none, or was cancelled or refused. */
-export async function sendModel(files: readonly File[]): Promise<SentModel | null> {
+export async function sendModel(files: readonly File[]): Promise<UploadedModelFile | null> {
   const first = files.find((file) => /\.onnx$/i.test(file.name)) ?? files[0];
   const model = first ? await upload(first) : null;
   if (model?.kind !== "model") return null;
   const parts = Object.fromEntries((model.others ?? []).map((part) => [part.name, part.blob]));
   for (const file of files) {
-    const path = file === first ? null : partOf(model, file);
+    const path = file === first ? null : uploadPart(model, file);
     const uploaded = path === null ? null : await upload(file, true);
     if (uploaded && path !== null) parts[path] = uploaded.blob;
   }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gridOf } from "./grid";
+import { buildGrid } from "./grid";
 
 const TABLE = {
   run: ["a2", "a1", "b1", "a3", "b2"],
@@ -16,7 +16,7 @@ const TABLE = {
 };
 
 test("a row a case, a column a compiler on a machine, the newest result of each in its cell", () => {
-  const { machines, rows } = gridOf(TABLE, "core_per_s");
+  const { machines, rows } = buildGrid(TABLE, "core_per_s");
   expect(machines).toEqual([
     { name: "gpu7", compilers: ["", "onnxruntime"] },
     { name: "lab", compilers: ["onnxruntime", "openvino"] },
@@ -36,7 +36,7 @@ test("a row a case, a column a compiler on a machine, the newest result of each 
 });
 
 test("of latencies the least is the best, and one alone is neither", () => {
-  const { rows } = gridOf({ ...TABLE, p50_ns: [2, 5, 6, 3, null] }, "p50_ns");
+  const { rows } = buildGrid({ ...TABLE, p50_ns: [2, 5, 6, 3, null] }, "p50_ns");
   expect(rows[2]?.cells.map((cell) => cell?.best)).toEqual([undefined, false, undefined, true]);
   expect(rows[0]?.cells.some((cell) => cell?.best)).toBe(false);
 });

@@ -14,13 +14,13 @@ export interface Grid {
 }
 
 /** What else tells one setup of a case from another: where it differs within a case, it is a row of its own. */
-const SETUP = ["vendor", "framework", "precision", "batch_size"] as const;
-const LESS = new Set(["p50_ns", "p99_ns", "memory_used_bytes", "energy_j_per_sample"]);
+const SETUP_COLUMNS = ["vendor", "framework", "precision", "batch_size"] as const;
+const LOWER_IS_BETTER = new Set(["p50_ns", "p99_ns", "memory_used_bytes", "energy_j_per_sample"]);
 /** Figures of which no value is better than another by itself. */
-const NEITHER = new Set(["accuracy_difference"]);
+const NO_DIRECTION = new Set(["accuracy_difference"]);
 
 /** A grid of one figure; of several results of a setup the first, which is the newest. */
-export function gridOf(table: Columns, figure: string): Grid {
+export function buildGrid(table: Columns, figure: string): Grid {
   const at = (name: string, row: number): Cell => table[name]?.[row] ?? null;
   const rows = [...(table["run"] ?? []).keys()];
   const text = (name: string, row: number) => String(at(name, row) ?? "");
@@ -35,7 +35,7 @@ export function gridOf(table: Columns, figure: string): Grid {
   }
   for (const name of cases) {
     const caseRows = rows.filter((row) => text("case", row) === name);
-    const differing = SETUP.filter((part) => new Set(caseRows.map((row) => at(part, row))).size > 1);
+    const differing = SETUP_COLUMNS.filter((part) => new Set(caseRows.map((row) => at(part, row))).size > 1);
     const setups = new Map(caseRows.map((row) => [JSON.stringify(differing.map((part) => at(part, row))), row]));
     for (const [setup, first] of [...setups].sort()) {
       const cellRows = caseRows.filter((row) => JSON.stringify(differing.map((part) => at(part, row))) === setup);
@@ -54,7 +54,7 @@ export function gridOf(table: Columns, figure: string): Grid {
 
 function markBest(cells: readonly (GridCell | null)[], figure: string): void {
   const values = cells.flatMap((cell) => (cell && typeof cell.value === "number" ? [cell.value] : []));
-  if (values.length < 2 || NEITHER.has(figure)) return;
-  const best = LESS.has(figure) ? Math.min(...values) : Math.max(...values);
+  if (values.length < 2 || NO_DIRECTION.has(figure)) return;
+  const best = LOWER_IS_BETTER.has(figure) ? Math.min(...values) : Math.max(...values);
   for (const cell of cells) if (cell) cell.best = cell.value === best;
 }

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { commandOf, settingsOf } from "./run-settings";
+import { runCommand, parseSettings } from "./run-settings";
 
 test("settings are typed as keys and values, with quotes around spaces", () => {
-  expect(settingsOf(' batch_size=8  flops="2 * 4e9" ')).toEqual({
+  expect(parseSettings(' batch_size=8  flops="2 * 4e9" ')).toEqual({
     settings: { batch_size: "8", flops: "2 * 4e9" },
-    wrong: "",
+    invalid: "",
   });
-  expect(settingsOf("batch_size 8").wrong).toBe("batch_size");
-  expect(settingsOf("repeat=").wrong).toBe("repeat=");
+  expect(parseSettings("batch_size 8").invalid).toBe("batch_size");
+  expect(parseSettings("repeat=").invalid).toBe("repeat=");
 });
 
 test("the command says what differs from what is usual, and quotes what a shell would split", () => {
@@ -21,7 +21,7 @@ test("the command says what differs from what is usual, and quotes what a shell 
     timeout: "3600",
     stepTimeout: "",
   };
-  expect(commandOf(wish)).toBe("visualprof case run digits --compiler openvino");
+  expect(runCommand(wish)).toBe("visualprof case run digits --compiler openvino");
   const more = {
     ...wish,
     compilers: ["onnxruntime", "openvino"],
@@ -29,7 +29,7 @@ test("the command says what differs from what is usual, and quotes what a shell 
     machines: ["lab's", "b"],
     stepTimeout: "60",
   };
-  expect(commandOf(more)).toContain(
+  expect(runCommand(more)).toContain(
     `visualprof case run digits --matrix compiler=onnxruntime,openvino --set 'flops=2 * 4' --step-timeout 60 --agent 'lab'\\''s,b'`,
   );
 });

@@ -1,24 +1,24 @@
 // What somebody typed to run a case, as settings and as a command.
 import { serverOption } from "../../lib/server-option";
 
-export interface Typed {
+export interface ParsedSettings {
   settings: Record<string, string>;
   /** What is not of the form key=value; "" when all is. */
-  wrong: string;
+  invalid: string;
 }
 
 /** `batch_size=8 repeat=3`; a value with spaces stands in quotes: `flops="2 * 4e9"`. */
-export function settingsOf(text: string): Typed {
+export function parseSettings(text: string): ParsedSettings {
   const settings: Record<string, string> = {};
   for (const part of text.match(/(?:"[^"]*"|[^\s"])+/g) ?? []) {
     const [, key, value] = /^([A-Za-z]\w*)=(.+)$/s.exec(part) ?? [];
-    if (key === undefined || value === undefined) return { settings, wrong: part };
+    if (key === undefined || value === undefined) return { settings, invalid: part };
     settings[key] = value.replaceAll('"', "");
   }
-  return { settings, wrong: "" };
+  return { settings, invalid: "" };
 }
 
-export interface Wish {
+export interface CaseRequest {
   name: string;
   framework: string;
   vendor: string;
@@ -32,7 +32,7 @@ export interface Wish {
 const quoted = (text: string) => (/^[\w.,=:/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 /** The command that does the same. */
-export function commandOf(wish: Wish): string {
+export function runCommand(wish: CaseRequest): string {
   const parts: [string, string][] = [
     ["--framework", wish.framework],
     ["--vendor", wish.vendor === "cpu" ? "" : wish.vendor],

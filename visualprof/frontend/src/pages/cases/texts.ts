@@ -1,10 +1,10 @@
 // What the server's words about cases are called here.
 import type { Cell } from "../../api/model";
-import { visible } from "../../lib/text";
+import { displayText } from "../../lib/text";
 import { translateMessage, textOr } from "../../locales";
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
-const LISTS: Record<string, string> = {
+const VOCABULARIES: Record<string, string> = {
   state: "state",
   verdict: "verdict",
   name: "step",
@@ -15,17 +15,17 @@ const LISTS: Record<string, string> = {
 const ACCURACIES = ["accuracy", "accuracy_difference", "tolerance"];
 
 /** The locale's word in a column; anything else as it is. */
-export function worded(column: string, value: string): string {
+export function valueText(column: string, value: string): string {
   if (column === "framework") return textOr(`framework.${value}`, value);
-  return LISTS[column] ? textOr(`cases.${LISTS[column]}.${slug(value)}`, value) : value;
+  return VOCABULARIES[column] ? textOr(`cases.${VOCABULARIES[column]}.${slug(value)}`, value) : value;
 }
 
 /** Four digits of an accuracy: two decimals would hide what a compiler loses. */
-export function precise(column: string, value: Cell | undefined): Cell | undefined {
+export function formatPrecise(column: string, value: Cell | undefined): Cell | undefined {
   return typeof value === "number" && ACCURACIES.includes(column) ? String(Number(value.toPrecision(4))) : value;
 }
 
 /** A sentence of the server's in the page's language; what an exception of the case says stays as it is. */
-export function explained(text: string): string {
-  return /\b[A-Z]\w*(Error|Exception|Warning): /.test(text) ? visible(text) : translateMessage(visible(text));
+export function warningText(text: string): string {
+  return /\b[A-Z]\w*(Error|Exception|Warning): /.test(text) ? displayText(text) : translateMessage(displayText(text));
 }

@@ -1,5 +1,5 @@
 // Colours of the heat map: one hue for times, blue and orange for less and more than the median; safe for the colour-blind.
-import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
 
 const TIMES: Record<ThemeName, readonly string[]> = {
   light: ["#f4f8fc", "#cfe1f2", "#8fc1de", "#4191c6", "#1660a7", "#08306b"],
@@ -17,16 +17,16 @@ const LINKS: Record<ThemeName, readonly string[]> = {
 const STOPS = { times: TIMES, excess: EXCESS, links: LINKS };
 const SHADES = 256;
 
-function along(stops: readonly Rgb[], share: number): Rgb {
+function colorAlong(stops: readonly Rgb[], share: number): Rgb {
   const at = share * (stops.length - 1);
   const stop = Math.min(stops.length - 2, Math.floor(at));
-  return mixed(stops[stop] ?? [0, 0, 0], stops[stop + 1] ?? [0, 0, 0], at - stop);
+  return mixColors(stops[stop] ?? [0, 0, 0], stops[stop + 1] ?? [0, 0, 0], at - stop);
 }
 
 /** The shades from the least to the most. */
-export function shades(theme: ThemeName, palette: keyof typeof STOPS): Rgb[] {
+export function colorStops(theme: ThemeName, palette: keyof typeof STOPS): Rgb[] {
   const stops = STOPS[palette][theme].map(rgb);
-  return Array.from({ length: SHADES }, (_, i) => along(stops, i / (SHADES - 1)));
+  return Array.from({ length: SHADES }, (_, i) => colorAlong(stops, i / (SHADES - 1)));
 }
 
 export interface Scale {
@@ -35,18 +35,18 @@ export interface Scale {
 }
 
 // What differs by less than this share of what is usual is chance, and is not spread over all colours.
-const LEAST_SPAN = 0.1;
+const MIN_SPAN = 0.1;
 
 /** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
-export function scaleOf(low: number | null, high: number | null, excess: boolean, typical = 0): Scale {
-  const [min, max, span] = [low ?? 0, high ?? 0, Math.max(1, LEAST_SPAN * typical)];
+export function createScale(low: number | null, high: number | null, excess: boolean, typical = 0): Scale {
+  const [min, max, span] = [low ?? 0, high ?? 0, Math.max(1, MIN_SPAN * typical)];
   if (!excess) return { low: min, high: Math.max(max, min + span) };
   const farthest = Math.max(Math.abs(min), Math.abs(max), span / 2, 1);
   return { low: -farthest, high: farthest };
 }
 
 /** RGBA of each cell; what is unknown is transparent. */
-export function painted(
+export function paintCell(
   cells: readonly (number | null)[],
   scale: Scale,
   stops: readonly Rgb[],

@@ -3,15 +3,15 @@ import { refDebounced } from "@vueuse/core";
 import { computed, type Ref } from "vue";
 import type { HeatmapAnswer, Query } from "../../api";
 import { fileStamp, useResource, useView, viewAddress } from "../../state";
-import { binOf, isWhole, outward, clampViewport, type Sight } from "./heat-viewport";
+import { findBin, isFullViewport, roundOutward, clampViewport, type Viewport } from "./heat-viewport";
 
-const MOST = 512;
+const MAX_CELLS = 512;
 const PAUSE_MS = 120;
 // So much more than what is in sight is asked for, so that a small move needs no other answer.
 const MARGIN = 0.25;
 
 /** Its place among all rows and columns, and how many of both it merges. */
-export interface HeatCell extends Sight {
+export interface HeatCell extends Viewport {
   value: number | null;
   median: number | null;
   mean: number | null;
@@ -31,7 +31,7 @@ const numberOrNull = (value: unknown) => (typeof value === "number" ? value : nu
 export function cellAt(answer: HeatmapAnswer, row: number, column: number): HeatCell | null {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
   const [positions, atSteps] = [numbers(rows.place), numbers(columns.place)];
-  const [i, j] = [binOf(positions, row), binOf(atSteps, column)];
+  const [i, j] = [findBin(positions, row), findBin(atSteps, column)];
   const [ranks, steps] = [Number(rows.ranks[i] ?? 0), Number(columns.steps[j] ?? 0)];
   if (i < 0 || j < 0 || row >= (positions[i] ?? 0) + ranks || column >= (atSteps[j] ?? 0) + steps) return null;
   return {
@@ -52,18 +52,18 @@ export function cellAt(answer: HeatmapAnswer, row: number, column: number): Heat
 }
 
 /** The rank, or the step, of a row, or a column, as the last of some answers that has it says. */
-export function nameAt(answers: readonly HeatmapAnswer[], index: number, axis: "row" | "column"): string {
+export function labelAt(answers: readonly HeatmapAnswer[], index: number, axis: "row" | "column"): string {
   for (const answer of [...answers].reverse()) {
     const positions = numbers(axis === "row" ? answer.ranks_shown.place : answer.steps_shown.place);
     const names = axis === "row" ? answer.ranks_shown.rank : answer.steps_shown.step;
-    const at = binOf(positions, index);
+    const at = findBin(positions, index);
     if (at >= 0 && at < names.length) return String(names[at]);
   }
   return "";
 }
 
 /** The stretch of the map that an answer has. */
-export function extentOf(answer: HeatmapAnswer): Sight {
+export function mapSize(answer: HeatmapAnswer): Viewport {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
   const sum = (list: readonly unknown[]) => numbers(list).reduce((sum, item) => sum + item, 0);
   return {
@@ -74,7 +74,7 @@ export function extentOf(answer: HeatmapAnswer): Sight {
   };
 }
 
-function withMargin(sight: Sight): Sight {
+function withMargin(sight: Viewport): Viewport {
   const [rows, columns] = [sight.rows * MARGIN, sight.columns * MARGIN];
   return {
     row: sight.row - rows,
@@ -85,14 +85,18 @@ function withMargin(sight: Sight): Sight {
 }
 
 /** `room`: pixels of the plot. */
-export function useHeat(query: () => Query, sight: Ref<Sight | null>, room: () => { width: number; height: number }) {
-  const bounded = (px: number) => Math.max(1, Math.min(MOST, Math.round(px)));
+export function useHeatMap(
+  query: () => Query,
+  sight: Ref<Viewport | null>,
+  room: () => { width: number; height: number },
+) {
+  const bounded = (px: number) => Math.max(1, Math.min(MAX_CELLS, Math.round(px)));
   const sizeQuery = () => ({ height: bounded(room().height), width: bounded(room().width) });
   const {
     data: overview,
     error,
     loading,
-  } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MOST, width: sizeQuery().width }));
+  } = useView<HeatmapAnswer>("view/heatmap", () => ({ ...query(), height: MAX_CELLS, width: sizeQuery().width }));
   const size = computed(() => ({ rows: overview.value?.ranks ?? 0, columns: overview.value?.steps ?? 0 }));
   const merges = computed(
     () =>
@@ -102,8 +106,8 @@ export function useHeat(query: () => Query, sight: Ref<Sight | null>, room: () =
   );
   const resting = refDebounced(sight, PAUSE_MS);
   const detailSight = computed(() =>
-    resting.value && merges.value && !isWhole(resting.value, size.value)
-      ? outward(clampViewport(withMargin(resting.value), size.value))
+    resting.value && merges.value && !isFullViewport(resting.value, size.value)
+      ? roundOutward(clampViewport(withMargin(resting.value), size.value))
       : null,
   );
   const { data: part } = useResource<HeatmapAnswer>(

@@ -1,9 +1,9 @@
 // Draws the heat map: each answer is a bitmap with a pixel a cell, which is laid where it belongs; moving about only lays them anew.
-import { Frames, penOf } from "../../canvas/frames";
-import type { Sight } from "./heat-viewport";
-import { tickPlaces } from "./heat-viewport";
+import { Frames, get2dContext } from "../../canvas/frames";
+import type { Viewport } from "./heat-viewport";
+import { tickPositions } from "./heat-viewport";
 
-export interface Layer extends Sight {
+export interface Layer extends Viewport {
   bitmap: HTMLCanvasElement;
 }
 
@@ -13,7 +13,7 @@ export interface Tick {
   label: string;
 }
 
-export interface Ink {
+export interface HeatColors {
   text: string;
   muted: string;
   line: string;
@@ -28,13 +28,14 @@ const LABEL_PX = 13;
 const FONT = "11px";
 
 /** A pixel a cell. */
-export function bitmapOf(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
+export function createBitmap(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
   const bitmap = document.createElement("canvas");
-  if (width > 0 && height > 0) penOf(bitmap, width, height)?.putImageData(new ImageData(colors, width, height), 0, 0);
+  if (width > 0 && height > 0)
+    get2dContext(bitmap, width, height)?.putImageData(new ImageData(colors, width, height), 0, 0);
   return bitmap;
 }
 
-function shortened(pen: CanvasRenderingContext2D, text: string, room: number): string {
+function shortenText(pen: CanvasRenderingContext2D, text: string, room: number): string {
   if (pen.measureText(text).width <= room) return text;
   let keptLength = text.length;
   while (keptLength > 1 && pen.measureText(`…${text.slice(-keptLength)}`).width > room) keptLength -= 1;
@@ -42,9 +43,9 @@ function shortened(pen: CanvasRenderingContext2D, text: string, room: number): s
 }
 
 /** What nothing is known of. */
-function hatched(line: string): HTMLCanvasElement {
+function hatchPattern(line: string): HTMLCanvasElement {
   const tile = document.createElement("canvas");
-  const pen = penOf(tile, HATCH_PX, HATCH_PX);
+  const pen = get2dContext(tile, HATCH_PX, HATCH_PX);
   if (!pen) return tile;
   pen.strokeStyle = line;
   pen.globalAlpha = 0.4;
@@ -57,18 +58,18 @@ function hatched(line: string): HTMLCanvasElement {
 }
 
 export class HeatStage extends Frames {
-  sight: Sight = { row: 0, rows: 1, column: 0, columns: 1 };
+  viewport: Viewport = { row: 0, rows: 1, column: 0, columns: 1 };
   layers: Layer[] = [];
   groups: Tick[] = [];
   /** What the row, or the column, of a place is called. */
   rowLabel: (index: number) => string = String;
   columnLabel: (index: number) => string = String;
-  ink: Ink = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
+  colors: HeatColors = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
   font = "sans-serif";
   /** Rows that are marked beside the map, and cells that are framed in it. */
   chosen: ReadonlySet<number> = new Set();
-  framed: readonly Sight[] = [];
-  cursor: Sight | null = null;
+  framed: readonly Viewport[] = [];
+  cursor: Viewport | null = null;
   frames = 0;
   private width = 0;
   private height = 0;
@@ -81,11 +82,11 @@ export class HeatStage extends Frames {
   }
 
   /** Do rows have long names? */
-  named = false;
+  hasNames = false;
 
   /** Left of the cells: names of ranks, or of groups or hosts, which are longer. */
   private get gutter(): number {
-    return this.named || this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
+    return this.hasNames || this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
   }
 
   get plot(): { width: number; height: number } {
@@ -102,24 +103,24 @@ export class HeatStage extends Frames {
   }
 
   /** Place of a point of the canvas, null beside the plot. */
-  placeAt(x: number, y: number): { row: number; column: number } | null {
+  cellAt(x: number, y: number): { row: number; column: number } | null {
     const { width, height } = this.plot;
     if (x < this.gutter || y < 0 || y >= height || x >= this.gutter + width) return null;
     return {
-      row: this.sight.row + (y / height) * this.sight.rows,
-      column: this.sight.column + ((x - this.gutter) / width) * this.sight.columns,
+      row: this.viewport.row + (y / height) * this.viewport.rows,
+      column: this.viewport.column + ((x - this.gutter) / width) * this.viewport.columns,
     };
   }
 
   private x(column: number): number {
-    return this.gutter + ((column - this.sight.column) / this.sight.columns) * this.plot.width;
+    return this.gutter + ((column - this.viewport.column) / this.viewport.columns) * this.plot.width;
   }
 
   private y(row: number): number {
-    return ((row - this.sight.row) / this.sight.rows) * this.plot.height;
+    return ((row - this.viewport.row) / this.viewport.rows) * this.plot.height;
   }
 
-  private box({ row, rows, column, columns }: Sight): [x: number, y: number, width: number, height: number] {
+  private box({ row, rows, column, columns }: Viewport): [x: number, y: number, width: number, height: number] {
     const [x, y] = [this.x(column), this.y(row)];
     return [x, y, this.x(column + columns) - x, this.y(row + rows) - y];
   }
@@ -128,7 +129,7 @@ export class HeatStage extends Frames {
     this.frames += 1;
     const ratio = window.devicePixelRatio || 1;
     const pens = [this.canvas, this.overlay].map((canvas) =>
-      penOf(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
+      get2dContext(canvas, Math.round(this.width * ratio), Math.round(this.height * ratio)),
     );
     const [pen, overlay] = pens;
     if (!pen || !overlay) return;
@@ -148,7 +149,7 @@ export class HeatStage extends Frames {
     pen.rect(this.gutter, 0, width, height);
     pen.clip();
     pen.imageSmoothingEnabled = false;
-    const hatch = pen.createPattern(hatched(this.ink.line), "repeat");
+    const hatch = pen.createPattern(hatchPattern(this.colors.line), "repeat");
     for (const { bitmap, ...area } of this.layers) {
       if (bitmap.width === 0) continue;
       const box = this.box(area);
@@ -157,7 +158,7 @@ export class HeatStage extends Frames {
       pen.fillRect(...box);
       pen.drawImage(bitmap, ...box);
     }
-    pen.strokeStyle = this.ink.text;
+    pen.strokeStyle = this.colors.text;
     pen.lineWidth = 1.5;
     for (const frame of this.framed) {
       const [x, y, w, h] = this.box(frame);
@@ -170,40 +171,40 @@ export class HeatStage extends Frames {
     const { width, height } = this.plot;
     pen.font = `${FONT} ${this.font}`;
     pen.textBaseline = "middle";
-    pen.strokeStyle = this.ink.line;
+    pen.strokeStyle = this.colors.line;
     pen.strokeRect(this.gutter - 0.5, 0.5, width, height - 1);
     this.drawGroups(pen);
     if (this.groups.length === 0) {
-      pen.fillStyle = this.ink.muted;
+      pen.fillStyle = this.colors.muted;
       pen.textAlign = "right";
-      const middle = Math.min(height / this.sight.rows, 18) / 2;
-      for (const at of tickPlaces(this.sight.row, this.sight.rows, height, 18, "halves")) {
+      const middle = Math.min(height / this.viewport.rows, 18) / 2;
+      for (const at of tickPositions(this.viewport.row, this.viewport.rows, height, 18, "halves")) {
         pen.fillText(
-          shortened(pen, this.rowLabel(at), this.gutter - 12),
+          shortenText(pen, this.rowLabel(at), this.gutter - 12),
           this.gutter - 6,
           Math.max(6, Math.min(height - 6, this.y(at) + middle)),
         );
       }
     }
-    pen.fillStyle = this.ink.muted;
+    pen.fillStyle = this.colors.muted;
     pen.textAlign = "center";
-    for (const at of tickPlaces(this.sight.column, this.sight.columns, width, 64, "tens")) {
+    for (const at of tickPositions(this.viewport.column, this.viewport.columns, width, 64, "tens")) {
       const x = this.x(at + 0.5);
       if (x > this.gutter && x < this.gutter + width)
-        pen.fillText(shortened(pen, this.columnLabel(at), 60), x, height + AXIS_PX / 2 + 1);
+        pen.fillText(shortenText(pen, this.columnLabel(at), 60), x, height + AXIS_PX / 2 + 1);
     }
   }
 
   private drawGroups(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
     pen.textAlign = "right";
-    pen.fillStyle = this.ink.text;
+    pen.fillStyle = this.colors.text;
     let free = 0;
     this.groups.forEach(({ at, label }, index) => {
       const top = Math.max(0, this.y(at));
-      const bottom = Math.min(height, this.y(this.groups[index + 1]?.at ?? this.sight.row + this.sight.rows));
+      const bottom = Math.min(height, this.y(this.groups[index + 1]?.at ?? this.viewport.row + this.viewport.rows));
       if (bottom <= 0 || top >= height) return;
-      if (at > this.sight.row && bottom - top > 5) {
+      if (at > this.viewport.row && bottom - top > 5) {
         pen.beginPath();
         pen.moveTo(this.gutter - 8, Math.round(top) + 0.5);
         pen.lineTo(this.gutter + width, Math.round(top) + 0.5);
@@ -211,15 +212,15 @@ export class HeatStage extends Frames {
       }
       const middle = Math.max(top + 7, Math.min(height - 7, (top + bottom) / 2));
       if (middle - LABEL_PX / 2 < free) return;
-      pen.fillText(shortened(pen, label, this.gutter - 12), this.gutter - 6, middle);
+      pen.fillText(shortenText(pen, label, this.gutter - 12), this.gutter - 6, middle);
       free = middle + LABEL_PX / 2;
     });
   }
 
   private drawMarks(pen: CanvasRenderingContext2D): void {
     const { width, height } = this.plot;
-    pen.strokeStyle = this.ink.accent;
-    pen.fillStyle = this.ink.accent;
+    pen.strokeStyle = this.colors.accent;
+    pen.fillStyle = this.colors.accent;
     for (const row of this.chosen) {
       const [top, bottom] = [this.y(row), this.y(row + 1)];
       if (bottom > 0 && top < height) pen.fillRect(this.gutter - 4, top, 4, Math.max(2, bottom - top));

@@ -1,6 +1,6 @@
 // What of the heat map is in sight: places of its rows and columns, which may begin and end within one.
 
-export interface Sight {
+export interface Viewport {
   row: number;
   rows: number;
   column: number;
@@ -14,27 +14,32 @@ export interface Size {
 }
 
 // Nobody needs a cell to fill the screen.
-const LEAST_ROWS = 4;
-const LEAST_COLUMNS = 2;
+const MIN_ROWS = 4;
+const MIN_COLUMNS = 2;
 
-export function wholeOf({ rows, columns }: Size): Sight {
+export function fullViewport({ rows, columns }: Size): Viewport {
   return { row: 0, rows, column: 0, columns };
 }
 
-function stretch(first: number, count: number, min: number, total: number): [first: number, count: number] {
+function clampRange(first: number, count: number, min: number, total: number): [first: number, count: number] {
   const room = Math.min(total, Math.max(Math.min(min, total), count));
   return [Math.max(0, Math.min(total - room, first)), room];
 }
 
 /** The nearest sight that the map has. */
-export function clampViewport(sight: Sight, size: Size): Sight {
-  const [row, rows] = stretch(sight.row, sight.rows, LEAST_ROWS, size.rows);
-  const [column, columns] = stretch(sight.column, sight.columns, LEAST_COLUMNS, size.columns);
+export function clampViewport(sight: Viewport, size: Size): Viewport {
+  const [row, rows] = clampRange(sight.row, sight.rows, MIN_ROWS, size.rows);
+  const [column, columns] = clampRange(sight.column, sight.columns, MIN_COLUMNS, size.columns);
   return { row, rows, column, columns };
 }
 
 /** Nearer for a factor below 1, about a point whose place in the picture stays. */
-export function zoomed(sight: Sight, at: { row: number; column: number }, factor: number, size: Size): Sight {
+export function zoomViewport(
+  sight: Viewport,
+  at: { row: number; column: number },
+  factor: number,
+  size: Size,
+): Viewport {
   const next = clampViewport({ ...sight, rows: sight.rows * factor, columns: sight.columns * factor }, size);
   const [byRow, byColumn] = [next.rows / sight.rows, next.columns / sight.columns];
   return clampViewport(
@@ -47,16 +52,16 @@ export function zoomed(sight: Sight, at: { row: number; column: number }, factor
   );
 }
 
-export function moved(sight: Sight, rows: number, columns: number, size: Size): Sight {
+export function moveViewport(sight: Viewport, rows: number, columns: number, size: Size): Viewport {
   return clampViewport({ ...sight, row: sight.row + rows, column: sight.column + columns }, size);
 }
 
-export function isWhole(sight: Sight, size: Size): boolean {
+export function isFullViewport(sight: Viewport, size: Size): boolean {
   return sight.rows >= size.rows && sight.columns >= size.columns;
 }
 
 /** The places that are at least partly in sight. */
-export function outward(sight: Sight): Sight {
+export function roundOutward(sight: Viewport): Viewport {
   const [row, column] = [Math.floor(sight.row), Math.floor(sight.column)];
   return {
     row,
@@ -67,23 +72,23 @@ export function outward(sight: Sight): Sight {
 }
 
 /** As the address has it: `first~rows~first~columns`; nothing where all is in sight. */
-export function sightText(sight: Sight, size: Size): string {
-  const { row, rows, column, columns } = outward(sight);
-  return isWhole(sight, size) ? "" : [row, rows, column, columns].join("~");
+export function viewportText(sight: Viewport, size: Size): string {
+  const { row, rows, column, columns } = roundOutward(sight);
+  return isFullViewport(sight, size) ? "" : [row, rows, column, columns].join("~");
 }
 
-export function textSight(text: string, size: Size): Sight {
+export function parseViewport(text: string, size: Size): Viewport {
   const [row, rows, column, columns] = text.split("~").map(Number);
   const isValid = [row, rows, column, columns].every(
     (part) => part !== undefined && Number.isSafeInteger(part) && part >= 0,
   );
   return isValid && rows && columns
     ? clampViewport({ row: row ?? 0, rows, column: column ?? 0, columns }, size)
-    : wholeOf(size);
+    : fullViewport(size);
 }
 
 /** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
-export function tickPlaces(
+export function tickPositions(
   first: number,
   count: number,
   px: number,
@@ -99,7 +104,7 @@ export function tickPlaces(
 }
 
 /** The last place at or before another, -1 for none. places: ascending. */
-export function binOf(positions: readonly number[], at: number): number {
+export function findBin(positions: readonly number[], at: number): number {
   let [low, high] = [0, positions.length];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -1,23 +1,23 @@
 import { describe, expect, it } from "vitest";
 import type { HeatmapAnswer } from "../../api";
-import { painted, scaleOf, shades } from "./heat-colors";
-import { cellAt, extentOf } from "./heat-data";
+import { paintCell, createScale, colorStops } from "./heat-colors";
+import { cellAt, mapSize } from "./heat-data";
 import {
-  binOf,
-  isWhole,
-  moved,
-  outward,
-  sightText,
-  textSight,
-  tickPlaces,
-  wholeOf,
+  findBin,
+  isFullViewport,
+  moveViewport,
+  roundOutward,
+  viewportText,
+  parseViewport,
+  tickPositions,
+  fullViewport,
   clampViewport,
-  zoomed,
+  zoomViewport,
 } from "./heat-viewport";
-import { offsetsOf } from "./timelines";
+import { alignmentOffsets } from "./timelines";
 
 const size = { rows: 100, columns: 40 };
-const fullView = wholeOf(size);
+const fullView = fullViewport(size);
 
 describe("what is in sight", () => {
   it("never leaves the map", () => {
@@ -27,7 +27,7 @@ describe("what is in sight", () => {
       column: 30,
       columns: 10,
     });
-    expect(moved({ row: 90, rows: 10, column: 0, columns: 10 }, 20, -3, size)).toEqual({
+    expect(moveViewport({ row: 90, rows: 10, column: 0, columns: 10 }, 20, -3, size)).toEqual({
       row: 90,
       rows: 10,
       column: 0,
@@ -36,11 +36,11 @@ describe("what is in sight", () => {
   });
 
   it("keeps the place under the pointer when it is zoomed", () => {
-    const zoomedView = zoomed(fullView, { row: 50, column: 10 }, 0.5, size);
+    const zoomedView = zoomViewport(fullView, { row: 50, column: 10 }, 0.5, size);
     expect(zoomedView).toEqual({ row: 25, rows: 50, column: 5, columns: 20 });
     expect((50 - zoomedView.row) / zoomedView.rows).toBe((50 - fullView.row) / fullView.rows);
-    expect(zoomed(zoomedView, { row: 50, column: 10 }, 2, size)).toEqual(fullView);
-    expect(isWhole(zoomed(zoomedView, { row: 50, column: 10 }, 10, size), size)).toBe(true);
+    expect(zoomViewport(zoomedView, { row: 50, column: 10 }, 2, size)).toEqual(fullView);
+    expect(isFullViewport(zoomViewport(zoomedView, { row: 50, column: 10 }, 10, size), size)).toBe(true);
   });
 
   it("of a small map is at most that map", () =>
@@ -52,22 +52,22 @@ describe("what is in sight", () => {
     }));
 
   it("is in the address as whole places, and back", () => {
-    expect(sightText(fullView, size)).toBe("");
-    const text = sightText({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
+    expect(viewportText(fullView, size)).toBe("");
+    const text = viewportText({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
     expect(text).toBe("3~11~0~40");
-    expect(textSight(text, size)).toEqual(outward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
+    expect(parseViewport(text, size)).toEqual(roundOutward({ row: 3.4, rows: 10, column: 0, columns: 40 }));
     for (const odd of ["", "1~2", "a~1~0~1", "1~0~0~1", "-1~4~0~4", "1e999~4~0~4"])
-      expect(textSight(odd, size)).toEqual(fullView);
+      expect(parseViewport(odd, size)).toEqual(fullView);
   });
 
   it("has ticks that are far enough apart", () => {
-    expect(tickPlaces(0, 100, 100, 18, "halves")).toEqual([0, 32, 64, 96]);
-    expect(tickPlaces(7, 20, 200, 64, "tens")).toEqual([10, 20]);
-    expect(tickPlaces(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
+    expect(tickPositions(0, 100, 100, 18, "halves")).toEqual([0, 32, 64, 96]);
+    expect(tickPositions(7, 20, 200, 64, "tens")).toEqual([10, 20]);
+    expect(tickPositions(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
   });
 
   it("finds the bin of a place", () =>
-    expect([-1, 0, 3, 4, 99].map((at) => binOf([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
+    expect([-1, 0, 3, 4, 99].map((at) => findBin([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
 });
 
 describe("colours", () => {
@@ -78,7 +78,7 @@ describe("colours", () => {
   ] as const;
 
   it("run from the low end to the high one; what is unknown has none", () => {
-    const bytes = painted([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, grey);
+    const bytes = paintCell([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, grey);
     expect(Array.from({ length: 6 }, (_, i) => [bytes[4 * i], bytes[4 * i + 3]])).toEqual([
       [0, 255],
       [100, 255],
@@ -90,19 +90,19 @@ describe("colours", () => {
   });
 
   it("of an excess have their middle at the median", () => {
-    expect(scaleOf(-10, 40, true)).toEqual({ low: -40, high: 40 });
-    expect(scaleOf(5, 5, false)).toEqual({ low: 5, high: 6 });
-    expect(scaleOf(-1, 1, true, 1000)).toEqual({ low: -50, high: 50 });
-    expect(scaleOf(null, null, true)).toEqual({ low: -1, high: 1 });
+    expect(createScale(-10, 40, true)).toEqual({ low: -40, high: 40 });
+    expect(createScale(5, 5, false)).toEqual({ low: 5, high: 6 });
+    expect(createScale(-1, 1, true, 1000)).toEqual({ low: -50, high: 50 });
+    expect(createScale(null, null, true)).toEqual({ low: -1, high: 1 });
   });
 
   it("are not spread over what is only chance", () => {
-    expect(scaleOf(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
-    expect(scaleOf(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
+    expect(createScale(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
+    expect(createScale(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
   });
 
   it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) =>
-    expect(new Set(shades(theme, "times").map(String)).size).toBeGreaterThan(128),
+    expect(new Set(colorStops(theme, "times").map(String)).size).toBeGreaterThan(128),
   );
 });
 
@@ -138,7 +138,7 @@ describe("a cell", () => {
   });
 
   it("is within what its answer has", () =>
-    expect(extentOf(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
+    expect(mapSize(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
 });
 
 it("timelines are moved by what their collectives are apart", () => {
@@ -148,5 +148,5 @@ it("timelines are moved by what their collectives are apart", () => {
     { worker: "c", collective_residual_ns: null },
     { worker: "d", collective_residual_ns: -7 },
   ];
-  expect(offsetsOf(aligned, (worker) => "dcba".indexOf(worker))).toBe("2.-1200~0.7");
+  expect(alignmentOffsets(aligned, (worker) => "dcba".indexOf(worker))).toBe("2.-1200~0.7");
 });

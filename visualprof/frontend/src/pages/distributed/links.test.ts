@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { doublings, farthest, median, placeOf, spread } from "./links";
+import { doublings, largestDoubling, median, rankIndex, toMatrix } from "./links";
 
 const columns = { row: [0, 2], column: [1, 0], slower: [1, 4], bandwidth_bytes_per_s: [400, 100] };
 
@@ -16,18 +16,18 @@ describe("the colour of a link", () => {
     expect(doublings({ slower: [null, 2] }, "latency")).toEqual([0, 1]));
 
   it("does not make much of little", () => {
-    expect(farthest([0.01, -0.02])).toBe(1);
-    expect(farthest([0.01, -3])).toBe(3);
+    expect(largestDoubling([0.01, -0.02])).toBe(1);
+    expect(largestDoubling([0.01, -3])).toBe(3);
   });
 });
 
 it("links stand where their ends are; elsewhere is none", () =>
-  expect([...spread(columns, 3)]).toEqual([-1, 0, -1, -1, -1, -1, 1, -1, -1]));
+  expect([...toMatrix(columns, 3)]).toEqual([-1, 0, -1, -1, -1, -1, 1, -1, -1]));
 
 it("a pair of ranks is found by number, host or neighbours", () => {
-  expect(placeOf({ ends: ["3", "5"], ends_are: "rank" }, 5, null)).toBe(1);
-  expect(placeOf({ ends: ["a", "b"], ends_are: "host" }, 5, "b")).toBe(1);
-  expect(placeOf({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 5, null)).toBe(1);
-  expect(placeOf({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 8, null)).toBe(2);
-  expect(placeOf({ ends: ["3"], ends_are: "rank" }, 9, null)).toBe(-1);
+  expect(rankIndex({ ends: ["3", "5"], ends_are: "rank" }, 5, null)).toBe(1);
+  expect(rankIndex({ ends: ["a", "b"], ends_are: "host" }, 5, "b")).toBe(1);
+  expect(rankIndex({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 5, null)).toBe(1);
+  expect(rankIndex({ ends: ["0-3", "4-7", "8"], ends_are: "ranks" }, 8, null)).toBe(2);
+  expect(rankIndex({ ends: ["3"], ends_are: "rank" }, 9, null)).toBe(-1);
 });

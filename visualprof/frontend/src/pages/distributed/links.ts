@@ -1,16 +1,16 @@
 // The matrix of links: what a cell is worth in colour, and where a pair of ranks has its place in it.
 import type { CollectivesAnswer, Table } from "../../api";
-import type { Sight } from "./heat-viewport";
+import type { Viewport } from "./heat-viewport";
 
-export type Way = "latency" | "bandwidth";
-export interface LinkCell extends Sight {
+export type LinkMetric = "latency" | "bandwidth";
+export interface LinkCell extends Viewport {
   /** Its place among the links; -1 where nothing was exchanged. */
   link: number;
 }
-export type Ends = Pick<CollectivesAnswer, "ends" | "ends_are">;
+export type LinkEnds = Pick<CollectivesAnswer, "ends" | "ends_are">;
 
 // Twice as long as usual has the last colour, unless something takes longer.
-const LEAST_DOUBLINGS = 1;
+const MIN_DOUBLINGS = 1;
 
 /** The figures of a column, null where one is unknown. */
 export function toNumbers(values: readonly unknown[] | null | undefined): (number | null)[] {
@@ -24,19 +24,19 @@ export function median(values: readonly (number | null)[]): number {
 }
 
 /** Doublings of each link: how much longer it takes than usual, or how far below the median its bandwidth is. What has nothing to be compared with is usual. */
-export function doublings(columns: Table["columns"], metric: Way): number[] {
+export function doublings(columns: Table["columns"], metric: LinkMetric): number[] {
   if (metric === "latency") return toNumbers(columns["slower"]).map((value) => (value === null ? 0 : Math.log2(value)));
   const rates = toNumbers(columns["bandwidth_bytes_per_s"]);
   const typical = median(rates);
   return rates.map((value) => (value === null ? 0 : Math.log2(typical / value)));
 }
 
-export function farthest(values: readonly number[]): number {
-  return values.reduce((largest, value) => Math.max(largest, Math.abs(value)), LEAST_DOUBLINGS);
+export function largestDoubling(values: readonly number[]): number {
+  return values.reduce((largest, value) => Math.max(largest, Math.abs(value)), MIN_DOUBLINGS);
 }
 
 /** The row, and the column, of a rank; -1 for none. */
-export function placeOf({ ends, ends_are }: Ends, rank: unknown, host: unknown): number {
+export function rankIndex({ ends, ends_are }: LinkEnds, rank: unknown, host: unknown): number {
   if (ends_are !== "ranks") return ends.indexOf(String(ends_are === "host" ? host : rank));
   return ends.findIndex((name) => {
     const [first = NaN, last = first] = name.split("-").map(Number);
@@ -45,7 +45,7 @@ export function placeOf({ ends, ends_are }: Ends, rank: unknown, host: unknown):
 }
 
 /** The links by their place in the matrix, row by row; -1 where nothing was exchanged. */
-export function spread(columns: Table["columns"], count: number): Int32Array {
+export function toMatrix(columns: Table["columns"], count: number): Int32Array {
   const out = new Int32Array(count * count).fill(-1);
   (columns["row"] ?? []).forEach((row, i) => (out[Number(row) * count + Number(columns["column"]?.[i])] = i));
   return out;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { numberRanges } from "../../lib/ranges";
+import { formatRanges } from "../../lib/ranges";
 import { imbalance, rankDevices, rankMeans } from "./ranks";
 
 const columns = {
@@ -85,5 +85,5 @@ describe("numbers in few words", () => {
     [[4], "4"],
     [[2, 1], "1, 2"],
     [[0, 1, 2, 7, 9, 10, 11], "0–2, 7, 9–11"],
-  ] as const)("%j", (numbers, text) => expect(numberRanges(numbers)).toBe(text));
+  ] as const)("%j", (numbers, text) => expect(formatRanges(numbers)).toBe(text));
 });

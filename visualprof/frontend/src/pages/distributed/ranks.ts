@@ -39,7 +39,7 @@ interface Imbalance {
 }
 
 // Below this the ranks differ as much as the steps of one do.
-const EVEN = 0.05;
+const BALANCED_SHARE = 0.05;
 
 /** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
 export function imbalance(summary: RunSummary): Imbalance | null {
@@ -57,7 +57,7 @@ export function imbalance(summary: RunSummary): Imbalance | null {
     longest === null ||
     shortest === null ||
     !mean ||
-    longest / mean - 1 < EVEN
+    longest / mean - 1 < BALANCED_SHARE
   )
     return null;
   return {

@@ -5,7 +5,7 @@ import { address, get, type Worker } from "../../api";
 import { queryValue, run, span, useParameter } from "../../state";
 
 // More timelines than that nobody reads side by side.
-export const MOST_TIMELINES = 16;
+export const MAX_TIMELINES = 16;
 
 interface Aligned {
   workers: { worker: string; collective_residual_ns: number | null }[];
@@ -14,7 +14,7 @@ interface Steps {
   steps: { name: string; start_ns: number; duration_ns: number }[];
 }
 
-export function workerOf(rank: number, workerName = ""): Worker | undefined {
+export function rankWorker(rank: number, workerName = ""): Worker | undefined {
   const workers = run.value?.workers ?? [];
   return (
     workers.find((worker) => worker.id === workerName || worker.name === workerName) ??
@@ -23,30 +23,30 @@ export function workerOf(rank: number, workerName = ""): Worker | undefined {
 }
 
 /** The ranks that were chosen, in that order; the address has them. */
-export function usePicked() {
+export function usePickedRanks() {
   const pickedRanks = useParameter("picked", "");
   const ranks = computed(() =>
     pickedRanks.value
       .split("~")
       .filter(Boolean)
       .map(Number)
-      .filter((number) => workerOf(number)),
+      .filter((number) => rankWorker(number)),
   );
   function pick(rank: number): void {
     const next = ranks.value.includes(rank)
       ? ranks.value.filter((candidate) => candidate !== rank)
-      : [...ranks.value, rank].slice(-MOST_TIMELINES);
+      : [...ranks.value, rank].slice(-MAX_TIMELINES);
     pickedRanks.value = next.join("~");
   }
   /** Chooses these instead of what was chosen. */
-  function mark(numbers: readonly number[]): void {
-    pickedRanks.value = numbers.slice(0, MOST_TIMELINES).join("~");
+  function stepWindow(numbers: readonly number[]): void {
+    pickedRanks.value = numbers.slice(0, MAX_TIMELINES).join("~");
   }
-  return { ranks, pick, mark };
+  return { ranks, pick, mark: stepWindow };
 }
 
 /** Of each worker but the first one what its timeline is moved by, as the timeline's address has it. */
-export function offsetsOf(aligned: Aligned["workers"], indexOf: (worker: string) => number): string {
+export function alignmentOffsets(aligned: Aligned["workers"], indexOf: (worker: string) => number): string {
   return aligned
     .slice(1)
     .flatMap(({ worker, collective_residual_ns: ns }) => (ns ? [`${indexOf(worker)}.${-ns}`] : []))
@@ -79,7 +79,7 @@ export async function timelinesLocation(workers: readonly Worker[], step: string
       .map((worker) => indexOf(worker.id))
       .sort((a, b) => a - b)
       .join("~");
-    const offsets = offsetsOf(aligned?.body.workers ?? [], indexOf);
+    const offsets = alignmentOffsets(aligned?.body.workers ?? [], indexOf);
     if (offsets) query["off"] = offsets;
   }
   return { path: "/trace", query };

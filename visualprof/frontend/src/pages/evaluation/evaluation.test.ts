@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
-import { labelsOf, listText, newest, parseList, placeOf } from "../../state/selected-reports";
+import { reportLabels, joinList, newestReports, parseList, parsePoint } from "../../state/selected-reports";
 import { ALL_TEXTS, speak } from "../../locales";
 import { withLatencyAxis, withLimit } from "./latency-limit";
-import { factsOf, orderedRows, whyUnknown, worded } from "./points";
+import { loadFacts, orderedRows, missingSamples, valueText } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
   return {
@@ -32,7 +32,7 @@ function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
 describe("reports in the address", () => {
   it("survive commas and percent signs in their ids", () => {
     const ids = ["a,b", "50%", "%2C", "run/一"];
-    expect(parseList(listText(ids))).toEqual(ids);
+    expect(parseList(joinList(ids))).toEqual(ids);
   });
   it("may be plain ids with commas between", () => expect(parseList("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
   it("are those of the newest job until others are chosen", () => {
@@ -41,11 +41,11 @@ describe("reports in the address", () => {
       report("new/empty", { job: "2", points: 0 }),
       report("old", { job: "1" }),
     ];
-    expect(newest(reports)).toEqual(["new/a"]);
-    expect(newest(reports, "old"), "unless a run of another is open").toEqual(["old"]);
-    expect(newest(reports, "a trace")).toEqual(["new/a"]);
+    expect(newestReports(reports)).toEqual(["new/a"]);
+    expect(newestReports(reports, "old"), "unless a run of another is open").toEqual(["old"]);
+    expect(newestReports(reports, "a trace")).toEqual(["new/a"]);
     expect(
-      newest([report("making", { job: "3", points: 0, state: "running" }), ...reports]),
+      newestReports([report("making", { job: "3", points: 0, state: "running" }), ...reports]),
       "one that runs, before its first point",
     ).toEqual(["making"]);
   });
@@ -53,19 +53,19 @@ describe("reports in the address", () => {
 
 describe("labels_of", () => {
   it("are the specs, with the job's name or at last the id where several are alike", () => {
-    expect([...labelsOf([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
-    expect([...labelsOf([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
+    expect([...reportLabels([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
+    expect([...reportLabels([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
       "x / s",
       "y / s",
     ]);
-    expect([...labelsOf([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
+    expect([...reportLabels([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
   });
 });
 
 describe("points", () => {
   it("are found by the id that charts give them, whatever the report is called", () =>
-    expect(placeOf("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
-  it("of a line have no id", () => expect(placeOf("anything")).toBeNull());
+    expect(parsePoint("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
+  it("of a line have no id", () => expect(parsePoint("anything")).toBeNull());
   it("are ordered by any column, what is not known last", () => {
     const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
     expect(orderedRows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
@@ -73,25 +73,25 @@ describe("points", () => {
     expect(orderedRows(table, "", "desc")).toEqual([0, 1, 2]);
   });
   it("lack a percentile when they have too few samples for it", () => {
-    expect(whyUnknown("p99_ns", 661)).toBe(662);
-    expect(whyUnknown("p99_ns", 662)).toBeNull();
-    expect(whyUnknown("rss_bytes", 1)).toBeNull();
+    expect(missingSamples("p99_ns", 661)).toBe(662);
+    expect(missingSamples("p99_ns", 662)).toBeNull();
+    expect(missingSamples("rss_bytes", 1)).toBeNull();
   });
 });
 
 describe("a load", () => {
   const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<
-    typeof factsOf
+    typeof loadFacts
   >[0];
-  it("is no fact where one run followed another", () => expect(factsOf(facts)).not.toHaveProperty("scenario"));
+  it("is no fact where one run followed another", () => expect(loadFacts(facts)).not.toHaveProperty("scenario"));
   it("is told in the page's words", async () => {
     await speak("en", ALL_TEXTS);
-    expect(factsOf({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
+    expect(loadFacts({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
       concurrency: 4,
       verdict: "exceeded",
       scenario: "closed loop",
     });
-    expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual([
+    expect([valueText("verdict", "PASS"), valueText("scenario", "Server"), valueText("spec", "pass")]).toEqual([
       "met",
       "Server",
       "pass",

@@ -1,6 +1,6 @@
 // What the page adds to the server's charts: the wanted latency as a line, and a name for an axis of several percentiles.
 import type { JsonObject } from "../../api/model";
-import { duration } from "../../lib/format";
+import { formatDuration } from "../../lib/format";
 
 const AXES: Record<string, "xAxis" | "yAxis"> = { latency: "yAxis", tradeoff: "xAxis", load: "yAxis" };
 
@@ -10,15 +10,15 @@ export function withLimit(charts: Record<string, JsonObject>, limitNs: number, l
   return Object.fromEntries(
     Object.entries(charts).map(([name, option]) => [
       name,
-      limited(option, AXES[name], name === "load" ? loadNs || limitNs : limitNs),
+      addLimit(option, AXES[name], name === "load" ? loadNs || limitNs : limitNs),
     ]),
   );
 }
 
-function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limitNs: number): JsonObject {
+function addLimit(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limitNs: number): JsonObject {
   if (axis === undefined || !(limitNs > 0) || !Array.isArray(option["series"])) return option;
   const label = {
-    formatter: `≤ ${duration(limitNs)}`,
+    formatter: `≤ ${formatDuration(limitNs)}`,
     color: "@c:limit",
     fontSize: 11,
     position: axis === "yAxis" ? "insideEndTop" : "end",

@@ -1,14 +1,14 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import { inOrder } from "../../lib/sort-rows";
+import { sortRows } from "../../lib/sort-rows";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
-import { saidValue } from "../../locales";
+import { runtimeText } from "../../locales";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
-const NEEDED: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
+const NEEDED_SAMPLES: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
 
 /** How many samples a percentile would need, when these are too few; null for anything else. */
-export function whyUnknown(column: string, n: number): number | null {
-  const needed = NEEDED[column];
+export function missingSamples(column: string, n: number): number | null {
+  const needed = NEEDED_SAMPLES[column];
   return needed !== undefined && n < needed ? needed : null;
 }
 
@@ -16,11 +16,11 @@ export function whyUnknown(column: string, n: number): number | null {
 export function orderedRows(table: Columns, sort: string, order: string): number[] {
   const rowIndexes = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
-  return values ? inOrder(rowIndexes, (row) => values[row], order) : rowIndexes;
+  return values ? sortRows(rowIndexes, (row) => values[row], order) : rowIndexes;
 }
 
 // In the order of reading; what else a point has is in the table.
-const FACTS = [
+const FACT_COLUMNS = [
   "samples_per_s",
   "samples_per_s_margin",
   "qps",
@@ -51,7 +51,7 @@ const FACTS = [
   "threads",
 ] as const;
 // Where more was asked for than one run after another.
-const LOAD = [
+const LOAD_COLUMNS = [
   "scenario",
   "concurrency",
   "offered_per_s",
@@ -62,14 +62,16 @@ const LOAD = [
   "limit_bound_ns",
   "verdict",
 ] as const;
-const WORDS: readonly string[] = ["scenario", "verdict"];
+const VOCABULARY_COLUMNS: readonly string[] = ["scenario", "verdict"];
 
-export function factsOf(facts: PointAnswer["facts"]): Record<string, Cell> {
+export function loadFacts(facts: PointAnswer["facts"]): Record<string, Cell> {
   const plain = facts.scenario === null || (facts.scenario === "closed" && (facts.concurrency ?? 1) === 1);
-  return Object.fromEntries([...FACTS, ...(plain ? [] : LOAD)].map((name) => [name, worded(name, facts[name])]));
+  return Object.fromEntries(
+    [...FACT_COLUMNS, ...(plain ? [] : LOAD_COLUMNS)].map((name) => [name, valueText(name, facts[name])]),
+  );
 }
 
 /** The page's word for one of the server's own about a load; anything else as it is. */
-export function worded<T extends Cell>(column: string, value: T): T | string {
-  return WORDS.includes(column) && typeof value === "string" ? saidValue(value) : value;
+export function valueText<T extends Cell>(column: string, value: T): T | string {
+  return VOCABULARY_COLUMNS.includes(column) && typeof value === "string" ? runtimeText(value) : value;
 }

@@ -1,14 +1,14 @@
 // The frames as files of other programs.
-import { pathOf, type Tree } from "./tree";
+import { framePath, type Tree } from "./tree";
 
 /** `caller;function 12`, a line for each frame with time of its own, in ns: for flamegraph.pl and all that read its input. */
-export function collapsed(tree: Tree): string {
+export function toCollapsedStacks(tree: Tree): string {
   const plain = tree.name.map((name) => name.replace(/;/g, ":").replace(/\s+/g, " "));
   const lines = tree.name.flatMap((_, frame) => {
     const self = Math.round(tree.self[frame] ?? 0);
     return self > 0
       ? [
-          `${pathOf(tree, frame)
+          `${framePath(tree, frame)
             .map((ancestor) => plain[ancestor])
             .join(";")} ${self}`,
         ]
@@ -18,7 +18,7 @@ export function collapsed(tree: Tree): string {
 }
 
 /** https://www.speedscope.app/file-format-schema.json */
-export function speedscope(tree: Tree, name: string): string {
+export function toSpeedscope(tree: Tree, name: string): string {
   const ids = new Map<string, number>();
   for (const name of tree.name) if (!ids.has(name)) ids.set(name, ids.size);
   const framesWithSelf = tree.name.map((_, frame) => frame).filter((frame) => (tree.self[frame] ?? 0) > 0);
@@ -36,7 +36,7 @@ export function speedscope(tree: Tree, name: string): string {
         startValue: 0,
         endValue: weights.reduce((sum, weight) => sum + weight, 0),
         samples: framesWithSelf.map((frame) =>
-          pathOf(tree, frame).map((ancestor) => ids.get(tree.name[ancestor] ?? "") ?? 0),
+          framePath(tree, frame).map((ancestor) => ids.get(tree.name[ancestor] ?? "") ?? 0),
         ),
         weights,
       },

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { collapsed, speedscope } from "./files";
-import { kindOf } from "./kinds";
-import { baseOf, layoutOf, pathOf, search, treeOf } from "./tree";
+import { toCollapsedStacks, toSpeedscope } from "./files";
+import { frameKind } from "./kinds";
+import { matchBase, layOutFrames, framePath, search, buildTree } from "./tree";
 
 // main (10) calls b (6, called second) and a (3, called first); b calls a (2).
 const COLUMNS = {
@@ -15,14 +15,14 @@ const COLUMNS = {
 };
 
 describe("a flame graph", () => {
-  const tree = treeOf(COLUMNS);
+  const tree = buildTree(COLUMNS);
 
   it("lays frames on the one around them, the longest or the first call at the left", () => {
-    const heavy = layoutOf(tree, true);
+    const heavy = layOutFrames(tree, true);
     expect([...heavy.x]).toEqual([0, 0, 0.6, 0]);
     expect([...heavy.width]).toEqual([1, 0.6, 0.3, 0.2]);
     expect(heavy.rows).toEqual([[0], [1, 2], [3]]);
-    const timely = layoutOf(tree, false);
+    const timely = layOutFrames(tree, false);
     expect([...timely.x]).toEqual([0, 0.3, 0, 0.3]);
     expect(timely.rows).toEqual([[0], [2, 1], [3]]);
   });
@@ -31,21 +31,21 @@ describe("a flame graph", () => {
     expect(search(tree, "A")).toEqual({ frames: new Set([0, 2, 3]), share: 1 });
     expect(search(tree, "b;")).toEqual({ frames: new Set([1]), share: 0.6 });
     expect(search(tree, "nothing").share).toBe(0);
-    expect(pathOf(tree, 3)).toEqual([0, 1, 3]);
+    expect(framePath(tree, 3)).toEqual([0, 1, 3]);
   });
 
   it("stands beside that of a base by names, else by what of a name lasts", () => {
-    const numbered = treeOf({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
-    const before = treeOf({
+    const numbered = buildTree({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
+    const before = buildTree({
       ...COLUMNS,
       name: ["t.py(10): main", "Linear_1", "Linear_0", "y"],
       total_ns: [20, 8, 4, 2],
     });
-    expect(baseOf(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
+    expect(matchBase(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
   });
 
   it("looks behind a frame that only one of the two runs calls through", () => {
-    const around = treeOf({
+    const around = buildTree({
       name: ["launch.py(1): run", ...COLUMNS.name],
       parent: [-1, 0, 1, 1, 2],
       depth: [0, 1, 2, 2, 3],
@@ -54,13 +54,13 @@ describe("a flame graph", () => {
       total_ns: [10, ...COLUMNS.total_ns],
       event: [0, 1, 6, 2, 7],
     });
-    expect(baseOf(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
-    expect(baseOf(tree, around, 1)).toEqual([10, 6, 3, 2]);
+    expect(matchBase(around, tree, 1)).toEqual([10, 10, 6, 3, 2]);
+    expect(matchBase(tree, around, 1)).toEqual([10, 6, 3, 2]);
   });
 
   it("is written for other programs", () => {
-    expect(collapsed(tree)).toBe("main 1\nmain;b:x 4\nmain;a 3\nmain;b:x;a 2\n");
-    const { shared, profiles } = JSON.parse(speedscope(tree, "run")) as {
+    expect(toCollapsedStacks(tree)).toBe("main 1\nmain;b:x 4\nmain;a 3\nmain;b:x;a 2\n");
+    const { shared, profiles } = JSON.parse(toSpeedscope(tree, "run")) as {
       shared: { frames: { name: string }[] };
       profiles: { unit: string; endValue: number; samples: number[][]; weights: number[] }[];
     };
@@ -81,11 +81,11 @@ describe("a flame graph", () => {
       "Linear_0",
       "(others)",
     ];
-    expect(kinds.map((name) => kindOf(name, "python"))).toEqual(["own", "library", "builtin", "module", "others"]);
-    expect([kindOf("aten::mm", "operator"), kindOf("MmBackward0", "operator"), kindOf("forward", "module")]).toEqual([
-      "operator",
-      "backward",
-      "module",
-    ]);
+    expect(kinds.map((name) => frameKind(name, "python"))).toEqual(["own", "library", "builtin", "module", "others"]);
+    expect([
+      frameKind("aten::mm", "operator"),
+      frameKind("MmBackward0", "operator"),
+      frameKind("forward", "module"),
+    ]).toEqual(["operator", "backward", "module"]);
   });
 });

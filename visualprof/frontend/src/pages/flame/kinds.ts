@@ -4,7 +4,7 @@ import type { FlameAnswer } from "../../api";
 export type FrameKind = "own" | "library" | "builtin" | "module" | "operator" | "backward" | "others";
 
 /** With the category of the palette that has its colour. */
-export const KINDS: Record<FrameKind, string> = {
+export const FRAME_KINDS: Record<FrameKind, string> = {
   own: "cpu",
   library: "python",
   builtin: "other",
@@ -15,7 +15,7 @@ export const KINDS: Record<FrameKind, string> = {
 };
 const LIBRARY = /(^|\/)(torch|paddle|megengine|site-packages|dist-packages|lib\/python[\d.]+|threading\.py)(\/|\()/;
 
-export function kindOf(name: string, tree: FlameAnswer["tree"]): FrameKind {
+export function frameKind(name: string, tree: FlameAnswer["tree"]): FrameKind {
   if (name === "(others)") return "others";
   if (name === "(backward)" || (tree === "operator" && /Backward|_grad\b|^autograd::/.test(name))) return "backward";
   if (tree !== "python") return tree;

@@ -1,25 +1,25 @@
 // Draws frames on a canvas: what is in sight, at most once a frame of the screen.
-import { categoryColor, INK } from "../../charts/palette";
-import { Frames, penOf } from "../../canvas/frames";
-import { hex, mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
-import { visible } from "../../lib/text";
-import type { Base, Found, Layout, Tree } from "./tree";
+import { categoryColor, TEXT_COLORS } from "../../charts/palette";
+import { Frames, get2dContext } from "../../canvas/frames";
+import { hex, mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { displayText } from "../../lib/text";
+import type { Base, SearchMatches, Layout, Tree } from "./tree";
 
 export const ROW_PX = 19;
 const FONT = "11.5px system-ui, sans-serif";
-const LEAST_TEXT_PX = 26;
-const LEAST_PX = 0.4;
+const MIN_TEXT_PX = 26;
+const MIN_PX = 0.4;
 const MOVE_MS = 160;
 /** A change of half is as strong a colour as any. */
-const STRONG = 0.5;
-const NOISE = 0.03;
+const FULL_COLOR_RATIO = 0.5;
+const NOISE_RATIO = 0.03;
 
 export interface Picture {
   tree: Tree;
   layout: Layout;
   base: Base | null;
   kind: (name: string) => string;
-  found: Found | null;
+  matches: SearchMatches | null;
   theme: ThemeName;
   /** The root at the top. */
   down: boolean;
@@ -38,7 +38,7 @@ export class Painter extends Frames {
   chosen = -1;
   private from: readonly [number, number] = [0, 1];
   private to: readonly [number, number] = [0, 1];
-  private began = -Infinity;
+  private startedAt = -Infinity;
   private fills: string[] = [];
 
   constructor(
@@ -58,7 +58,7 @@ export class Painter extends Frames {
   look(left: number, right: number, atOnce = false): void {
     this.from = this.range();
     this.to = [left, right];
-    this.began = atOnce || this.still ? -Infinity : performance.now();
+    this.startedAt = atOnce || this.still ? -Infinity : performance.now();
     this.invalidate();
   }
 
@@ -72,13 +72,13 @@ export class Painter extends Frames {
 
   /** The part of the width that is in sight. */
   range(): readonly [number, number] {
-    const done = Math.min(1, (performance.now() - this.began) / MOVE_MS);
+    const done = Math.min(1, (performance.now() - this.startedAt) / MOVE_MS);
     const part = 1 - (1 - done) ** 3;
     return [this.from[0] + (this.to[0] - this.from[0]) * part, this.from[1] + (this.to[1] - this.from[1]) * part];
   }
 
   /** The frame at a point in CSS pixels, -1 for none. */
-  at(x: number, y: number): number {
+  frameAt(x: number, y: number): number {
     const { picture } = this;
     if (!picture || this.canvas.clientWidth === 0) return -1;
     const [left, right] = this.range();
@@ -102,27 +102,27 @@ export class Painter extends Frames {
     return low;
   }
 
-  private fill({ tree, base, kind, theme, found: matches }: Picture, name: string, frame: number): string {
-    const ground = rgb(INK[theme].surface);
+  private fill({ tree, base, kind, theme, matches: matches }: Picture, name: string, frame: number): string {
+    const ground = rgb(TEXT_COLORS[theme].surface);
     const faded = matches !== null && !matches.frames.has(frame);
     let color: Rgb;
     if (base) {
       const [before, now] = [base[frame] ?? 0, tree.total[frame] ?? 0];
       const change = now > 0 || before > 0 ? (now - before) / Math.max(now, before) : 0;
-      const strength = Math.abs(change) < NOISE ? 0 : Math.min(1, Math.abs(change) / STRONG);
-      color = mixed(
+      const strength = Math.abs(change) < NOISE_RATIO ? 0 : Math.min(1, Math.abs(change) / FULL_COLOR_RATIO);
+      color = mixColors(
         rgb(theme === "light" ? "#e9edf2" : "#323a46"),
         rgb(change > 0 ? categoryColor("worse", theme) : categoryColor("kernel", theme)),
         strength * (theme === "light" ? 0.6 : 0.75),
       );
     } else {
-      color = mixed(
+      color = mixColors(
         rgb(categoryColor(kind(name), theme)),
         ground,
         (theme === "light" ? 0.5 : 0.42) + shade(name) * 0.2,
       );
     }
-    return hex(faded ? mixed(color, ground, 0.75) : color);
+    return hex(faded ? mixColors(color, ground, 0.75) : color);
   }
 
   protected draw(): void {
@@ -130,7 +130,7 @@ export class Painter extends Frames {
     if (!picture) return;
     const ratio = Math.min(window.devicePixelRatio || 1, 16_000 / Math.max(1, this.height));
     const wide = canvas.clientWidth;
-    const pen = penOf(canvas, Math.round(wide * ratio), Math.round(this.height * ratio));
+    const pen = get2dContext(canvas, Math.round(wide * ratio), Math.round(this.height * ratio));
     if (!pen) return;
     const [left, right] = this.range();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -147,7 +147,7 @@ export class Painter extends Frames {
         wide,
       ),
     );
-    if (performance.now() - this.began < MOVE_MS) this.invalidate();
+    if (performance.now() - this.startedAt < MOVE_MS) this.invalidate();
   }
 
   private drawRow(
@@ -160,7 +160,7 @@ export class Painter extends Frames {
   ): void {
     const { picture } = this;
     if (!picture) return;
-    const ink = INK[picture.theme];
+    const ink = TEXT_COLORS[picture.theme];
     for (let index = Math.max(0, this.firstFrom(row, left) - 1); index < row.length; index += 1) {
       const frame = row[index] ?? 0;
       const from = ((picture.layout.x[frame] ?? 0) - left) * scale;
@@ -168,17 +168,17 @@ export class Painter extends Frames {
       const until = Math.min(wide, from + (picture.layout.width[frame] ?? 0) * scale);
       const start = Math.max(0, from);
       const room = until - start;
-      if (room < LEAST_PX) continue;
+      if (room < MIN_PX) continue;
       pen.fillStyle = this.fills[frame] ?? ink.line;
-      pen.fillRect(start, y, Math.max(room - (room > 3 ? 1 : 0), LEAST_PX), ROW_PX - 1);
+      pen.fillRect(start, y, Math.max(room - (room > 3 ? 1 : 0), MIN_PX), ROW_PX - 1);
       if (frame === this.hovered || frame === this.chosen) {
         pen.strokeStyle = ink.text;
         pen.lineWidth = frame === this.chosen ? 2 : 1;
         pen.strokeRect(start + 1, y + 1, Math.max(room - 3, 1), ROW_PX - 3);
       }
-      if (room > LEAST_TEXT_PX) {
-        pen.fillStyle = picture.found && !picture.found.frames.has(frame) ? ink.muted : ink.text;
-        pen.fillText(fitted(pen, visible(picture.tree.name[frame] ?? ""), room - 9), start + 4, y + ROW_PX / 2);
+      if (room > MIN_TEXT_PX) {
+        pen.fillStyle = picture.matches && !picture.matches.frames.has(frame) ? ink.muted : ink.text;
+        pen.fillText(fitText(pen, displayText(picture.tree.name[frame] ?? ""), room - 9), start + 4, y + ROW_PX / 2);
       }
     }
   }
@@ -187,7 +187,7 @@ export class Painter extends Frames {
 const widths = new Map<string, number>();
 
 /** The text, or as much of its beginning as fits. */
-function fitted(pen: CanvasRenderingContext2D, text: string, room: number): string {
+function fitText(pen: CanvasRenderingContext2D, text: string, room: number): string {
   let width = widths.get(text);
   if (width === undefined) {
     if (widths.size > 20_000) widths.clear();

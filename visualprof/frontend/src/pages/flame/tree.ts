@@ -27,7 +27,7 @@ export interface Layout {
 
 const numbers = (columns: Columns, name: string) => (columns[name] ?? []) as number[];
 
-export function treeOf(columns: Columns): Tree {
+export function buildTree(columns: Columns): Tree {
   const [parent, total] = [numbers(columns, "parent"), numbers(columns, "total_ns")];
   const inner: number[][] = parent.map(() => []);
   const roots: number[] = [];
@@ -47,21 +47,21 @@ export function treeOf(columns: Columns): Tree {
 }
 
 /** What stays of a name when a line is added before it, or a module of its class. */
-const lasting = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /, ": ");
+const stableName = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /, ": ");
 
 /**
  * Of each frame the time of the one that the base has in its place. Frames that only the base has are nowhere: with the two in
  * each other's place they are. scale: times of the base by it.
  */
-export function baseOf(tree: Tree, base: Tree, scale: number): Base {
+export function matchBase(tree: Tree, base: Tree, scale: number): Base {
   const matched = new Array<number>(tree.name.length).fill(0);
   const pair = (frame: number, other: number): void => {
     matched[frame] = (base.total[other] ?? 0) * scale;
     follow(tree.inner[frame] ?? [], base.inner[other] ?? []);
   };
   const follow = (frames: readonly number[], others: readonly number[]): void => {
-    let [currentCalls, theirs] = [byCall(tree, frames), byCall(base, others)];
-    for (const key of [(name: string) => name, lasting]) {
+    let [currentCalls, theirs] = [groupByCall(tree, frames), groupByCall(base, others)];
+    for (const key of [(name: string) => name, stableName]) {
       const byName = new Map<string, number[]>();
       for (const other of theirs)
         byName.set(key(base.name[other] ?? ""), [...(byName.get(key(base.name[other] ?? "")) ?? []), other]);
@@ -92,24 +92,24 @@ export function baseOf(tree: Tree, base: Tree, scale: number): Base {
 
 /** Does a frame call any of some frames of the other tree? */
 function sameInside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
-  const inside = new Set((tree.inner[frame] ?? []).map((child) => lasting(tree.name[child] ?? "")));
-  return frames.some((candidate) => inside.has(lasting(other.name[candidate] ?? "")));
+  const inside = new Set((tree.inner[frame] ?? []).map((child) => stableName(tree.name[child] ?? "")));
+  return frames.some((candidate) => inside.has(stableName(other.name[candidate] ?? "")));
 }
 
 /** Frames of one caller in the order of their first calls; folded ones last. */
-function byCall(tree: Tree, frames: readonly number[]): number[] {
+function groupByCall(tree: Tree, frames: readonly number[]): number[] {
   const when = (frame: number) => ((tree.event[frame] ?? -1) < 0 ? Infinity : (tree.event[frame] ?? 0));
   return [...frames].sort((a, b) => (when(a) === when(b) ? a - b : when(a) - when(b)));
 }
 
 /** heavy: the longest of one caller first; else in the order of their first calls. */
-export function layoutOf(tree: Tree, heavy: boolean): Layout {
+export function layOutFrames(tree: Tree, heavy: boolean): Layout {
   const x = new Float64Array(tree.name.length);
   const width = new Float64Array(tree.name.length);
   const rows: number[][] = [];
   const layOut = (frames: readonly number[], from: number, row: number): void => {
     // The server's order is by time.
-    const order = heavy ? frames : byCall(tree, frames);
+    const order = heavy ? frames : groupByCall(tree, frames);
     let left = from;
     for (const frame of order) {
       x[frame] = left;
@@ -123,23 +123,23 @@ export function layoutOf(tree: Tree, heavy: boolean): Layout {
   return { x, width, rows };
 }
 
-export function pathOf(tree: Tree, frame: number): number[] {
+export function framePath(tree: Tree, frame: number): number[] {
   const path: number[] = [];
   for (let at = frame; at >= 0; at = tree.parent[at] ?? -1) path.unshift(at);
   return path;
 }
 
-export interface Found {
+export interface SearchMatches {
   frames: ReadonlySet<number>;
   /** Of all time, what lies in them. */
   share: number;
 }
 
-export function search(tree: Tree, text: string): Found {
+export function search(tree: Tree, text: string): SearchMatches {
   const needle = text.toLowerCase();
   const frames = new Set(tree.name.flatMap((name, frame) => (name.toLowerCase().includes(needle) ? [frame] : [])));
   let time = 0;
   for (const frame of frames)
-    if (!pathOf(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
+    if (!framePath(tree, tree.parent[frame] ?? -1).some((above) => frames.has(above))) time += tree.total[frame] ?? 0;
   return { frames, share: time / (tree.whole || 1) };
 }

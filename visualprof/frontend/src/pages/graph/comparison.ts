@@ -5,9 +5,9 @@ import { useResource } from "../../state/resource";
 import type { ChangeStatus, CompareAnswer } from "../../api/graph";
 import type { Scene } from "./canvas/scene";
 import type { Graph } from "./graph";
-import type { Session } from "./model-session";
+import type { ModelSession } from "./model-session";
 
-const WEIGHT: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
+const STATUS_ORDER: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
 
 /** Boxes by status; a folded group shows the gravest of what it holds: a mix counts as changed. */
 export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (ChangeStatus | null)[] {
@@ -16,7 +16,7 @@ export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (Chang
   picture.item.forEach((item, i) => {
     if (picture.open[i]) return;
     const statuses = new Set(graph.below(item).map((node) => status[node] ?? "same"));
-    const worst = [...statuses].sort((a, b) => WEIGHT.indexOf(b) - WEIGHT.indexOf(a))[0] ?? "same";
+    const worst = [...statuses].sort((a, b) => STATUS_ORDER.indexOf(b) - STATUS_ORDER.indexOf(a))[0] ?? "same";
     out[i] = statuses.size > 1 && worst !== "same" ? "changed" : worst;
   });
   return out;
@@ -44,11 +44,11 @@ export interface Difference {
   changes: Change[];
 }
 
-export function differencesOf({ summary, changes }: CompareAnswer["differences"]): Difference[] {
+export function groupDifferences({ summary, changes }: CompareAnswer["differences"]): Difference[] {
   const { columns } = summary;
   const changedRows = columns.change.map((change, i): Difference => ({
     change: change ?? "",
-    status: WEIGHT.find((status) => status === change) ?? "changed",
+    status: STATUS_ORDER.find((status) => status === change) ?? "changed",
     name: columns.name[i] ?? null,
     dimension: columns.dimension[i] == null ? null : Number(columns.dimension[i]),
     before: columns.before[i] ?? null,
@@ -72,8 +72,8 @@ export function differencesOf({ summary, changes }: CompareAnswer["differences"]
 export function useComparison(
   model: () => string | null,
   other: () => string | null,
-  main: Session,
-  second: Session,
+  main: ModelSession,
+  second: ModelSession,
   visible: Ref<boolean>,
   chosen: Ref<number>,
 ) {
@@ -89,12 +89,12 @@ export function useComparison(
       data.value?.other_status.length === second.graph.value?.nodes;
     return fits && visible.value ? data.value : null;
   });
-  const differences = computed(() => (answer.value ? differencesOf(answer.value.differences) : []));
+  const differences = computed(() => (answer.value ? groupDifferences(answer.value.differences) : []));
   /** What becomes of each node, of one kind of difference alone where one is chosen. */
-  const status = computed(() => only("node", answer.value?.status ?? []));
-  const otherStatus = computed(() => only("other", answer.value?.other_status ?? []));
+  const status = computed(() => statusCounts("node", answer.value?.status ?? []));
+  const otherStatus = computed(() => statusCounts("other", answer.value?.other_status ?? []));
 
-  function only(side: "node" | "other", statuses: readonly ChangeStatus[]): readonly ChangeStatus[] {
+  function statusCounts(side: "node" | "other", statuses: readonly ChangeStatus[]): readonly ChangeStatus[] {
     const difference = differences.value[chosen.value];
     if (!difference) return statuses;
     const highlighted = new Set(difference.changes.map((change) => change[side]));
@@ -129,7 +129,7 @@ export function useComparison(
   }
 
   /** Groups of the second model that are open as their partners are; those without one are as they were. */
-  function openedAlike(): Set<number> {
+  function counterpartOpenGroups(): Set<number> {
     const otherGraph = second.graph.value;
     const groups = Array.from({ length: otherGraph?.groups ?? 0 }, (_, g) => (otherGraph?.root ?? 0) + g);
     return new Set(
@@ -140,5 +140,5 @@ export function useComparison(
     );
   }
 
-  return { answer, error, loading, partner, openedAlike, differences, status, otherStatus };
+  return { answer, error, loading, partner, openedAlike: counterpartOpenGroups, differences, status, otherStatus };
 }

@@ -1,5 +1,5 @@
 // Where data comes from and goes to: the neighbours of the selection, or all that leads to it and follows from it.
-import { shownPlace, type Scene } from "./canvas/scene";
+import { visibleBox, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/highlights";
 import type { Graph } from "./graph";
 import { entriesOf, type Adjacency } from "./layout/adjacency";
@@ -11,7 +11,7 @@ interface Flow {
 }
 
 /** Nodes that follow without an edge: a node with bodies decides over all in them. */
-function governed(graph: Graph, node: number, mark: number): number[] {
+function templateNodes(graph: Graph, node: number, mark: number): number[] {
   if (mark === DOWNSTREAM) return graph.item[node] === node ? [] : graph.below(graph.item[node] as number);
   return graph
     .around(node)
@@ -19,7 +19,7 @@ function governed(graph: Graph, node: number, mark: number): number[] {
     .filter((decides) => decides >= 0);
 }
 
-export function flowOf(graph: Graph, item: number, transitive: boolean): Flow {
+export function traceFlow(graph: Graph, item: number, transitive: boolean): Flow {
   const edges = new Uint8Array(graph.src.length);
   const nodes = new Uint8Array(graph.nodes);
   const members = graph.below(item);
@@ -33,7 +33,7 @@ export function flowOf(graph: Graph, item: number, transitive: boolean): Flow {
     const open = [...members];
     while (open.length > 0) {
       const node = open.pop() as number;
-      for (const next of transitive ? governed(graph, node, mark) : []) {
+      for (const next of transitive ? templateNodes(graph, node, mark) : []) {
         if (visited[next]) continue;
         visited[next] = 1;
         nodes[next] ||= mark;
@@ -54,7 +54,7 @@ export function flowOf(graph: Graph, item: number, transitive: boolean): Flow {
 }
 
 /** The same for what is drawn: an edge or a folded group shows what any part of it is. */
-export function flowMarks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes: Uint8Array } {
+export function flowHighlights(scene: Scene, flow: Flow): { edges: Uint8Array; boxes: Uint8Array } {
   const { picture } = scene;
   const edges = new Uint8Array(picture.kind.length);
   for (let e = 0; e < edges.length; e += 1) {
@@ -64,7 +64,7 @@ export function flowMarks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes:
   const boxes = new Uint8Array(picture.item.length);
   flow.nodes.forEach((mark, node) => {
     if (!mark) return;
-    const box = shownPlace(scene, node);
+    const box = visibleBox(scene, node);
     if (box >= 0) boxes[box] ||= mark;
   });
   return { edges, boxes };
@@ -78,16 +78,16 @@ function crossing(graph: Graph, item: number, list: Adjacency, ends: Int32Array)
 }
 
 /** Edges into an item, and out of it. */
-export const entering = (graph: Graph, item: number): number[] => crossing(graph, item, graph.inEdges, graph.src);
-export const leaving = (graph: Graph, item: number): number[] => crossing(graph, item, graph.outEdges, graph.dst);
+export const enteringEdges = (graph: Graph, item: number): number[] => crossing(graph, item, graph.inEdges, graph.src);
+export const leavingEdges = (graph: Graph, item: number): number[] => crossing(graph, item, graph.outEdges, graph.dst);
 
 /** Distinct neighbours of a selection, in the order of their edges. */
-export function neighbours(graph: Graph, item: number, direction: "in" | "out"): number[] {
+export function neighborItems(graph: Graph, item: number, direction: "in" | "out"): number[] {
   return [
     ...new Set(
       direction === "in"
-        ? entering(graph, item).map((edge) => graph.src[edge] as number)
-        : leaving(graph, item).map((edge) => graph.dst[edge] as number),
+        ? enteringEdges(graph, item).map((edge) => graph.src[edge] as number)
+        : leavingEdges(graph, item).map((edge) => graph.dst[edge] as number),
     ),
   ];
 }

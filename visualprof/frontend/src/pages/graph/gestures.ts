@@ -1,12 +1,12 @@
 // Pointer and wheel on a canvas: drag moves, wheel zooms, click selects, double click opens and folds.
 import { onScopeDispose, shallowRef } from "vue";
-import { follow, pointIn, wheelPx, type Point } from "../../canvas/pointer";
+import { trackDrag, pointIn, wheelPx, type Point } from "../../canvas/pointer";
 import { hitAt, type Hit } from "./canvas/hit";
 import type { Stage } from "./stage";
 
 const ZOOM_PER_PX = 0.0016;
 
-interface Acts {
+interface GestureHandlers {
   select: (item: number) => void;
   toggle: (item: number) => void;
   hover: (item: number) => void;
@@ -15,7 +15,7 @@ interface Acts {
   zoomed: (factor: number, px: number, py: number) => void;
 }
 
-export function useGestures(stage: Stage, acts: Acts) {
+export function useGestures(stage: Stage, acts: GestureHandlers) {
   const cursor = shallowRef("grab");
   let queued = 0;
   let last: Point | null = null;
@@ -56,7 +56,7 @@ export function useGestures(stage: Stage, acts: Acts) {
     element.setPointerCapture(event.pointerId);
     const pressed = pointOf(event);
     let at = event;
-    follow(
+    trackDrag(
       event,
       element,
       (next) => {

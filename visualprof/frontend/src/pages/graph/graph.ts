@@ -1,6 +1,6 @@
 // The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
 // A node with bodies (If, Loop, a call) is drawn as the group of them: it stands below that group, but is no member of it.
-import { entriesOf, grouped, type Adjacency } from "./layout/adjacency";
+import { entriesOf, groupByKey, type Adjacency } from "./layout/adjacency";
 import type { GraphAnswer } from "../../api/graph";
 
 export class Graph {
@@ -54,10 +54,10 @@ export class Graph {
     this.origin = this.src.map((source, e) =>
       maker.get(edges.value[e] as number) === -1 ? this.nodes + (edges.value[e] as number) : source,
     );
-    this.outEdges = grouped(this.src, this.nodes);
-    this.inEdges = grouped(this.dst, this.nodes);
+    this.outEdges = groupByKey(this.src, this.nodes);
+    this.inEdges = groupByKey(this.dst, this.nodes);
     const [keys, edgesOf] = this.edgeGroups();
-    this.touching = grouped(keys, this.groups);
+    this.touching = groupByKey(keys, this.groups);
     this.touchingEdges = edgesOf;
     const like = new Int32Array(this.groups);
     groups.twin.forEach((templateId) => (like[templateId] = (like[templateId] as number) + 1));

@@ -1,25 +1,25 @@
 // Measured figures on the picture: sums over groups, a colour by share, a line of text.
-import { count, duration, bytes, operations, ratio } from "../../lib/format";
-import { change } from "../../lib/format-change";
+import { formatCount, formatDuration, formatBytes, formatOperations, formatRatio } from "../../lib/format";
+import { formatChange } from "../../lib/format-change";
 import type { Measure, ProfileAnswer } from "../../api/graph";
-import type { Heat } from "./canvas/highlights";
+import type { HeatOverlay } from "./canvas/highlights";
 import type { Scene } from "./canvas/scene";
 import type { Graph } from "./graph";
 
 export type Sums = Record<Measure, Float64Array>;
 
 /** Figures of all items; NaN where nothing below was measured. */
-export function sumsOf(graph: Graph, profile: ProfileAnswer): Sums {
+export function groupSums(graph: Graph, profile: ProfileAnswer): Sums {
   const { time_ns, calls, flops, memory_bytes } = profile.columns;
   return {
-    time_ns: sumOf(graph, time_ns),
-    calls: sumOf(graph, calls),
-    flops: sumOf(graph, flops),
-    memory_bytes: sumOf(graph, memory_bytes),
+    time_ns: groupSum(graph, time_ns),
+    calls: groupSum(graph, calls),
+    flops: groupSum(graph, flops),
+    memory_bytes: groupSum(graph, memory_bytes),
   };
 }
 
-function sumOf(graph: Graph, column: (number | null)[]): Float64Array {
+function groupSum(graph: Graph, column: (number | null)[]): Float64Array {
   const out = new Float64Array(graph.nodes + graph.groups).fill(NaN);
   for (let node = 0; node < graph.nodes; node += 1) {
     const value = column[node];
@@ -30,19 +30,19 @@ function sumOf(graph: Graph, column: (number | null)[]): Float64Array {
   return out;
 }
 
-const TEXTS: Record<Measure, (value: number) => string> = {
-  time_ns: duration,
-  calls: count,
-  flops: operations,
-  memory_bytes: bytes,
+const MEASURE_FORMATS: Record<Measure, (value: number) => string> = {
+  time_ns: formatDuration,
+  calls: formatCount,
+  flops: formatOperations,
+  memory_bytes: formatBytes,
 };
 
 export function measureText(measure: Measure, value: number): string {
-  return Number.isNaN(value) ? "" : TEXTS[measure](value);
+  return Number.isNaN(value) ? "" : MEASURE_FORMATS[measure](value);
 }
 
 /** Colours compare what stands side by side in the picture: the boxes that are not open. */
-export function heatOf(scene: Scene, sums: Sums, measure: Measure, total: number): Heat {
+export function heatOverlay(scene: Scene, sums: Sums, measure: Measure, total: number): HeatOverlay {
   const { item, open } = scene.picture;
   const values = sums[measure];
   let max = 0;
@@ -55,14 +55,14 @@ export function heatOf(scene: Scene, sums: Sums, measure: Measure, total: number
   item.forEach((graphItem, i) => {
     const value = values[graphItem] as number;
     if (!Number.isNaN(value) && !open[i]) share[i] = max > 0 ? Math.sqrt(value / max) : 0;
-    const part = measure === "time_ns" && total > 0 && !Number.isNaN(value) ? ` · ${ratio(value / total)}` : "";
+    const part = measure === "time_ns" && total > 0 && !Number.isNaN(value) ? ` · ${formatRatio(value / total)}` : "";
     text.push(measureText(measure, value) + part);
   });
   return { share, text, scale: "heat" };
 }
 
 /** Time of items in both runs, ns; NaN where one of them measured nothing. */
-export interface Change {
+export interface ProfileChange {
   now: Float64Array;
   before: Float64Array;
 }
@@ -70,7 +70,7 @@ export interface Change {
 /**
  * Of nodes that both runs measured, the base's time for as many calls: runs of different length compare. A group holds those below it.
  */
-export function changeOf(graph: Graph, current: ProfileAnswer, base: ProfileAnswer): Change {
+export function compareProfiles(graph: Graph, current: ProfileAnswer, base: ProfileAnswer): ProfileChange {
   const before = current.columns.time_ns.map((time, node) => {
     const [theirs, calls, theirCalls] = [
       base.columns.time_ns[node],
@@ -80,17 +80,17 @@ export function changeOf(graph: Graph, current: ProfileAnswer, base: ProfileAnsw
     return time == null || theirs == null || !calls || !theirCalls ? null : theirs * (calls / theirCalls);
   });
   const now = current.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
-  return { now: sumOf(graph, now), before: sumOf(graph, before) };
+  return { now: groupSum(graph, now), before: groupSum(graph, before) };
 }
 
-export function changeText({ now, before }: Change, item: number): string {
+export function changeText({ now, before }: ProfileChange, item: number): string {
   const [a, b] = [before[item] ?? NaN, now[item] ?? NaN];
   if (Number.isNaN(a) || Number.isNaN(b)) return "";
-  return (a === b ? "" : b > a ? "▲ " : "▼ ") + change("ns", a, b).replace(" (", " · ").replace(")", "");
+  return (a === b ? "" : b > a ? "▲ " : "▼ ") + formatChange("ns", a, b).replace(" (", " · ").replace(")", "");
 }
 
 /** What changed most stands out, whichever way. */
-export function heatOfChange(scene: Scene, both: Change): Heat {
+export function changeOverlay(scene: Scene, both: ProfileChange): HeatOverlay {
   const { item, open } = scene.picture;
   const deltas = Array.from(item, (graphItem, i) =>
     open[i] ? NaN : (both.now[graphItem] ?? NaN) - (both.before[graphItem] ?? NaN),

@@ -4,7 +4,7 @@ import { boxOf } from "./canvas/scene";
 import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
 import type { Workspace } from "./workspace";
 
-const ZOOM = 1.25;
+const ZOOM_PER_KEY = 1.25;
 const ARROWS: Record<string, readonly [dx: number, dy: number]> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
@@ -63,9 +63,9 @@ export function useGraphKeys(workspace: Workspace, focusSearch: () => void): voi
   }
 
   const actions: Record<string, (event: KeyboardEvent) => void> = {
-    "+": () => sides.zoom(ZOOM),
-    "=": () => sides.zoom(ZOOM),
-    "-": () => sides.zoom(1 / ZOOM),
+    "+": () => sides.zoom(ZOOM_PER_KEY),
+    "=": () => sides.zoom(ZOOM_PER_KEY),
+    "-": () => sides.zoom(1 / ZOOM_PER_KEY),
     "0": () => sides.fit(true),
     f: () => (workspace.selected.value >= 0 ? workspace.goTo(workspace.selected.value) : sides.fit()),
     e: (event) => (event.shiftKey ? workspace.everywhere((session) => session.openAll()) : onGroup(true)),

@@ -3,12 +3,12 @@ import { computed } from "vue";
 import { address, type Query } from "../../api/client";
 import { comparedStamp, useResource } from "../../state";
 import { MEASURES, type Measure, type ProfileAnswer } from "../../api/graph";
-import { sumsOf, type Sums } from "./heat";
-import type { Session } from "./model-session";
+import { groupSums, type Sums } from "./heat";
+import type { ModelSession } from "./model-session";
 
-export type Measured = ReturnType<typeof useMeasured>;
+export type Measurements = ReturnType<typeof useMeasurements>;
 
-export function useMeasured(model: () => string | null, session: Session, profileQuery: () => Query | null) {
+export function useMeasurements(model: () => string | null, session: ModelSession, profileQuery: () => Query | null) {
   const { data: answer, error } = useResource<ProfileAnswer>(
     () => {
       const selection = profileQuery();
@@ -27,7 +27,7 @@ export function useMeasured(model: () => string | null, session: Session, profil
   const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
   const sums = computed<Sums | null>(() =>
     session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes
-      ? sumsOf(session.graph.value, data.value)
+      ? groupSums(session.graph.value, data.value)
       : null,
   );
   /** Figures that anything was measured of. */

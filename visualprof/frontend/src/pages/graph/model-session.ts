@@ -4,17 +4,17 @@ import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
 import { address } from "../../api/client";
 import { useResource } from "../../state/resource";
 import type { GraphAnswer } from "../../api/graph";
-import { sceneOf, type Scene } from "./canvas/scene";
+import { buildScene, type Scene } from "./canvas/scene";
 import { Graph } from "./graph";
 import { LayoutClient } from "./layout/client";
 import type { Direction } from "./layout/direction";
-import { deepest, levelOf, levelOpen, openText, textOpen } from "./open-groups";
+import { maxDepth, openLevel, openToLevel, formatOpen, parseOpen } from "./open-groups";
 
-const LATE_MS = 300;
+const SLOW_LAYOUT_MS = 300;
 
-export type Session = ReturnType<typeof useSession>;
+export type ModelSession = ReturnType<typeof useModelSession>;
 
-export function useSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
+export function useModelSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
   const { data, error, loading, waiting } = useResource<GraphAnswer>(
     () => model() && address("graph", { model: model() }),
     () => null,
@@ -38,7 +38,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     failure.value = "";
     try {
       const picture = await client.layout(open.value, direction());
-      if (load === loads && graph.value === currentGraph) scene.value = sceneOf(currentGraph, picture);
+      if (load === loads && graph.value === currentGraph) scene.value = buildScene(currentGraph, picture);
     } catch (reason) {
       if (load === loads) failure.value = reason instanceof Error ? reason.message : String(reason);
     }
@@ -50,7 +50,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     client = answer ? new LayoutClient(answer) : null;
     scene.value = null;
     graph.value = answer ? new Graph(answer) : null;
-    open.value = graph.value ? textOpen(graph.value, code.value) : new Set();
+    open.value = graph.value ? parseOpen(graph.value, code.value) : new Set();
     anchor.value = -1;
     void draw();
   });
@@ -59,7 +59,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     () => {
       if (data.value?.model.id !== model()) data.value = null;
     },
-    LATE_MS,
+    SLOW_LAYOUT_MS,
     { immediate: false },
   );
   watch(model, start);
@@ -68,8 +68,8 @@ export function useSession(model: () => string | null, direction: () => Directio
     void draw();
   });
   watch(code, (text) => {
-    if (!graph.value || text === openText(graph.value, open.value)) return;
-    open.value = textOpen(graph.value, text);
+    if (!graph.value || text === formatOpen(graph.value, open.value)) return;
+    open.value = parseOpen(graph.value, text);
     void draw();
   });
   onScopeDispose(() => client?.close());
@@ -79,7 +79,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     next.add(graph.value.root);
     open.value = next;
     anchor.value = hold;
-    code.value = openText(graph.value, next);
+    code.value = formatOpen(graph.value, next);
     void draw();
   }
 
@@ -91,7 +91,7 @@ export function useSession(model: () => string | null, direction: () => Directio
   }
 
   /** Opens what is folded around an item, which begins where that was. */
-  function uncover(item: number): boolean {
+  function openAncestors(item: number): boolean {
     if (!graph.value || item < 0) return false;
     const next = new Set([...open.value, ...graph.value.around(item)]);
     if (next.size === open.value.size) return false;
@@ -101,23 +101,23 @@ export function useSession(model: () => string | null, direction: () => Directio
 
   /** Exactly these groups. */
   function showOpen(groups: Set<number>): void {
-    if (graph.value && openText(graph.value, groups) !== openText(graph.value, open.value)) set(groups);
+    if (graph.value && formatOpen(graph.value, groups) !== formatOpen(graph.value, open.value)) set(groups);
   }
 
   function stepLevel(delta: 1 | -1): void {
     const currentGraph = graph.value;
     if (!currentGraph) return;
-    const now = levelOf(currentGraph, open.value);
+    const now = openLevel(currentGraph, open.value);
     set(
-      levelOpen(
+      openToLevel(
         currentGraph,
-        Math.max(0, Math.min(deepest(currentGraph), delta > 0 ? now + 1 : Math.min(now, deepest(currentGraph)) - 1)),
+        Math.max(0, Math.min(maxDepth(currentGraph), delta > 0 ? now + 1 : Math.min(now, maxDepth(currentGraph)) - 1)),
       ),
     );
   }
 
   function openAll(): void {
-    if (graph.value) set(levelOpen(graph.value, deepest(graph.value)));
+    if (graph.value) set(openToLevel(graph.value, maxDepth(graph.value)));
   }
 
   function closeAll(): void {
@@ -136,7 +136,7 @@ export function useSession(model: () => string | null, direction: () => Directio
     failure,
     anchor,
     toggle,
-    uncover,
+    uncover: openAncestors,
     showOpen,
     stepLevel,
     openAll,

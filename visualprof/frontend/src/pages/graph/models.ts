@@ -7,7 +7,7 @@ import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 /** Endings that the file dialog offers. */
 export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".tflite", ".log"];
 
-export type Models = ReturnType<typeof useModels>;
+export type ModelList = ReturnType<typeof useModels>;
 
 export function useModels() {
   const answer = shallowRef<ModelsAnswer | null>(null);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Graph } from "./graph";
-import { firstOpen, itemText, levelOf, levelOpen, openText, textItem, textOpen } from "./open-groups";
+import { initialOpen, formatItem, openLevel, openToLevel, formatOpen, parseItem, parseOpen } from "./open-groups";
 import { residual, transformer } from "../../../tests/samples";
 
 describe("open groups in the address", () => {
@@ -9,26 +9,26 @@ describe("open groups in the address", () => {
   it("come back as they were", () => {
     for (const chosen of [[], [1], [1, 2, 3, 4], [1, 7, 8, 9, 30], [40, 41]]) {
       const open = new Set([graph.root, ...chosen.map((g) => graph.nodes + g)]);
-      expect([...textOpen(graph, openText(graph, open))].sort()).toEqual([...open].sort());
+      expect([...parseOpen(graph, formatOpen(graph, open))].sort()).toEqual([...open].sort());
     }
   });
 
   it("are short", () => {
-    expect(openText(graph, firstOpen(graph))).toBe("");
-    expect(openText(graph, levelOpen(graph, 99))).toBe("all");
-    expect(openText(graph, new Set([...levelOpen(graph, 2)])).length).toBeLessThan(80);
+    expect(formatOpen(graph, initialOpen(graph))).toBe("");
+    expect(formatOpen(graph, openToLevel(graph, 99))).toBe("all");
+    expect(formatOpen(graph, new Set([...openToLevel(graph, 2)])).length).toBeLessThan(80);
   });
 
   it("survive nonsense", () => {
     expect(
-      [...textOpen(graph, "zzzz~-~!~1-zz")].every((item) => item >= graph.nodes && item < graph.nodes + graph.groups),
+      [...parseOpen(graph, "zzzz~-~!~1-zz")].every((item) => item >= graph.nodes && item < graph.nodes + graph.groups),
     ).toBe(true);
-    expect(textItem(graph, "n999999")).toBe(-1);
-    expect(textItem(graph, itemText(graph, graph.nodes + 3))).toBe(graph.nodes + 3);
+    expect(parseItem(graph, "n999999")).toBe(-1);
+    expect(parseItem(graph, formatItem(graph, graph.nodes + 3))).toBe(graph.nodes + 3);
   });
 
   it("open a lone scope at once and small models whole", () => {
-    expect(firstOpen(graph).size).toBe(2);
-    expect(levelOf(new Graph(residual()), levelOpen(new Graph(residual()), 1))).toBe(1);
+    expect(initialOpen(graph).size).toBe(2);
+    expect(openLevel(new Graph(residual()), openToLevel(new Graph(residual()), 1))).toBe(1);
   });
 });

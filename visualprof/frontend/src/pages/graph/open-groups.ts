@@ -2,17 +2,17 @@
 import type { Graph } from "./graph";
 
 /** A model this small is shown whole at once. */
-const SMALL = 60;
+const SMALL_GRAPH = 60;
 const ALL = "all";
 const NONE = "none";
 
-function every(graph: Graph): number[] {
+function allGroups(graph: Graph): number[] {
   return Array.from({ length: graph.groups }, (_, g) => graph.nodes + g);
 }
 
 /** The model's outermost groups; a group that stands alone opens by itself. */
-export function firstOpen(graph: Graph): Set<number> {
-  if (graph.nodes <= SMALL) return new Set(every(graph));
+export function initialOpen(graph: Graph): Set<number> {
+  if (graph.nodes <= SMALL_GRAPH) return new Set(allGroups(graph));
   const open = new Set([graph.root]);
   let at = graph.root;
   for (;;) {
@@ -25,18 +25,18 @@ export function firstOpen(graph: Graph): Set<number> {
 }
 
 /** All groups down to a depth. */
-export function levelOpen(graph: Graph, depth: number): Set<number> {
-  return new Set(every(graph).filter((item) => (graph.depth[item] ?? 0) <= depth));
+export function openToLevel(graph: Graph, depth: number): Set<number> {
+  return new Set(allGroups(graph).filter((item) => (graph.depth[item] ?? 0) <= depth));
 }
 
 /** The deepest level of which all groups are open. */
-export function levelOf(graph: Graph, open: ReadonlySet<number>): number {
-  const closed = every(graph).filter((item) => !open.has(item));
-  return closed.reduce((min, item) => Math.min(min, graph.depth[item] ?? 0), deepest(graph) + 1) - 1;
+export function openLevel(graph: Graph, open: ReadonlySet<number>): number {
+  const closed = allGroups(graph).filter((item) => !open.has(item));
+  return closed.reduce((min, item) => Math.min(min, graph.depth[item] ?? 0), maxDepth(graph) + 1) - 1;
 }
 
-export function deepest(graph: Graph): number {
-  return every(graph).reduce((max, item) => Math.max(max, graph.depth[item] ?? 0), 0);
+export function maxDepth(graph: Graph): number {
+  return allGroups(graph).reduce((max, item) => Math.max(max, graph.depth[item] ?? 0), 0);
 }
 
 function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
@@ -44,8 +44,8 @@ function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
 }
 
 /** "" for the first look; otherwise gaps between numbers in base 36, runs as "gap-more". */
-export function openText(graph: Graph, open: ReadonlySet<number>): string {
-  if (same(open, firstOpen(graph))) return "";
+export function formatOpen(graph: Graph, open: ReadonlySet<number>): string {
+  if (same(open, initialOpen(graph))) return "";
   if (open.size >= graph.groups) return ALL;
   const numbers = [...open]
     .map((item) => item - graph.nodes)
@@ -64,9 +64,9 @@ export function openText(graph: Graph, open: ReadonlySet<number>): string {
   return parts.join("~");
 }
 
-export function textOpen(graph: Graph, text: string): Set<number> {
-  if (text === "") return firstOpen(graph);
-  if (text === ALL) return new Set(every(graph));
+export function parseOpen(graph: Graph, text: string): Set<number> {
+  if (text === "") return initialOpen(graph);
+  if (text === ALL) return new Set(allGroups(graph));
   const open = new Set([graph.root]);
   if (text === NONE) return open;
   let last = 0;
@@ -80,11 +80,11 @@ export function textOpen(graph: Graph, text: string): Set<number> {
 }
 
 /** An item in the address: n12 is a node, g3 a group. */
-export function itemText(graph: Graph, item: number): string {
+export function formatItem(graph: Graph, item: number): string {
   return item < 0 ? "" : graph.isGroup(item) ? `g${item - graph.nodes}` : `n${item}`;
 }
 
-export function textItem(graph: Graph, text: string): number {
+export function parseItem(graph: Graph, text: string): number {
   const [, kind, digits] = /^([ng])(\d{1,7})$/.exec(text) ?? [];
   const number = Number(digits);
   if (kind === "n" && number < graph.nodes) return graph.item[number] ?? -1;

@@ -1,27 +1,30 @@
 import { describe, expect, it } from "vitest";
 import type { ProfileAnswer } from "../../api/graph";
-import { colorsOf } from "./canvas/colors";
+import { readColors } from "./canvas/colors";
 import { svgText } from "./canvas/export";
-import { familyOf } from "./canvas/operator-family";
+import { operatorFamily } from "./canvas/operator-family";
 import { hitAt } from "./canvas/hit";
-import { DOWNSTREAM, NO_MARKS, UPSTREAM } from "./canvas/highlights";
-import { sceneOf, shownPlace } from "./canvas/scene";
+import { DOWNSTREAM, NO_HIGHLIGHTS, UPSTREAM } from "./canvas/highlights";
+import { buildScene, visibleBox } from "./canvas/scene";
 import { boxStatus } from "./comparison";
-import { foundItems, namedItems } from "./search";
-import { flowMarks, flowOf, neighbours } from "./flow";
+import { searchItems, findByName } from "./search";
+import { flowHighlights, traceFlow, neighborItems } from "./flow";
 import { Graph } from "./graph";
-import { changeOf, changeText, heatOf, heatOfChange, sumsOf } from "./heat";
+import { compareProfiles, changeText, heatOverlay, changeOverlay, groupSums } from "./heat";
 import { lastPart } from "./labels";
-import { Nested } from "./layout/nested";
-import { pictureOf } from "./layout/picture";
-import { firstOpen, levelOpen } from "./open-groups";
+import { NestedLayout } from "./layout/nested";
+import { buildPicture } from "./layout/picture";
+import { initialOpen, openToLevel } from "./open-groups";
 import { residual, transformer, unusual } from "../../../tests/samples";
 
 function layOut(answer = residual(), open?: (graph: Graph) => Set<number>) {
   const graph = new Graph(answer);
   return {
     graph,
-    scene: sceneOf(graph, pictureOf(new Nested(graph).layout(open?.(graph) ?? firstOpen(graph), "td"), "td")),
+    scene: buildScene(
+      graph,
+      buildPicture(new NestedLayout(graph).layout(open?.(graph) ?? initialOpen(graph), "td"), "td"),
+    ),
   };
 }
 
@@ -29,69 +32,69 @@ describe("search", () => {
   const graph = new Graph(residual());
 
   it("wants every word, in names, types and shapes", () => {
-    expect(foundItems(graph, "CONV layer2/block0").length).toBe(4);
-    expect(foundItems(graph, "8x1000").length).toBe(1);
-    expect(foundItems(graph, "   ")).toEqual([]);
-    expect(foundItems(graph, "layer3/block5").some((item) => graph.isGroup(item))).toBe(true);
+    expect(searchItems(graph, "CONV layer2/block0").length).toBe(4);
+    expect(searchItems(graph, "8x1000").length).toBe(1);
+    expect(searchItems(graph, "   ")).toEqual([]);
+    expect(searchItems(graph, "layer3/block5").some((item) => graph.isGroup(item))).toBe(true);
   });
 
   it("finds the node that a profile names, else its type", () => {
-    expect(namedItems(graph, "head/fc").length).toBe(1);
-    expect(namedItems(graph, "downsample").length).toBe(4);
-    expect(namedItems(graph, "aten::MaxPool").length).toBe(1);
-    expect(namedItems(graph, "nothing")).toEqual([]);
+    expect(findByName(graph, "head/fc").length).toBe(1);
+    expect(findByName(graph, "downsample").length).toBe(4);
+    expect(findByName(graph, "aten::MaxPool").length).toBe(1);
+    expect(findByName(graph, "nothing")).toEqual([]);
     const merged = Array.from({ length: graph.nodes }, (_, n) => (n === 7 ? "relued_nchwc" : null));
-    expect(namedItems(graph, "relued_nchwc", merged)).toEqual([7]);
+    expect(findByName(graph, "relued_nchwc", merged)).toEqual([7]);
   });
 });
 
 describe("flow", () => {
   const { graph, scene } = layOut();
-  const add = namedItems(graph, "layer1/block0/Add")[0] ?? -1;
+  const add = findByName(graph, "layer1/block0/Add")[0] ?? -1;
 
   it("marks neighbours, or everything before and after", () => {
-    const direct = flowOf(graph, add, false);
+    const direct = traceFlow(graph, add, false);
     expect([
       direct.nodes.filter((mark) => mark === UPSTREAM).length,
       direct.nodes.filter((mark) => mark === DOWNSTREAM).length,
     ]).toEqual([2, 1]);
-    const transitive = flowOf(graph, add, true);
+    const transitive = traceFlow(graph, add, true);
     expect(transitive.nodes.filter(Boolean).length).toBe(graph.nodes - 1);
   });
 
   it("shows on folded groups what happens inside", () => {
-    const marks = flowMarks(scene, flowOf(graph, add, true));
-    expect(marks.boxes[shownPlace(scene, namedItems(graph, "head/fc")[0] ?? -1)]).toBe(DOWNSTREAM);
+    const marks = flowHighlights(scene, traceFlow(graph, add, true));
+    expect(marks.boxes[visibleBox(scene, findByName(graph, "head/fc")[0] ?? -1)]).toBe(DOWNSTREAM);
     expect(marks.edges.includes(UPSTREAM)).toBe(true);
   });
 });
 
 describe("a node with bodies", () => {
-  const { graph, scene } = layOut(unusual(), (graph) => levelOpen(graph, 9));
-  const [ifNode = -1] = namedItems(graph, "If_0");
-  const condition = namedItems(graph, "a&b<c>")[0] ?? -1;
+  const { graph, scene } = layOut(unusual(), (graph) => openToLevel(graph, 9));
+  const [ifNode = -1] = findByName(graph, "If_0");
+  const condition = findByName(graph, "a&b<c>")[0] ?? -1;
 
   it("is the group of them: drawn, found and named as one", () => {
     expect(graph.isGroup(ifNode)).toBe(true);
     const node = graph.nodeOf(ifNode);
-    expect([scene.place[node], graph.item[node], foundItems(graph, "If_0")]).toEqual([-1, ifNode, [ifNode]]);
-    expect(scene.labels[shownPlace(scene, node)]?.title).toBe("If · If_0");
-    expect(graph.shown(node, levelOpen(graph, 9))).toBe(ifNode);
+    expect([scene.boxIndex[node], graph.item[node], searchItems(graph, "If_0")]).toEqual([-1, ifNode, [ifNode]]);
+    expect(scene.labels[visibleBox(scene, node)]?.title).toBe("If · If_0");
+    expect(graph.shown(node, openToLevel(graph, 9))).toBe(ifNode);
   });
 
   it("passes the data on: what it decides over leads to what takes its outputs", () => {
-    const after = flowOf(graph, condition, true).nodes;
+    const after = traceFlow(graph, condition, true).nodes;
     for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"])
-      expect(after[namedItems(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
-    expect(flowOf(graph, namedItems(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
-    expect(neighbours(graph, ifNode, "in")).toContain(condition);
-    expect(neighbours(graph, ifNode, "out")).toEqual(namedItems(graph, "loop/Merge"));
+      expect(after[findByName(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
+    expect(traceFlow(graph, findByName(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
+    expect(neighborItems(graph, ifNode, "in")).toContain(condition);
+    expect(neighborItems(graph, ifNode, "out")).toEqual(findByName(graph, "loop/Merge"));
   });
 
   it("gives what its branches make as one, open and folded", () => {
-    const merge = namedItems(graph, "loop/Merge")[0] ?? -1;
+    const merge = findByName(graph, "loop/Merge")[0] ?? -1;
     for (const level of [0, 9]) {
-      const { picture } = layOut(unusual(), (graph) => levelOpen(graph, level)).scene;
+      const { picture } = layOut(unusual(), (graph) => openToLevel(graph, level)).scene;
       const edges = [...picture.kind.keys()].filter(
         (e) => picture.item[picture.from[e] ?? -1] === ifNode && picture.item[picture.to[e] ?? -1] === merge,
       );
@@ -101,7 +104,7 @@ describe("a node with bodies", () => {
 
   it("takes its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
-      const { picture } = layOut(unusual(), (graph) => levelOpen(graph, level)).scene;
+      const { picture } = layOut(unusual(), (graph) => openToLevel(graph, level)).scene;
       const ends = [...picture.kind.keys()]
         .filter((e) => picture.item[picture.from[e] ?? -1] === condition)
         .map((e) => picture.item[picture.to[e] ?? -1]);
@@ -131,7 +134,7 @@ describe("measured figures", () => {
     },
     unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] },
   };
-  const sums = sumsOf(graph, profile);
+  const sums = groupSums(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
     expect(sums.time_ns[graph.root]).toBe(time.reduce<number>((sum, value) => sum + (value ?? 0), 0));
@@ -140,7 +143,7 @@ describe("measured figures", () => {
   });
 
   it("colour the most expensive box hottest", () => {
-    const heat = heatOf(scene, sums, "time_ns", 1e6);
+    const heat = heatOverlay(scene, sums, "time_ns", 1e6);
     expect(Math.max(...[...heat.share].filter((share) => !Number.isNaN(share)))).toBe(1);
     expect(heat.text.every((text) => text === "" || text.includes("%"))).toBe(true);
   });
@@ -155,14 +158,14 @@ describe("measured figures", () => {
         calls: none.map((_, node) => calls[node] ?? null),
       },
     });
-    const both = changeOf(graph, profileOf([100, 50, 70], [2, 1, 1]), profileOf([600, 25], [4, 1]));
+    const both = compareProfiles(graph, profileOf([100, 50, 70], [2, 1, 1]), profileOf([600, 25], [4, 1]));
     expect([both.now[0], both.before[0], both.now[1], both.before[1]]).toEqual([100, 300, 50, 25]);
     expect([both.now[2], both.now[graph.root], both.before[graph.root]]).toEqual([NaN, 150, 325]);
     const text = (item: number) => changeText(both, item).replaceAll("\u00a0", " ");
     expect([text(0), text(1), text(2)]).toEqual(["▼ −200 ns · −66.7 %", "▲ +25 ns · +100 %", ""]);
-    const { scene: open } = layOut(residual(), (graph) => levelOpen(graph, 9));
-    const heat = heatOfChange(open, both);
-    const share = (node: number) => heat.share[open.place[node] ?? -1];
+    const { scene: open } = layOut(residual(), (graph) => openToLevel(graph, 9));
+    const heat = changeOverlay(open, both);
+    const share = (node: number) => heat.share[open.boxIndex[node] ?? -1];
     expect([share(0), share(2)]).toEqual([-1, NaN]);
     expect(share(1) ?? 0).toBeCloseTo(Math.sqrt(25 / 200));
   });
@@ -170,8 +173,8 @@ describe("measured figures", () => {
 
 describe("the picture", () => {
   it("is escaped in SVG and holds every box", () => {
-    const { graph, scene } = layOut(unusual(), (graph) => levelOpen(graph, 9));
-    const svg = svgText(scene, NO_MARKS, colorsOf("light"), { operators: String }, "a<b>");
+    const { graph, scene } = layOut(unusual(), (graph) => openToLevel(graph, 9));
+    const svg = svgText(scene, NO_HIGHLIGHTS, readColors("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
     expect(svg).toContain("&lt;img");
     expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelectorAll("path").length).toBeGreaterThan(
@@ -181,7 +184,7 @@ describe("the picture", () => {
   });
 
   it("is hit where it is drawn, the innermost box first", () => {
-    const { graph, scene } = layOut(transformer(2), (graph) => levelOpen(graph, 9));
+    const { graph, scene } = layOut(transformer(2), (graph) => openToLevel(graph, 9));
     const { x, y, w, h, item } = scene.picture;
     item.forEach((graphItem, i) => {
       if (graph.isGroup(graphItem)) return;
@@ -190,16 +193,16 @@ describe("the picture", () => {
   });
 
   it("labels each slot's shape once", () => {
-    const { scene } = layOut(residual(), (graph) => levelOpen(graph, 9));
+    const { scene } = layOut(residual(), (graph) => openToLevel(graph, 9));
     expect(scene.shapes.some((shape) => shape === "8×64×56×56")).toBe(true);
   });
 
   it("shows a folded group as changed when part of it is", () => {
     const { graph, scene } = layOut();
     const status = new Array<"same" | "removed">(graph.nodes).fill("same");
-    const node = namedItems(graph, "layer2/block0/Add")[0] ?? 0;
+    const node = findByName(graph, "layer2/block0/Add")[0] ?? 0;
     status[node] = "removed";
-    expect(boxStatus(scene, status)[shownPlace(scene, node)]).toBe("changed");
+    expect(boxStatus(scene, status)[visibleBox(scene, node)]).toBe("changed");
   });
 });
 
@@ -221,7 +224,7 @@ describe("words", () => {
       "Input",
       "Mystery",
     ];
-    expect(types.map(familyOf)).toEqual([
+    expect(types.map(operatorFamily)).toEqual([
       "conv",
       "conv",
       "conv",

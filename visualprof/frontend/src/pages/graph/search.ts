@@ -3,7 +3,7 @@ import type { Graph } from "./graph";
 
 const texts = new WeakMap<Graph, string[]>();
 
-function textsOf(graph: Graph): string[] {
+function searchTexts(graph: Graph): string[] {
   const cached = texts.get(graph);
   if (cached) return cached;
   const { nodes, groups, edges, values } = graph.answer;
@@ -23,18 +23,18 @@ function textsOf(graph: Graph): string[] {
   return lowered;
 }
 
-export function foundItems(graph: Graph, search: string): number[] {
+export function searchItems(graph: Graph, search: string): number[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];
   const hits: number[] = [];
-  textsOf(graph).forEach((text, item) => {
+  searchTexts(graph).forEach((text, item) => {
     if (item !== graph.root && words.every((word) => text.includes(word))) hits.push(item);
   });
   return hits;
 }
 
 /** Nodes that a profile's row means: that it measured, else of that very name, else ending in it, else of that type. */
-export function namedItems(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
+export function findByName(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
   const nodes = [...names.keys()];

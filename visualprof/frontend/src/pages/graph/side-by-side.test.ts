@@ -2,21 +2,24 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ref } from "vue";
 import { Builder, residual, transformer } from "../../../tests/samples";
 import type { GraphAnswer } from "../../api/graph";
-import { tipPlace, wordsNear } from "./canvas/tip-position";
+import { tipPosition, textBoxesNear } from "./canvas/tip-position";
 import type { Box } from "./canvas/camera";
-import { boxOf, sceneOf, type Scene } from "./canvas/scene";
-import { differencesOf } from "./comparison";
+import { boxOf, buildScene, type Scene } from "./canvas/scene";
+import { groupDifferences } from "./comparison";
 import { Graph } from "./graph";
 import type { Direction } from "./layout/direction";
-import { Nested } from "./layout/nested";
-import { pictureOf } from "./layout/picture";
-import { levelOpen } from "./open-groups";
-import { useSides } from "./side-by-side";
+import { NestedLayout } from "./layout/nested";
+import { buildPicture } from "./layout/picture";
+import { openToLevel } from "./open-groups";
+import { useSideBySide } from "./side-by-side";
 import { Stage } from "./stage";
 
 function layOut(answer: GraphAnswer, direction: Direction = "td", level = 9): Scene {
   const graph = new Graph(answer);
-  return sceneOf(graph, pictureOf(new Nested(graph).layout(levelOpen(graph, level), direction), direction));
+  return buildScene(
+    graph,
+    buildPicture(new NestedLayout(graph).layout(openToLevel(graph, level), direction), direction),
+  );
 }
 
 /** A chain; those of `extra` stand before the fourth. */
@@ -52,7 +55,7 @@ function sidesOf(main: Scene, second: Scene, selected = -1) {
   }
   const to = byName(main, second);
   const back = byName(second, main);
-  const sides = useSides(stage, other, ref(true), ref(selected), (item, ofMain) => (ofMain ? to : back)(item));
+  const sides = useSideBySide(stage, other, ref(true), ref(selected), (item, ofMain) => (ofMain ? to : back)(item));
   return { stage, other, sides, to };
 }
 
@@ -150,14 +153,14 @@ describe("a tip", () => {
 
   it("stands at the right of its box, inside the area, else at its left", () => {
     const area = { width: 600, height: 400 };
-    expect(tipPlace(size, [{ x: 200, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 100 });
-    expect(tipPlace(size, [{ x: 480, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 290, y: 100 });
-    expect(tipPlace(size, [{ x: 200, y: 380, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 342 });
+    expect(tipPosition(size, [{ x: 200, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 100 });
+    expect(tipPosition(size, [{ x: 480, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 290, y: 100 });
+    expect(tipPosition(size, [{ x: 200, y: 380, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 342 });
   });
 
   it("covers what says least where there is no room", () => {
     const area = { width: 200, height: 64 };
-    const at = tipPlace(
+    const at = tipPosition(
       size,
       [
         { x: 10, y: 6, w: 100, h: 40 },
@@ -182,8 +185,8 @@ describe("a tip", () => {
       const { x, y } = boxOf(scene, i);
       const onScreen = stage.camera.toScreen(x, y);
       if (onScreen.x < 0 || onScreen.y < 0 || onScreen.x > 800 || onScreen.y > 600) continue;
-      const boxes = wordsNear(scene, stage.camera, i);
-      const at = tipPlace(size, boxes, stage.camera);
+      const boxes = textBoxesNear(scene, stage.camera, i);
+      const at = tipPosition(size, boxes, stage.camera);
       expect(at.x >= 0 && at.y >= 0 && at.x + size.width <= 900 && at.y + size.height <= 700).toBe(true);
       const [ownBox] = boxes;
       const points = Array.from({ length: 60 * 60 }, (_, k) => ({
@@ -207,7 +210,7 @@ describe("a tip", () => {
 
 describe("differences", () => {
   it("are listed with the nodes of each", () => {
-    const differences = differencesOf({
+    const differences = groupDifferences({
       same: 1,
       changed: 2,
       removed: 0,

@@ -5,7 +5,7 @@ import type { Box } from "./canvas/camera";
 import { TOP_DOWN } from "./layout/direction";
 import type { Stage } from "./stage";
 
-export type Sides = ReturnType<typeof useSides>;
+export type SideBySide = ReturnType<typeof useSideBySide>;
 
 /** Item of the other picture that corresponds to one; -1 for none. */
 export type Partner = (item: number) => number;
@@ -15,7 +15,7 @@ function inSight(box: Box, view: Box): boolean {
 }
 
 /** How much further down (or right) the boxes in sight stand in the other picture, the median; null where most have no partner there. */
-export function shiftOf(scene: Scene, otherScene: Scene, view: Box, partner: Partner): number | null {
+export function counterpartShift(scene: Scene, otherScene: Scene, view: Box, partner: Partner): number | null {
   const down = scene.picture.direction === TOP_DOWN;
   const shifts: number[] = [];
   let visibleArea = 0;
@@ -23,7 +23,7 @@ export function shiftOf(scene: Scene, otherScene: Scene, view: Box, partner: Par
     const box = boxOf(scene, i);
     if (scene.picture.open[i] || !inSight(box, view)) return;
     visibleArea += 1;
-    const boxIndex = otherScene.place[partner(item)] ?? -1;
+    const boxIndex = otherScene.boxIndex[partner(item)] ?? -1;
     if (boxIndex < 0) return;
     const other = boxOf(otherScene, boxIndex);
     shifts.push(down ? other.y - box.y : other.x - box.x);
@@ -31,7 +31,7 @@ export function shiftOf(scene: Scene, otherScene: Scene, view: Box, partner: Par
   return 2 * shifts.length > visibleArea ? (shifts.sort((a, b) => a - b)[shifts.length >> 1] ?? null) : null;
 }
 
-export function useSides(
+export function useSideBySide(
   stage: Stage,
   otherStage: Stage,
   comparing: Ref<boolean>,
@@ -41,24 +41,24 @@ export function useSides(
   /** What was acted on last: it stays where it is, and what corresponds to it stands there too. */
   let anchor: { item: number; ofMain: boolean } | null = null;
 
-  function both(act: (target: Stage) => void): void {
+  function forBoth(act: (target: Stage) => void): void {
     for (const target of comparing.value ? [stage, otherStage] : [stage]) act(target);
   }
 
   /** Both from their beginning, or whole; the longer picture leads, the other stands so that most of what is in sight is level. */
   function fit(wholeGraph = false): void {
     anchor = null;
-    both((target) => target.fit(wholeGraph ? target.wholeScale : undefined));
+    forBoth((target) => target.fit(wholeGraph ? target.wholeScale : undefined));
     if (!comparing.value || !stage.scene || !otherStage.scene) return;
     const scale = Math.min(stage.camera.scale, otherStage.camera.scale);
-    both((target) => target.fit(scale));
+    forBoth((target) => target.fit(scale));
     const down = stage.scene.picture.direction === TOP_DOWN;
     const length = ({ picture }: Scene) => (down ? picture.height : picture.width);
     const ofMain = length(stage.scene) >= length(otherStage.scene);
     const [lead, follower] = ofMain ? [stage, otherStage] : [otherStage, stage];
     const shift =
       lead.scene && follower.scene
-        ? shiftOf(lead.scene, follower.scene, lead.camera.view, (item) => partner(item, ofMain))
+        ? counterpartShift(lead.scene, follower.scene, lead.camera.view, (item) => partner(item, ofMain))
         : null;
     if (shift === null) return;
     if (down) follower.camera.y = lead.camera.y + shift;
@@ -69,29 +69,29 @@ export function useSides(
     if (!anchor || !comparing.value) return;
     const [lead, follower] = anchor.ofMain ? [stage, otherStage] : [otherStage, stage];
     const [at, followerPoint] = [lead.pointOf(anchor.item), follower.pointOf(partner(anchor.item, anchor.ofMain))];
-    if (at && followerPoint) follower.standBeside(lead, at, followerPoint);
+    if (at && followerPoint) follower.alignWith(lead, at, followerPoint);
   }
 
   /** From now on this item leads. */
-  function hold(item: number, ofMain: boolean): void {
+  function holdItem(item: number, ofMain: boolean): void {
     anchor = item >= 0 ? { item, ofMain } : null;
     align();
   }
 
   /** A picture is new or was fitted to another size: what is selected stays in sight. */
-  function settle(refit: boolean): void {
+  function settleBoth(refit: boolean): void {
     if (!refit) return align();
     if (comparing.value) fit();
     if (selected.value < 0) return;
     stage.reveal(selected.value);
-    hold(selected.value, true);
+    holdItem(selected.value, true);
   }
 
   return {
     fit,
-    hold,
-    settle,
-    pan: (dx: number, dy: number) => both((target) => target.pan(dx, dy)),
-    zoom: (factor: number, px?: number, py?: number) => both((target) => target.zoom(factor, px, py)),
+    hold: holdItem,
+    settle: settleBoth,
+    pan: (dx: number, dy: number) => forBoth((target) => target.pan(dx, dy)),
+    zoom: (factor: number, px?: number, py?: number) => forBoth((target) => target.zoom(factor, px, py)),
   };
 }

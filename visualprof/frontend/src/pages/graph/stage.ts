@@ -1,26 +1,26 @@
 // The canvas of one model: camera, what is painted, and when.
-import { Frames, penOf } from "../../canvas/frames";
+import { Frames, get2dContext } from "../../canvas/frames";
 import type { Point } from "../../canvas/pointer";
 import { Camera } from "./canvas/camera";
-import { colorsOf, type Colors } from "./canvas/colors";
-import { NO_MARKS, type Marks } from "./canvas/highlights";
+import { readColors, type Colors } from "./canvas/colors";
+import { NO_HIGHLIGHTS, type Highlights } from "./canvas/highlights";
 import { paint } from "./canvas/paint";
-import type { Words } from "./canvas/paint-boxes";
-import { boxOf, shownPlace, type Scene } from "./canvas/scene";
+import type { BoxTexts } from "./canvas/paint-boxes";
+import { boxOf, visibleBox, type Scene } from "./canvas/scene";
 import { TOP_DOWN } from "./layout/direction";
 import type { ThemeName } from "../../lib/color";
 
 const TOP_MARGIN = 24;
 const MARGIN = 44;
 /** Smaller text is a smudge. */
-const LEAST_READABLE = 0.5;
+const MIN_READABLE_SCALE = 0.5;
 
 export class Stage extends Frames {
   readonly camera = new Camera();
   scene: Scene | null = null;
-  marks: Marks = NO_MARKS;
+  highlights: Highlights = NO_HIGHLIGHTS;
   colors: Colors;
-  words: Words = { operators: String };
+  texts: BoxTexts = { operators: String };
   /** Told after every frame. */
   onFrame: () => void = () => undefined;
   /** Nobody moved the picture since it was fitted: in another size it is fitted again. */
@@ -29,7 +29,7 @@ export class Stage extends Frames {
 
   constructor(theme: ThemeName) {
     super();
-    this.colors = colorsOf(theme);
+    this.colors = readColors(theme);
   }
 
   attach(canvas: HTMLCanvasElement): void {
@@ -63,7 +63,7 @@ export class Stage extends Frames {
 
   /** Where an item, or the folded group that holds it, has the middle of its upper border; null while it has none. */
   pointOf(item: number): Point | null {
-    const boxIndex = this.scene ? shownPlace(this.scene, item) : -1;
+    const boxIndex = this.scene ? visibleBox(this.scene, item) : -1;
     if (!this.scene || boxIndex < 0) return null;
     const box = boxOf(this.scene, boxIndex);
     return { x: box.x + box.w / 2, y: box.y };
@@ -72,18 +72,18 @@ export class Stage extends Frames {
   /** The scale at which the whole picture is in sight. */
   get wholeScale(): number {
     const { width, height } = this.scene?.picture ?? { width: 1, height: 1 };
-    return this.camera.scaleOf({ x: 0, y: 0, w: width, h: height }, MARGIN);
+    return this.camera.fitScale({ x: 0, y: 0, w: width, h: height }, MARGIN);
   }
 
   /** That scale; where it would be too small to read, one at which the picture's beginning is. */
   get readableScale(): number {
-    if (!this.scene || this.wholeScale >= LEAST_READABLE) return this.wholeScale;
+    if (!this.scene || this.wholeScale >= MIN_READABLE_SCALE) return this.wholeScale;
     const { width, height, direction } = this.scene.picture;
     const across =
       direction === TOP_DOWN
         ? (this.camera.width - 2 * TOP_MARGIN) / width
         : (this.camera.height - 2 * TOP_MARGIN) / height;
-    return Math.max(LEAST_READABLE, Math.min(0.85, across));
+    return Math.max(MIN_READABLE_SCALE, Math.min(0.85, across));
   }
 
   /** The whole picture in the middle, or what of it is in sight at a scale, from its beginning. */
@@ -97,11 +97,11 @@ export class Stage extends Frames {
     if (scale <= this.wholeScale) return;
     if (direction === TOP_DOWN) this.camera.y = -TOP_MARGIN / scale;
     else if (width * scale > this.camera.width) this.camera.x = -TOP_MARGIN / scale;
-    this.centreBeginning(this.scene);
+    this.centerStart(this.scene);
   }
 
   /** Of a picture that is wider (to the right: taller) than the room, what is in sight at its beginning stands in the middle. */
-  private centreBeginning({ picture }: Scene): void {
+  private centerStart({ picture }: Scene): void {
     const { view } = this.camera;
     const down = picture.direction === TOP_DOWN;
     if (down ? picture.width <= view.w : picture.height <= view.h) return;
@@ -121,7 +121,7 @@ export class Stage extends Frames {
 
   /** Brings an item, or the folded group that holds it, into sight. */
   reveal(item: number): void {
-    const boxIndex = this.scene ? shownPlace(this.scene, item) : -1;
+    const boxIndex = this.scene ? visibleBox(this.scene, item) : -1;
     if (!this.scene || boxIndex < 0) return;
     this.camera.reveal(boxOf(this.scene, boxIndex));
     this.moved();
@@ -138,7 +138,7 @@ export class Stage extends Frames {
   }
 
   /** Shows a point of this picture where a point of another is in its own, at the same scale. */
-  standBeside(lead: Stage, at: Point, ownPoint: Point): void {
+  alignWith(lead: Stage, at: Point, ownPoint: Point): void {
     this.camera.scale = lead.camera.scale;
     this.camera.x = ownPoint.x - (at.x - lead.camera.x);
     this.camera.y = ownPoint.y - (at.y - lead.camera.y);
@@ -153,7 +153,7 @@ export class Stage extends Frames {
   protected override draw(): void {
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.camera.width * ratio), Math.round(this.camera.height * ratio)];
-    const pen = penOf(this.canvas, width, height, true);
+    const pen = get2dContext(this.canvas, width, height, true);
     if (!pen) return;
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = this.colors.surface;
@@ -161,7 +161,7 @@ export class Stage extends Frames {
     if (this.scene) {
       const scale = this.camera.scale * ratio;
       pen.setTransform(scale, 0, 0, scale, -this.camera.x * scale, -this.camera.y * scale);
-      paint(pen, this.scene, this.camera.view, this.camera.scale, this.marks, this.colors, this.words);
+      paint(pen, this.scene, this.camera.view, this.camera.scale, this.highlights, this.colors, this.texts);
     }
     this.onFrame();
   }

@@ -4,12 +4,12 @@ import { useParameter } from "../../state/address";
 import { MEASURES, type Measure } from "../../api/graph";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./layout/direction";
 
-export type Shown = Measure | "change";
+export type ShownMeasure = Measure | "change";
 
-const OFF = "off";
+const NO_MEASURE = "off";
 
 /** by_itself: what is shown until another figure is chosen. */
-export function useGraphState(byItself: () => Shown) {
+export function useGraphState(byItself: () => ShownMeasure) {
   const dir = useParameter("dir", TOP_DOWN);
   const heat = useParameter("heat", "");
   const path = useParameter("path", "");
@@ -34,9 +34,10 @@ export function useGraphState(byItself: () => Shown) {
     /** The whole way of the data, not only the neighbours. */
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
     /** The shown figure; null while the user switched it off. */
-    measure: computed<Shown | null>({
-      get: () => (heat.value === OFF ? null : (MEASURES.find((measure) => measure === heat.value) ?? byItself())),
-      set: (value) => (heat.value = value === null ? OFF : value === byItself() ? "" : value),
+    measure: computed<ShownMeasure | null>({
+      get: () =>
+        heat.value === NO_MEASURE ? null : (MEASURES.find((measure) => measure === heat.value) ?? byItself()),
+      set: (value) => (heat.value = value === null ? NO_MEASURE : value === byItself() ? "" : value),
     }),
   };
 }

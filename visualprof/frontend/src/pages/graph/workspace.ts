@@ -1,17 +1,17 @@
 // Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { baseQuery, run, selectedQuery, theme } from "../../state";
-import { NO_MARKS, type Marks } from "./canvas/highlights";
-import { shownPlace } from "./canvas/scene";
+import { NO_HIGHLIGHTS, type Highlights } from "./canvas/highlights";
+import { visibleBox } from "./canvas/scene";
 import { boxStatus, useComparison } from "./comparison";
-import { foundItems, namedItems } from "./search";
-import { flowMarks, flowOf } from "./flow";
-import { changeOf, heatOf, heatOfChange } from "./heat";
-import { useMeasured } from "./measurements";
+import { searchItems, findByName } from "./search";
+import { flowHighlights, traceFlow } from "./flow";
+import { compareProfiles, heatOverlay, changeOverlay } from "./heat";
+import { useMeasurements } from "./measurements";
 import { useModels } from "./models";
-import { itemText, textItem } from "./open-groups";
-import { useSession, type Session } from "./model-session";
-import { useSides } from "./side-by-side";
+import { formatItem, parseItem } from "./open-groups";
+import { useModelSession, type ModelSession } from "./model-session";
+import { useSideBySide } from "./side-by-side";
 import { Stage } from "./stage";
 import { useGraphState } from "./state";
 
@@ -19,7 +19,7 @@ export type Workspace = ReturnType<typeof useWorkspace>;
 
 const KEY: InjectionKey<Workspace> = Symbol("graph");
 
-export function theWorkspace(): Workspace {
+export function injectWorkspace(): Workspace {
   const workspace = inject(KEY);
   if (!workspace) throw new Error("only inside the graph page");
   return workspace;
@@ -39,30 +39,30 @@ export function useWorkspace() {
   const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
   const comparing = computed(() => other.value !== null && model.value !== null);
 
-  const main = useSession(
+  const main = useModelSession(
     () => model.value,
     () => state.direction.value,
     state.open,
   );
-  const second = useSession(
+  const second = useModelSession(
     () => other.value,
     () => state.direction.value,
     state.otherOpen,
   );
   const stage = new Stage(theme.value);
   const otherStage = new Stage(theme.value);
-  const measured = useMeasured(
+  const measured = useMeasurements(
     () => model.value,
     main,
     () => selectedQuery.value,
   );
-  const base = useMeasured(
+  const base = useMeasurements(
     () => model.value,
     main,
     () => baseQuery.value,
   );
   // Beside another model, the base is the run that measured that one.
-  const otherMeasured = useMeasured(
+  const otherMeasured = useMeasurements(
     () => other.value,
     second,
     () => baseQuery.value,
@@ -71,7 +71,7 @@ export function useWorkspace() {
     const [graph, profile, otherRun] = [main.graph.value, measured.data.value, baseQuery.value && base.data.value];
     const fit =
       graph && profile?.columns.time_ns.length === graph.nodes && otherRun?.columns.time_ns.length === graph.nodes;
-    return fit && profile && otherRun ? changeOf(graph, profile, otherRun) : null;
+    return fit && profile && otherRun ? compareProfiles(graph, profile, otherRun) : null;
   });
   const comparison = useComparison(
     () => model.value,
@@ -82,12 +82,12 @@ export function useWorkspace() {
     state.difference,
   );
 
-  const selected = computed(() => (main.graph.value ? textItem(main.graph.value, state.selected.value) : -1));
+  const selected = computed(() => (main.graph.value ? parseItem(main.graph.value, state.selected.value) : -1));
   const otherSelected = ref(-1);
-  const sides = useSides(stage, otherStage, comparing, selected, comparison.partner);
+  const sides = useSideBySide(stage, otherStage, comparing, selected, comparison.partner);
   const hover = ref(-1);
   const otherHover = ref(-1);
-  const hits = computed(() => (main.graph.value ? foundItems(main.graph.value, state.search.value) : []));
+  const hits = computed(() => (main.graph.value ? searchItems(main.graph.value, state.search.value) : []));
   const exact = shallowRef<number[]>([]);
   const measure = computed(() => {
     const selectedMeasure = state.measure.value;
@@ -98,45 +98,45 @@ export function useWorkspace() {
 
   const flow = computed(() =>
     main.graph.value && selected.value >= 0 && selected.value !== main.graph.value.root
-      ? flowOf(main.graph.value, selected.value, state.whole.value)
+      ? traceFlow(main.graph.value, selected.value, state.whole.value)
       : null,
   );
   const heat = computed(() => {
     if (!main.scene.value || !measured.sums.value || !measure.value || comparing.value) return null;
-    if (measure.value === "change") return change.value && heatOfChange(main.scene.value, change.value);
-    return heatOf(main.scene.value, measured.sums.value, measure.value, measured.data.value?.total_ns ?? 0);
+    if (measure.value === "change") return change.value && changeOverlay(main.scene.value, change.value);
+    return heatOverlay(main.scene.value, measured.sums.value, measure.value, measured.data.value?.total_ns ?? 0);
   });
-  const marks = computed<Marks>(() => {
+  const marks = computed<Highlights>(() => {
     const scene = main.scene.value;
-    if (!scene) return NO_MARKS;
+    if (!scene) return NO_HIGHLIGHTS;
     const foundBoxes = new Uint8Array(scene.picture.item.length);
     for (const item of [...hits.value, ...exact.value]) {
-      const box = shownPlace(scene, item);
+      const box = visibleBox(scene, item);
       if (box >= 0) foundBoxes[box] = 1;
     }
     return {
-      selected: selected.value >= 0 ? shownPlace(scene, selected.value) : -1,
-      hover: hover.value >= 0 ? (scene.place[hover.value] ?? -1) : -1,
-      ...(flow.value ? flowMarks(scene, flow.value) : { edges: null, boxes: null }),
+      selected: selected.value >= 0 ? visibleBox(scene, selected.value) : -1,
+      hover: hover.value >= 0 ? (scene.boxIndex[hover.value] ?? -1) : -1,
+      ...(flow.value ? flowHighlights(scene, flow.value) : { edges: null, boxes: null }),
       dim: flow.value !== null && state.whole.value,
       found: hits.value.length + exact.value.length > 0 ? foundBoxes : null,
       heat: heat.value,
       status: comparison.answer.value ? boxStatus(scene, comparison.status.value) : null,
     };
   });
-  const otherMarks = computed<Marks>(() => {
+  const otherMarks = computed<Highlights>(() => {
     const scene = second.scene.value;
-    if (!scene) return NO_MARKS;
+    if (!scene) return NO_HIGHLIGHTS;
     return {
-      ...NO_MARKS,
-      selected: otherSelected.value >= 0 ? shownPlace(scene, otherSelected.value) : -1,
-      hover: otherHover.value >= 0 ? (scene.place[otherHover.value] ?? -1) : -1,
+      ...NO_HIGHLIGHTS,
+      selected: otherSelected.value >= 0 ? visibleBox(scene, otherSelected.value) : -1,
+      hover: otherHover.value >= 0 ? (scene.boxIndex[otherHover.value] ?? -1) : -1,
       status: comparison.answer.value ? boxStatus(scene, comparison.otherStatus.value) : null,
     };
   });
 
   /** Brings an item into sight, opens what hides it, and puts what corresponds beside it. */
-  function showIn(session: Session, on: Stage, item: number): void {
+  function showIn(session: ModelSession, on: Stage, item: number): void {
     if (item < 0) return;
     const show = () => {
       on.reveal(item);
@@ -152,7 +152,7 @@ export function useWorkspace() {
   /** What was selected stays where it is; the other side shows its partner beside it. */
   function select(item: number): void {
     if (state.find.value && !exact.value.includes(item)) state.find.value = "";
-    state.selected.value = main.graph.value && item >= 0 ? itemText(main.graph.value, item) : "";
+    state.selected.value = main.graph.value && item >= 0 ? formatItem(main.graph.value, item) : "";
     if (!comparing.value) return;
     otherSelected.value = comparison.partner(item, true);
     second.uncover(otherSelected.value);
@@ -162,7 +162,7 @@ export function useWorkspace() {
   function selectOther(item: number): void {
     otherSelected.value = item;
     const counterpart = comparison.partner(item, false);
-    state.selected.value = main.graph.value && counterpart >= 0 ? itemText(main.graph.value, counterpart) : "";
+    state.selected.value = main.graph.value && counterpart >= 0 ? formatItem(main.graph.value, counterpart) : "";
     main.uncover(counterpart);
     sides.hold(item, false);
   }
@@ -195,7 +195,7 @@ export function useWorkspace() {
   }
 
   /** Folds or unfolds all that is shown. */
-  function everywhere(act: (session: Session) => void): void {
+  function forEachSession(act: (session: ModelSession) => void): void {
     for (const session of comparing.value ? [main, second] : [main]) act(session);
   }
 
@@ -212,7 +212,7 @@ export function useWorkspace() {
     [main.graph, state.find, measured.data],
     ([graph, name, profile]) => {
       const before = exact.value[0];
-      exact.value = graph && name ? namedItems(graph, name, profile?.columns.operator) : [];
+      exact.value = graph && name ? findByName(graph, name, profile?.columns.operator) : [];
       if (exact.value[0] === before) return;
       if (graph && exact.value.length > 0) void nextTick(() => goTo(exact.value[0] ?? -1));
     },
@@ -279,7 +279,7 @@ export function useWorkspace() {
     showOther,
     goTo,
     toggle,
-    everywhere,
+    everywhere: forEachSession,
     moveHit,
     choose,
     compareWith,

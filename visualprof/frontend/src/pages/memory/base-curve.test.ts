@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JsonObject } from "../../api";
-import { difference, peaksOf, valuesAt, withBase, type Point } from "./base-curve";
+import { curveDifference, findPeaks, valuesAt, addBaseCurve, type Point } from "./base-curve";
 
 // 10 B from 0 on, 30 B from 20 to 50; the base has 10 B from 5 on, 15 B from 20 and 0 B from 40.
 const curve: Point[] = [
@@ -26,16 +26,19 @@ describe("two curves of memory", () => {
     expect(valuesAt(curve, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
 
   it("differ while both are known", () => {
-    expect(difference(curve, base)).toEqual([
+    expect(curveDifference(curve, base)).toEqual([
       [5, 0],
       [20, 15],
       [40, 30],
     ]);
-    expect(difference(curve, [])).toEqual([]);
+    expect(curveDifference(curve, [])).toEqual([]);
   });
 
   it("stand on one axis, the base moved", () => {
-    const series = withBase(chart(curve), chart(base), 10)["series"] as unknown as { name: string; data: Point[] }[];
+    const series = addBaseCurve(chart(curve), chart(base), 10)["series"] as unknown as {
+      name: string;
+      data: Point[];
+    }[];
     expect(series.map((series) => series.name)).toEqual([
       "@t:memory.reserved",
       "@t:memory.allocated",
@@ -57,7 +60,7 @@ describe("two curves of memory", () => {
   });
 
   it("have their peaks, unknown where there is no curve", () => {
-    expect(peaksOf(chart(curve), chart(base))).toEqual({ now: 30, before: 15 });
-    expect(peaksOf(chart(curve), undefined)).toEqual({ now: 30, before: null });
+    expect(findPeaks(chart(curve), chart(base))).toEqual({ now: 30, before: 15 });
+    expect(findPeaks(chart(curve), undefined)).toEqual({ now: 30, before: null });
   });
 });

@@ -1,7 +1,7 @@
 // The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
 import { computed } from "vue";
 import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
-import { pairOf, shiftOf } from "../../compare/step-alignment";
+import { pairSteps, alignmentShift } from "../../compare/step-alignment";
 import { baseQuery, baseStep, comparedStamp, selectedQuery, step, useResource } from "../../state";
 import type { TimeWindow } from "./time-window";
 
@@ -19,7 +19,7 @@ export function valuesAt(curve: readonly Point[], instants: readonly number[]): 
 }
 
 /** Shown less base, while both are known: from where the later one begins to where the first one ends. */
-export function difference(current: readonly Point[], base: readonly Point[]): Point[] {
+export function curveDifference(current: readonly Point[], base: readonly Point[]): Point[] {
   const until = Math.min(current.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
   const instants = [...new Set([...current, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
   const [a, b] = [valuesAt(current, instants), valuesAt(base, instants)];
@@ -29,7 +29,7 @@ export function difference(current: readonly Point[], base: readonly Point[]): P
   });
 }
 
-function allocated(chart: JsonObject | undefined): Point[] {
+function allocatedCurve(chart: JsonObject | undefined): Point[] {
   const series = (chart?.["series"] ?? []) as unknown as { name: string; data: Point[] }[];
   return series.find((series) => series.name === ALLOCATED)?.data ?? [];
 }
@@ -43,13 +43,13 @@ export interface Peaks {
   before: number | null;
 }
 
-export function peaksOf(current: JsonObject | undefined, base: JsonObject | undefined): Peaks {
-  return { now: maxPoint(allocated(current)), before: maxPoint(allocated(base)) };
+export function findPeaks(current: JsonObject | undefined, base: JsonObject | undefined): Peaks {
+  return { now: maxPoint(allocatedCurve(current)), before: maxPoint(allocatedCurve(base)) };
 }
 
 /** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
-export function withBase(current: JsonObject, base: JsonObject, shift: number): JsonObject {
-  const shifted = allocated(base).map(([x, y]): Point => [x + shift, y]);
+export function addBaseCurve(current: JsonObject, base: JsonObject, shift: number): JsonObject {
+  const shifted = allocatedCurve(base).map(([x, y]): Point => [x + shift, y]);
   const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
     type: "line",
     step: "end",
@@ -61,7 +61,7 @@ export function withBase(current: JsonObject, base: JsonObject, shift: number): 
   });
   const added = [
     line("@t:memory.base_allocated", shifted, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
-    line("@t:memory.difference", difference(allocated(current), shifted), [1, 2], {
+    line("@t:memory.difference", curveDifference(allocatedCurve(current), shifted), [1, 2], {
       itemStyle: { color: "@c:limit" },
       areaStyle: { opacity: 0.12 },
     }),
@@ -85,8 +85,8 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
   const steps = computed(() =>
     ownMeta.value && baseMeta.value ? ([ownMeta.value.steps, baseMeta.value.steps] as const) : null,
   );
-  const pair = computed(() => steps.value && pairOf(...steps.value, "step", step.value, baseStep.value));
-  const shift = computed(() => (steps.value ? shiftOf(...steps.value, pair.value) : 0));
+  const pair = computed(() => steps.value && pairSteps(...steps.value, "step", step.value, baseStep.value));
+  const shift = computed(() => (steps.value ? alignmentShift(...steps.value, pair.value) : 0));
   /** Whether the base has nothing beside the chosen step. */
   const noCommonStep = computed(() => steps.value !== null && step.value !== null && pair.value === null);
 

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { MemoryDevice, MemoryPeak } from "../../api/model";
 import { parseBytes } from "../../lib/parse-bytes";
 import { deviceFacts } from "./facts";
-import { groupsOf, sharesOf } from "./peak";
-import { parseWindow, windowOf } from "./time-window";
+import { availableGroups, peakShares } from "./peak";
+import { parseWindow, dragWindow } from "./time-window";
 
 const device: MemoryDevice = {
   id: -1,
@@ -35,10 +35,10 @@ describe("what is alive at the peak", () => {
   };
   const peak: MemoryPeak = { ts_ns: 5, allocated_bytes: 100, known_bytes: 80, operators: table, modules: null };
 
-  it("offers the groups that there are", () => expect(groupsOf(peak)).toEqual(["operators"]));
+  it("offers the groups that there are", () => expect(availableGroups(peak)).toEqual(["operators"]));
 
   it("ends with what was there before the profile", () => {
-    const shares = sharesOf(peak, "operators");
+    const shares = peakShares(peak, "operators");
     expect(shares.map((share) => [share.name, share.share, share.before])).toEqual([
       ["mm", 0.6, false],
       ["", 0.2, false],
@@ -47,7 +47,7 @@ describe("what is alive at the peak", () => {
   });
 
   it("never exceeds the whole when the totals count from the start of the profile", () => {
-    expect(sharesOf({ ...peak, allocated_bytes: 40 }, "operators").map((share) => share.share)).toEqual([0.75, 0.25]);
+    expect(peakShares({ ...peak, allocated_bytes: 40 }, "operators").map((share) => share.share)).toEqual([0.75, 0.25]);
   });
 });
 
@@ -63,7 +63,7 @@ describe("the window", () => {
       expect(parseWindow(start, end)).toBeNull();
   });
 
-  it("holds what was dragged over", () => expect(windowOf(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
+  it("holds what was dragged over", () => expect(dragWindow(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
 });
 
 describe("sizes that people type", () => {

@@ -13,7 +13,7 @@ export interface PeakShare {
   before: boolean;
 }
 
-export function groupsOf(peak: MemoryPeak): PeakGroup[] {
+export function availableGroups(peak: MemoryPeak): PeakGroup[] {
   return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
 }
 
@@ -23,7 +23,7 @@ export function knownBytes(peak: MemoryPeak, group: PeakGroup): number {
   return Math.max(peak.known_bytes ?? 0, listed);
 }
 
-export function sharesOf(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
+export function peakShares(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
   const columns = peak[group]?.columns;
   const rows = (columns?.name ?? []).map((name, row) => ({
     name: name ?? "",

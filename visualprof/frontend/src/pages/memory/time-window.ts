@@ -17,7 +17,7 @@ export function parseWindow(start: string | null, end: string | null): TimeWindo
 }
 
 /** The drag of a pointer as whole nanoseconds that hold at least what it covered. */
-export function windowOf(from: number, to: number): TimeWindow {
+export function dragWindow(from: number, to: number): TimeWindow {
   const startNs = Math.max(0, Math.floor(from));
   return { start_ns: startNs, end_ns: Math.max(startNs + 1, Math.ceil(to)) };
 }

@@ -2,13 +2,13 @@ import type { Cell, Environment } from "../../api/model";
 import { textOr } from "../../locales";
 
 // Said elsewhere: by the headline, the tables' headings and their hints.
-const ELSEWHERE = new Set(["device_work", "stages_derived", "process_cpu_ratio", "system_cpu_ratio"]);
+const SHOWN_ELSEWHERE = new Set(["device_work", "stages_derived", "process_cpu_ratio", "system_cpu_ratio"]);
 
 /** Where the file came from, in the page's words. */
 export function environmentFacts(environment: Environment): Record<string, Cell> {
   const facts: Record<string, Cell> = {};
   for (const [name, value] of Object.entries(environment)) {
-    if (!ELSEWHERE.has(name)) facts[name] = Array.isArray(value) ? value.length : value;
+    if (!SHOWN_ELSEWHERE.has(name)) facts[name] = Array.isArray(value) ? value.length : value;
   }
   facts["device_type"] = textOr(`device_type.${environment.device_type}`, environment.device_type.toUpperCase());
   facts["framework"] = textOr(`framework.${environment.framework}`, environment.framework);

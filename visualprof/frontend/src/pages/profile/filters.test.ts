@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { ordering, parseSeconds } from "./filters";
+import { sortOrder, parseSeconds } from "./filters";
 
 describe("the order of the rows", () => {
   it("is the view's own where it has one", () => {
-    expect(ordering("device_self_ns", "desc")).toEqual({ order_by: "time" });
-    expect(ordering("flops", "asc")).toEqual({ order_by: "+flops" });
-    expect(ordering("id", "desc")).toEqual({ order_by: "opr_id" });
+    expect(sortOrder("device_self_ns", "desc")).toEqual({ order_by: "time" });
+    expect(sortOrder("flops", "asc")).toEqual({ order_by: "+flops" });
+    expect(sortOrder("id", "desc")).toEqual({ order_by: "opr_id" });
   });
 
-  it("is left to the table where it has none", () => expect(ordering("in_shapes", "asc")).toBeNull());
+  it("is left to the table where it has none", () => expect(sortOrder("in_shapes", "asc")).toBeNull());
 });
 
 describe("times that people type", () => {

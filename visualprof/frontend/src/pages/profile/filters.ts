@@ -3,7 +3,7 @@ import { computed } from "vue";
 import type { Query } from "../../api/client";
 import { patchQuery, queryValue, useParameter } from "../../state/address";
 
-const KEYS = [
+const FILTER_KEYS = [
   "time",
   "top_end_key",
   "type",
@@ -39,8 +39,8 @@ export function useFilters() {
     aggregate,
     by: grouping,
     types: computed<string[]>({ get: () => split(type.value), set: (list) => (type.value = list.join(",")) }),
-    active: computed(() => KEYS.some((key) => queryValue(key) !== null)),
-    reset: () => patchQuery(Object.fromEntries(KEYS.map((key) => [key, null]))),
+    active: computed(() => FILTER_KEYS.some((key) => queryValue(key) !== null)),
+    reset: () => patchQuery(Object.fromEntries(FILTER_KEYS.map((key) => [key, null]))),
     query: computed<Query>(() => ({
       ...Object.fromEntries(Object.entries(parameters).map(([key, value]) => [key, value.value])),
       type: type.value,
@@ -72,7 +72,7 @@ const ORDERS: Record<string, string> = {
  * The view's own order where it has one, so that the cumulative time follows the rows and the first N are those of that
  * order; null where only the finished table can be sorted.
  */
-export function ordering(sort: string, order: string): Query | null {
+export function sortOrder(sort: string, order: string): Query | null {
   const key = ORDERS[sort];
   return key === undefined ? null : { order_by: order === "asc" ? `+${key}` : key };
 }

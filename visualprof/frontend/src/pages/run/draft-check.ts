@@ -18,7 +18,7 @@ import { t } from "../../locales";
 
 const PAUSE_MS = 200;
 
-export interface Check {
+export interface DraftCheck {
   /** The last answer; null before the first one of a model. */
   drafted: ShallowRef<Drafted | null>;
   /** The swept dimension, "" none: the typed one, else the server's choice. */
@@ -26,10 +26,10 @@ export interface Check {
   errors: ComputedRef<FieldError[]>;
   warnings: ComputedRef<FieldError[]>;
   /** Those that no field on the page shows. */
-  homeless: ComputedRef<FieldError[]>;
+  unclaimed: ComputedRef<FieldError[]>;
   /** Of the field itself and of what is below it. */
   at: (path: string, kind?: "errors" | "warnings") => FieldError[];
-  wrong: (path: string) => boolean;
+  hasError: (path: string) => boolean;
   /** Fields that show their own errors. */
   claims: Map<symbol, readonly string[]>;
   failure: ShallowRef<ApiError | null>;
@@ -39,14 +39,14 @@ export interface Check {
   refused: (errors: readonly FieldError[]) => void;
 }
 
-const KEY: InjectionKey<Check> = Symbol("check");
+const KEY: InjectionKey<DraftCheck> = Symbol("check");
 
 /** `specs[1]` holds `specs[1].agent`, but not `specs[12]`. */
 export function isWithin(field: string, path: string): boolean {
   return field === path || (field.startsWith(path) && /^[.[]/.test(field.slice(path.length)));
 }
 
-export function provideCheck(): Check {
+export function provideDraftCheck(): DraftCheck {
   const drafted: ShallowRef<Drafted | null> = shallowRef(null);
   const failure: ShallowRef<ApiError | null> = shallowRef(null);
   /** The draft that the last answer is about. */
@@ -119,17 +119,17 @@ export function provideCheck(): Check {
 
   const at = (path: string, kind: "errors" | "warnings" = "errors") =>
     (kind === "errors" ? errors : warnings).value.filter((error) => isWithin(error.field, path));
-  const check: Check = {
+  const check: DraftCheck = {
     drafted,
     errors,
     warnings,
-    homeless,
+    unclaimed: homeless,
     at,
     claims,
     failure,
     latest,
     swept: computed(() => draft.sweep ?? drafted.value?.request.sweep?.dim ?? ""),
-    wrong: (path) => at(path).length > 0,
+    hasError: (path) => at(path).length > 0,
     refused: (errors) =>
       (drafted.value = drafted.value && { ...drafted.value, errors: errors.map((error) => ({ ...error, code: "" })) }),
   };
@@ -137,7 +137,7 @@ export function provideCheck(): Check {
   return check;
 }
 
-export function useCheck(): Check {
+export function useDraftCheck(): DraftCheck {
   const check = inject(KEY);
   if (!check) throw new Error("this component stands outside the form");
   return check;

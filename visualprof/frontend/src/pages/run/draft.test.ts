@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { UploadAnswer } from "../../api/model";
-import { clearDraft, draft, newSpec, rowOf, setArrays, takeModel, toRequest } from "./draft";
+import { clearDraft, draft, newSpec, toRow, setArrays, setModel, toRequest } from "./draft";
 
 const model = (name: string, dims: Record<string, number>): UploadAnswer => ({
   blob: name,
@@ -34,7 +34,7 @@ describe("a draft", () => {
   beforeEach(clearDraft);
 
   it("leaves to the server what nobody typed", () => {
-    takeModel(model("m.onnx", { batch: 1 }), "");
+    setModel(model("m.onnx", { batch: 1 }), "");
     expect(toRequest([])).toMatchObject({
       model: "m.onnx",
       inputs: [{ name: "x", dtype: "", dims: null, fill: "", blob: "" }],
@@ -56,19 +56,19 @@ describe("a draft", () => {
       { backends: ["torch"], agent: "a:b", platform: "", threads: ["4"] },
       { agent: "", platform: "cuda" },
     ]);
-    expect(specs.map(rowOf)).toMatchObject(
+    expect(specs.map(toRow)).toMatchObject(
       draft.specs.map(({ backend, where, threads }) => ({ backend, where, threads })),
     );
   });
   it("keeps sizes and specs for another model that has them", () => {
-    takeModel(model("a.onnx", { batch: 1 }), "");
+    setModel(model("a.onnx", { batch: 1 }), "");
     Object.assign(draft, {
       sizes: "3, 5",
       specs: [newSpec({ backend: "onnxruntime" }), newSpec({ backend: "torch" })],
     });
-    takeModel(model("b.onnx", { batch: 1 }), "batch");
+    setModel(model("b.onnx", { batch: 1 }), "batch");
     expect([draft.sizes, draft.specs?.map((spec) => spec.backend)]).toEqual(["3, 5", ["onnxruntime"]]);
-    takeModel(model("c.onnx", {}), "batch");
+    setModel(model("c.onnx", {}), "batch");
     expect(draft.sizes).toBeNull();
   });
   it("sends sizes of the dimensions that count", () => {
@@ -76,7 +76,7 @@ describe("a draft", () => {
     expect(toRequest(["batch", "seq"]).dims).toEqual({ seq: "64" });
   });
   it("takes values by name again when their array is gone", () => {
-    takeModel(model("a.onnx", {}), "");
+    setModel(model("a.onnx", {}), "");
     setArrays([array("one")]);
     Object.assign(draft.inputs[0] ?? {}, { fill: "file", blob: "one" });
     setArrays([array("two")]);

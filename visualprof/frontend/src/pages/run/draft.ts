@@ -32,12 +32,12 @@ export interface PageDraft extends Pick<
 }
 
 /** Sizes of the swept dimension until others are typed. */
-export const USUAL_SIZES = "1:16";
+export const DEFAULT_SIZES = "1:16";
 
 /** What the server knows of runtimes, types and measuring. */
 export const facts = shallowRef<BackendsAnswer>({ backends: [], dtypes: [], measures: [] });
 
-const STORED = "visualprof.draft/2";
+const STORAGE_KEY = "visualprof.draft/2";
 
 /** Chosen anew for each job: the same key again is the same job, so a repeated click submits nothing twice. */
 export function newKey(): string {
@@ -66,9 +66,9 @@ function empty(): PageDraft {
   };
 }
 
-function restored(): PageDraft {
+function restoreDraft(): PageDraft {
   try {
-    const saved = JSON.parse(sessionStorage.getItem(STORED) ?? "null") as Partial<PageDraft> | null;
+    const saved = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null") as Partial<PageDraft> | null;
     return { ...empty(), ...saved };
   } catch {
     // Forbidden storage, or a draft of a version that nobody can read any more.
@@ -76,11 +76,11 @@ function restored(): PageDraft {
   }
 }
 
-export const draft = reactive<PageDraft>(restored());
+export const draft = reactive<PageDraft>(restoreDraft());
 
 watch(draft, () => {
   try {
-    sessionStorage.setItem(STORED, JSON.stringify(draft));
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify(draft));
   } catch {
     return;
   }
@@ -109,7 +109,7 @@ export function newSpec(values: Partial<SpecRow> = {}): SpecRow {
 }
 
 /** Starts over with another model; what was typed about measuring stays, and what still fits it. swept: the dimension so far. */
-export function takeModel(file: UploadAnswer, swept: string): void {
+export function setModel(file: UploadAnswer, swept: string): void {
   const loads = file.model?.backends ?? [];
   const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
   Object.assign(draft, {
@@ -151,9 +151,9 @@ export function toRequest(dims: readonly string[]): Draft {
     inputs: draft.inputs,
     sweep: draft.sweep,
     sizes: draft.sweep === "" ? null : draft.sizes,
-    usual_sizes: USUAL_SIZES,
+    usual_sizes: DEFAULT_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(specOf) ?? null,
+    specs: draft.specs?.map(toSpec) ?? null,
     measure: draft.measure,
     spread: draft.spread,
     priority: draft.priority,
@@ -162,7 +162,7 @@ export function toRequest(dims: readonly string[]): Draft {
   };
 }
 
-function specOf(row: SpecRow): DraftSpec {
+function toSpec(row: SpecRow): DraftSpec {
   const [kind = "", target = ""] = row.where.split(/:(.*)/);
   const { id, version, device, options } = row;
   return {
@@ -178,7 +178,7 @@ function specOf(row: SpecRow): DraftSpec {
   };
 }
 
-export function rowOf(spec: DraftSpec): SpecRow {
+export function toRow(spec: DraftSpec): SpecRow {
   const where = spec.agent ? `agent:${spec.agent}` : spec.platform ? `platform:${spec.platform}` : "";
   const { id, version, device } = spec;
   return newSpec({
@@ -225,7 +225,7 @@ export function useAsTemplate(old: Draft, job: Pick<JobRow, "graph" | "data">, f
     sweep: old.sweep,
     sizes: old.sizes,
     measure: old.measure,
-    specs: old.specs?.map(rowOf) ?? null,
+    specs: old.specs?.map(toRow) ?? null,
     model: file(old.model) ?? {
       ...gone,
       kind: "model",

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { fits, headsOf, misfit, type ModelInput } from "./npz";
+import { fits, readHeads, mismatchText, type ModelInput } from "./npz";
 import { ALL_TEXTS, speak } from "../../locales";
 
 /** An .npz as numpy.savez writes one: entries stored as they are, a directory behind them. */
@@ -49,21 +49,23 @@ beforeAll(() => speak("en", ALL_TEXTS));
 
 describe("rows of one's own", () => {
   it("are read from the heads of the arrays", async () => {
-    expect(await headsOf(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") }))).toEqual([
+    expect(
+      await readHeads(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") })),
+    ).toEqual([
       { name: "x", dtype: "float32", shape: [9, 3, 4] },
       { name: "mask", dtype: "bool", shape: [9] },
       { name: "scale", dtype: "float64", shape: [] },
     ]);
     for (const other of [new Blob(["no zip"]), new Blob([]), npz({}), npz({ x: head("|O", "3,") })])
-      expect(await headsOf(other)).toBeNull();
+      expect(await readHeads(other)).toBeNull();
   });
 
   it("fit a model by names, types and dimensions", () => {
     const x = { name: "x", dtype: "float16", shape: [9, 3, 4] };
     const scale = { name: "scale", dtype: "float32", shape: [] };
-    expect(misfit([x, scale], INPUTS)).toBe("");
+    expect(mismatchText([x, scale], INPUTS)).toBe("");
     expect(
-      misfit(
+      mismatchText(
         [
           { ...x, shape: [9, 2, 3, 4] },
           { ...scale, shape: [9] },
@@ -71,17 +73,17 @@ describe("rows of one's own", () => {
         INPUTS,
       ),
     ).toBe("");
-    expect(misfit([x], INPUTS)).toBe("The file has no array scale. Add one.");
-    expect(misfit([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain(
+    expect(mismatchText([x], INPUTS)).toBe("The file has no array scale. Add one.");
+    expect(mismatchText([x, scale, { ...x, name: "<b>" }], INPUTS)).toContain(
       "no input <b>. Use the names of its inputs: x, scale.",
     );
-    expect(misfit([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe(
+    expect(mismatchText([{ ...x, dtype: "float64" }, scale], INPUTS)).toBe(
       "x has the type float64, but the model needs float32. Convert the array.",
     );
-    expect(misfit([{ ...x, shape: [9, 3, 5] }, scale], INPUTS)).toContain(
+    expect(mismatchText([{ ...x, shape: [9, 3, 5] }, scale], INPUTS)).toContain(
       "has the shape [9, 3, 5], but the model needs [n, 3, 4]",
     );
-    expect(misfit([x, { ...scale, shape: [8] }], INPUTS)).toContain("different numbers of rows: 9, 8");
+    expect(mismatchText([x, { ...scale, shape: [8] }], INPUTS)).toContain("different numbers of rows: 9, 8");
   });
 
   it("are cast as numpy casts safely", () => {

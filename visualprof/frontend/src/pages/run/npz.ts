@@ -2,7 +2,7 @@
 import type { UploadAnswer } from "../../api/model";
 import { t } from "../../locales";
 
-export interface Head {
+export interface ArrayHead {
   name: string;
   dtype: string;
   shape: number[];
@@ -10,13 +10,13 @@ export interface Head {
 
 export type ModelInput = NonNullable<UploadAnswer["model"]>["inputs"][number];
 
-const KINDS: Record<string, string> = { f: "float", i: "int", u: "uint", b: "bool" };
+const DTYPE_KINDS: Record<string, string> = { f: "float", i: "int", u: "uint", b: "bool" };
 const END = 0x06054b50;
 const ENTRY = 0x02014b50;
 const FIRST_BYTES = 1 << 16;
 
 /** The arrays of a file; null when it is no .npz of plain numbers. */
-export async function headsOf(file: Blob): Promise<Head[] | null> {
+export async function readHeads(file: Blob): Promise<ArrayHead[] | null> {
   try {
     const from = Math.max(0, file.size - FIRST_BYTES - 22);
     const tail = new DataView(await file.slice(from).arrayBuffer());
@@ -27,11 +27,11 @@ export async function headsOf(file: Blob): Promise<Head[] | null> {
         .slice(tail.getUint32(end + 16, true), tail.getUint32(end + 16, true) + tail.getUint32(end + 12, true))
         .arrayBuffer(),
     );
-    const heads: Head[] = [];
+    const heads: ArrayHead[] = [];
     for (let at = 0; at + 46 <= entries.byteLength && entries.getUint32(at, true) === ENTRY;) {
       const length = entries.getUint16(at + 28, true);
       const name = new TextDecoder().decode(new Uint8Array(entries.buffer, at + 46, length));
-      const head = await headOf(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
+      const head = await readHead(file, entries.getUint32(at + 42, true), entries.getUint16(at + 10, true));
       if (head === null) return null;
       heads.push({ name: name.replace(/\.npy$/, ""), ...head });
       at += 46 + length + entries.getUint16(at + 30, true) + entries.getUint16(at + 32, true);
@@ -43,14 +43,14 @@ export async function headsOf(file: Blob): Promise<Head[] | null> {
   }
 }
 
-async function headOf(file: Blob, offset: number, method: number): Promise<Omit<Head, "name"> | null> {
+async function readHead(file: Blob, offset: number, method: number): Promise<Omit<ArrayHead, "name"> | null> {
   const local = new DataView(await file.slice(offset, offset + 30).arrayBuffer());
   const start = offset + 30 + local.getUint16(26, true) + local.getUint16(28, true);
   const packed = file.slice(start, start + FIRST_BYTES);
   const text = new TextDecoder("latin1").decode(method === 0 ? await packed.arrayBuffer() : await firstChunk(packed));
   const [, dtype = "", size = ""] = /^.NUMPY[\s\S]{4,6}?\{.*?'descr': '[<|=]([fiub])(\d)'/.exec(text) ?? [];
   const shape = /'shape': \(([^)]*)\)/.exec(text)?.[1];
-  const kind = KINDS[dtype];
+  const kind = DTYPE_KINDS[dtype];
   if (kind === undefined || shape === undefined) return null;
   return {
     dtype: kind === "bool" ? kind : `${kind}${Number(size) * 8}`,
@@ -82,7 +82,7 @@ export function fits(from: string, to: string): boolean {
 }
 
 /** Why some arrays are no rows for a model, in the page's words; "" when they are. */
-export function misfit(heads: readonly Head[], inputs: readonly ModelInput[]): string {
+export function mismatchText(heads: readonly ArrayHead[], inputs: readonly ModelInput[]): string {
   const names = inputs.map((input) => input.name).join(", ");
   const other = heads.find((head) => !inputs.some((input) => input.name === head.name));
   if (other) return t("run.data_unknown", { name: other.name, names });

@@ -10,7 +10,7 @@ export interface Box {
   top: number;
 }
 
-export function drawArrow({ context, ink }: Surface, from: Box, to: Box): void {
+export function drawArrow({ context, colors: ink }: Surface, from: Box, to: Box): void {
   // It leaves where the first one ends, unless the second begins before that.
   const x0 = Math.max(from.x0, Math.min(from.x1, to.x0));
   const [y0, y1] = [from.y + from.height / 2, to.y + to.height / 2];

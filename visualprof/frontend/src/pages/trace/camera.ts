@@ -5,8 +5,8 @@ import type { Range } from "./model";
 export const SHORTEST_NS = 40;
 const MARGIN = 0.02;
 /** What is a smaller part of the window is a hair that nobody finds. */
-const HAIR = 1 / 150;
-const HAIR_AIR = 10;
+const NARROW_SHARE = 1 / 150;
+const NARROW_MARGIN = 10;
 
 export class Camera {
   start = 0;
@@ -76,7 +76,7 @@ export class Camera {
   reveal(range: Range): void {
     const length = range.end - range.start;
     if (length > this.span) this.fit(range);
-    else if (length < this.span * HAIR) this.fit(range, HAIR_AIR);
+    else if (length < this.span * NARROW_SHARE) this.fit(range, NARROW_MARGIN);
     else if (range.start < this.start || range.end > this.end) {
       const middle = (range.start + range.end) / 2;
       this.set(middle - this.span / 2, middle + this.span / 2);

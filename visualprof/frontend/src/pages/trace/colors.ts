@@ -1,8 +1,8 @@
 // The page's own colours, read from its style sheet, so that canvas and document agree in both themes.
 import { rgb } from "../../lib/color";
-import { packed } from "./slice-style";
+import { packColor } from "./slice-style";
 
-export interface Ink {
+export interface TimelineColors {
   text: string;
   muted: string;
   accent: string;
@@ -17,12 +17,12 @@ export interface Ink {
 }
 
 /** Style sheets are shortened when built: #fff for #ffffff. */
-function longHex(color: string): string {
+function toLongHex(color: string): string {
   if (/^#[0-9a-f]{3}$/i.test(color)) return `#${[...color.slice(1)].map((digit) => digit + digit).join("")}`;
   return /^#[0-9a-f]{6}$/i.test(color) ? color : "#888888";
 }
 
-export function readInk(): Ink {
+export function readColors(): TimelineColors {
   const style = getComputedStyle(document.documentElement);
   const token = (name: string) => style.getPropertyValue(`--${name}`).trim() || "#888888";
   return {
@@ -36,6 +36,6 @@ export function readInk(): Ink {
     lineSoft: token("line-soft"),
     mark: token("warn"),
     good: token("good"),
-    pack: (color) => packed(rgb(longHex(color))),
+    pack: (color) => packColor(rgb(toLongHex(color))),
   };
 }

@@ -1,26 +1,26 @@
 // The selected event in the other run: the same name, as often before it in the step.
 import { computed, shallowRef, watch } from "vue";
 import { address, asError, get, type ApiError, type Schemas } from "../../api";
-import { baseQuery, useLatest } from "../../state";
-import { BASE, shiftOf, stepBeside } from "../../compare/step-alignment";
-import type { Place } from "./model";
+import { baseQuery, useLatestSignal } from "../../state";
+import { BASE, alignmentShift, counterpartStep } from "../../compare/step-alignment";
+import type { EventLocation } from "./model";
 import type { Selection } from "./selection";
-import type { Source } from "./trace-source";
+import type { TraceSource } from "./trace-source";
 import type { Timeline } from "./timeline";
 
 /** Room beside both events that a link leads to, in their lengths. */
-const BOTH_AIR = 1;
+const BOTH_MARGIN = 1;
 
 export type Counterpart = ReturnType<typeof useCounterpart>;
 
 export function useCounterpart(timeline: Timeline, selection: Selection) {
   const { state, stage, main, base, pair } = timeline;
-  const match = shallowRef<{ event: number; of: Source; answer: Schemas["Occurrence"] } | null>(null);
+  const match = shallowRef<{ event: number; of: TraceSource; answer: Schemas["Occurrence"] } | null>(null);
   const error = shallowRef<ApiError | null>(null);
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
 
   const other = computed(() => (selection.source.value === base.value ? main.value : base.value));
-  const place = computed<Place | null>(() =>
+  const place = computed<EventLocation | null>(() =>
     match.value?.event === selection.details.value?.event && match.value?.of === other.value
       ? (match.value?.answer.place ?? null)
       : null,
@@ -29,11 +29,11 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
   const baseStepName = computed<string | null | undefined>(() => {
     const [from, to, name] = [selection.source.value, other.value, selection.details.value?.step];
     if (!from || !to || name === undefined || name === null) return name;
-    const shift = pair.value ? pair.value.base - pair.value.own : 0;
-    return stepBeside(name, from.meta.steps, to.meta.steps, from === base.value ? -shift : shift) ?? undefined;
+    const shift = pair.value ? pair.value.base - pair.value.current : 0;
+    return counterpartStep(name, from.meta.steps, to.meta.steps, from === base.value ? -shift : shift) ?? undefined;
   });
 
-  async function look(): Promise<void> {
+  async function findCounterpart(): Promise<void> {
     const signal = nextSignal();
     const [from, to, details] = [selection.source.value, other.value, selection.details.value];
     match.value = null;
@@ -54,18 +54,19 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
       );
       if (!answer) return;
       match.value = { event: details.event, of: to, answer: answer.body };
-      if (selection.landing.value === details.event) land();
+      if (selection.landing.value === details.event) goToCounterpart();
     } catch (failure) {
       if (!signal.aborted) error.value = asError(failure);
     }
   }
   // Details come twice, the second time with the raw arguments.
-  watch([() => selection.details.value?.event, selection.source, other, baseStepName], () => void look(), {
+  watch([() => selection.details.value?.event, selection.source, other, baseStepName], () => void findCounterpart(), {
     immediate: true,
   });
   watch(
     [place, other],
-    ([at, otherSource]) => stage.mark({ beside: at && otherSource ? { source: otherSource, place: at } : null }),
+    ([at, otherSource]) =>
+      stage.setMarks({ counterpart: at && otherSource ? { source: otherSource, place: at } : null }),
     {
       immediate: true,
     },
@@ -77,12 +78,14 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     if (!from || !details || !at || !main.value || !base.value) return;
     const [currentEvent, baseEvent] = from === base.value ? [at, details] : [details, at];
     const shift =
-      currentEvent.start_ns - baseEvent.start_ns - shiftOf(main.value.meta.steps, base.value.meta.steps, pair.value);
+      currentEvent.start_ns -
+      baseEvent.start_ns -
+      alignmentShift(main.value.meta.steps, base.value.meta.steps, pair.value);
     state.offsets.value = new Map(state.offsets.value).set(BASE, shift);
   }
 
   /** Where a link leads: both events, beginning together. */
-  function land(): void {
+  function goToCounterpart(): void {
     const details = selection.details.value;
     selection.landing.value = null;
     if (!details || !place.value || !selection.source.value) return;
@@ -94,7 +97,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     ];
     state.pins.value = [...new Set([...state.pins.value, ...tracks])];
     const { start } = timeline.rangeOf(selection.source.value, details);
-    timeline.fit({ start, end: start + Math.max(details.duration_ns, place.value.duration_ns) }, BOTH_AIR);
+    timeline.fit({ start, end: start + Math.max(details.duration_ns, place.value.duration_ns) }, BOTH_MARGIN);
   }
 
   function go(): void {

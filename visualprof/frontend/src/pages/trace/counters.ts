@@ -1,6 +1,6 @@
 // A counter as a stepped area; where a pixel holds several samples, the band between the smallest and the largest.
-import { bytes, significant } from "../../lib/format";
-import type { Ink } from "./colors";
+import { formatBytes, formatSignificant } from "../../lib/format";
+import type { TimelineColors } from "./colors";
 import type { Scene, SceneRow } from "./scene";
 
 const TOP_PX = 4;
@@ -14,7 +14,7 @@ interface Sample {
 }
 
 /** Samples in order of x (CSS pixels), the value before the window first. */
-export function samplesOf(scene: Scene, { counters }: SceneRow): Sample[] {
+export function visibleSamples(scene: Scene, { counters }: SceneRow): Sample[] {
   const out: Sample[] = [];
   for (const { tile, scale, offset, clip0, clip1 } of counters) {
     if (!Number.isNaN(tile.before) && out.length === 0)
@@ -45,10 +45,10 @@ export function counterValue(samples: readonly Sample[], x: number): Sample | nu
 const BYTES = /memory|_mem\b|bytes/i;
 
 export function counterText(value: number, name: string): string {
-  if (BYTES.test(name)) return bytes(value);
-  if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : significant(value);
+  if (BYTES.test(name)) return formatBytes(value);
+  if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : formatSignificant(value);
   const power = Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3));
-  return `${significant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
+  return `${formatSignificant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
 }
 
 export function drawCounter(
@@ -56,11 +56,11 @@ export function drawCounter(
   scene: Scene,
   line: SceneRow,
   color: string,
-  ink: Ink,
+  ink: TimelineColors,
 ): void {
   const counter = line.row.item?.counter;
   if (!counter) return;
-  const samples = samplesOf(scene, line);
+  const samples = visibleSamples(scene, line);
   const right = scene.width / scene.ratio;
   const floor = Math.min(0, counter.min);
   const range = Math.max(counter.max - floor, Number.MIN_VALUE);

@@ -1,22 +1,22 @@
 // Which tracks have nothing in the window: asked with one or two coarse tiles a group, when the window rests.
-import { ask } from "../../api/client";
+import { fetchApi } from "../../api/client";
 import { onScopeDispose, shallowRef, watch, type ShallowRef } from "vue";
-import { levelOf, tilesIn } from "./tile-levels";
+import { tileLevel, tilesIn } from "./tile-levels";
 import type { Range } from "./model";
-import type { Source } from "./trace-source";
+import type { TraceSource } from "./trace-source";
 import { decodeTile, laneRange, type SliceTile } from "./tile";
 
 const PAUSE_MS = 300;
 const BUCKETS = 128;
 
-async function occupied(source: Source, group: number, range: Range): Promise<Set<string>> {
+async function occupiedLanes(source: TraceSource, group: number, range: Range): Promise<Set<string>> {
   const start = range.start - source.offset;
   const end = range.end - source.offset;
-  const level = Math.min(source.topLevel, levelOf((end - start) / BUCKETS));
+  const level = Math.min(source.topLevel, tileLevel((end - start) / BUCKETS));
   const [first, last] = tilesIn(start, end, level, source.meta.duration_ns);
   const busy = new Set<string>();
   for (let index = first; index <= last; index += 1) {
-    const response = await ask(source.wish("g", group, level, index, 0).url);
+    const response = await fetchApi(source.tileRequest("g", group, level, index, 0).url);
     const tile = decodeTile(await response.arrayBuffer(), level, index) as SliceTile;
     const size = 2 ** level;
     const origin = index * size * 256;
@@ -34,12 +34,16 @@ async function occupied(source: Source, group: number, range: Range): Promise<Se
   return busy;
 }
 
-export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowRef<Range>, enabled: () => boolean) {
+export function useEmptyTracks(
+  sources: ShallowRef<TraceSource[]>,
+  windowOf: ShallowRef<Range>,
+  enabled: () => boolean,
+) {
   const empty = shallowRef<ReadonlySet<string>>(new Set());
   let judged = "";
   let timer = 0;
 
-  async function judge(): Promise<void> {
+  async function updateEmpty(): Promise<void> {
     const range = windowOf.value;
     const key = `${range.start} ${range.end} ${sources.value.map((source) => `${source.id.worker}@${source.offset}`).join()}`;
     if (key === judged) return;
@@ -49,7 +53,9 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowR
       tracks.map(({ source, track }) => [`${source.id.worker} ${track.group}`, { source, group: track.group }]),
     );
     try {
-      const busy = await Promise.all([...groups.values()].map(({ source, group }) => occupied(source, group, range)));
+      const busy = await Promise.all(
+        [...groups.values()].map(({ source, group }) => occupiedLanes(source, group, range)),
+      );
       if (judged !== key) return;
       const union = new Set(busy.flatMap((keys) => [...keys]));
       empty.value = new Set(
@@ -63,7 +69,7 @@ export function useEmptyTracks(sources: ShallowRef<Source[]>, windowOf: ShallowR
   function refreshEmpty(): void {
     if (!enabled()) return;
     clearTimeout(timer);
-    timer = window.setTimeout(() => void judge(), PAUSE_MS);
+    timer = window.setTimeout(() => void updateEmpty(), PAUSE_MS);
   }
 
   watch(

@@ -1,59 +1,59 @@
 // Names by their number, in pages fetched when one of their names is first needed.
 import { address, get, type Query } from "../../api/client";
-import { visible } from "../../lib/text";
+import { displayText } from "../../lib/text";
 
-export const PAGE = 4096;
+export const PAGE_SIZE = 4096;
 
-export class Names {
-  private readonly known: string[] = [];
-  private readonly asked = new Set<number>();
+export class EventNames {
+  private readonly loadedNames: string[] = [];
+  private readonly requestedPages = new Set<number>();
   private needle = "";
   /** By name: 0 not judged yet, 1 matches the search, 2 does not. */
-  private judged = new Uint8Array(0);
+  private matchCache = new Uint8Array(0);
 
   constructor(
     private readonly query: Query,
     private readonly total: number,
     private readonly arrived: () => void,
   ) {
-    this.judged = new Uint8Array(total);
+    this.matchCache = new Uint8Array(total);
   }
 
   /** The name, or undefined while it is on its way. */
   get(name: number): string | undefined {
-    const cachedName = this.known[name];
-    if (cachedName === undefined && name < this.total) void this.load(Math.floor(name / PAGE));
+    const cachedName = this.loadedNames[name];
+    if (cachedName === undefined && name < this.total) void this.load(Math.floor(name / PAGE_SIZE));
     return cachedName;
   }
 
   set search(text: string) {
     this.needle = text.toLowerCase();
-    this.judged.fill(0);
+    this.matchCache.fill(0);
   }
 
   /** Whether a name contains the search text; a name that is not here yet does not. */
   matches(name: number): boolean {
-    const before = this.judged[name];
+    const before = this.matchCache[name];
     if (before) return before === 1;
     const text = this.get(name);
     if (text === undefined) return false;
     const match = text.toLowerCase().includes(this.needle);
-    this.judged[name] = match ? 1 : 2;
+    this.matchCache[name] = match ? 1 : 2;
     return match;
   }
 
   private async load(page: number): Promise<void> {
-    if (this.asked.has(page)) return;
-    this.asked.add(page);
+    if (this.requestedPages.has(page)) return;
+    this.requestedPages.add(page);
     try {
       const answer = await get<{ strings: string[] }>(
-        address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }),
+        address("timeline/strings", { ...this.query, offset: page * PAGE_SIZE, limit: PAGE_SIZE }),
       );
-      answer?.body.strings.forEach((text, index) => (this.known[page * PAGE + index] = visible(text)));
+      answer?.body.strings.forEach((text, index) => (this.loadedNames[page * PAGE_SIZE + index] = displayText(text)));
       this.arrived();
     } catch {
       // Labels stay empty and are asked for again in a while.
-      setTimeout(() => this.asked.delete(page), 2000);
+      setTimeout(() => this.requestedPages.delete(page), 2000);
     }
   }
 }

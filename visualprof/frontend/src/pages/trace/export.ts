@@ -1,6 +1,6 @@
 // The window as files: Chrome JSON made by the server, and a picture of what is seen.
-import { address, ask } from "../../api/client";
-import { save, saveCanvas } from "../../lib/download";
+import { address, fetchApi } from "../../api/client";
+import { downloadFile, downloadCanvas } from "../../lib/download";
 import type { Range } from "./model";
 import type { Stage } from "./stage";
 import type { Timeline } from "./timeline";
@@ -16,12 +16,12 @@ export async function saveJson({ main }: Timeline, range: Range): Promise<void> 
     start_ns: Math.floor(range.start - source.offset),
     end_ns: Math.ceil(range.end - source.offset),
   });
-  save(await (await ask(url)).blob(), `${source.id.name}.window.trace.json`);
+  downloadFile(await (await fetchApi(url)).blob(), `${source.id.name}.window.trace.json`);
 }
 
 /** Time axis, names and tracks, as they are on the screen. */
 export async function savePng(stage: Stage, ruler: HTMLCanvasElement, headPx: number, name: string): Promise<void> {
-  const { scene, layers, inks } = stage;
+  const { scene, layers, colorsFor: inks } = stage;
   if (!scene) return;
   const { ratio } = scene;
   const canvas = document.createElement("canvas");
@@ -46,5 +46,5 @@ export async function savePng(stage: Stage, ruler: HTMLCanvasElement, headPx: nu
     context.fillText(row.label, row.item ? 14 : 6, y + 5);
     context.restore();
   }
-  await saveCanvas(canvas, `${name}.png`);
+  await downloadCanvas(canvas, `${name}.png`);
 }

@@ -1,16 +1,16 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get } from "../../api/client";
-import { useLatest } from "../../state/abort-signals";
-import type { Place, SearchAnswer } from "./model";
+import { useLatestSignal } from "../../state/abort-signals";
+import type { EventLocation, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
-import type { Source } from "./trace-source";
+import type { TraceSource } from "./trace-source";
 import type { Timeline } from "./timeline";
 
-const MOST = 10_000;
+const MAX_PLACES = 10_000;
 
-interface Found {
-  source: Source;
+interface SourceMatches {
+  source: TraceSource;
   answer: SearchAnswer;
 }
 
@@ -18,10 +18,10 @@ export type Finder = ReturnType<typeof useFinder>;
 
 export function useFinder(timeline: Timeline, selection: Selection) {
   const { state, stage, sources } = timeline;
-  const results = shallowRef<Found[]>([]);
+  const results = shallowRef<SourceMatches[]>([]);
   const busy = shallowRef(false);
   const error = shallowRef<ApiError | null>(null);
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
 
   const total = computed(() => results.value.reduce((sum, { answer }) => sum + answer.total, 0));
   /** In order of time on the page; of more than ten thousand, the first. */
@@ -41,7 +41,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
       : -1;
   });
 
-  async function run(text: string, loaded: readonly Source[]): Promise<void> {
+  async function run(text: string, loaded: readonly TraceSource[]): Promise<void> {
     const signal = nextSignal();
     for (const source of loaded) source.names.search = text;
     error.value = null;
@@ -56,7 +56,9 @@ export function useFinder(timeline: Timeline, selection: Selection) {
         loaded.map(async (source) => ({
           source,
           answer: (
-            await get<SearchAnswer>(address("timeline/search", { ...source.id.query, text, limit: MOST }), { signal })
+            await get<SearchAnswer>(address("timeline/search", { ...source.id.query, text, limit: MAX_PLACES }), {
+              signal,
+            })
           )?.body,
         })),
       );
@@ -73,8 +75,8 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   watch(
     [results, state.search],
     ([newResults, text]) => {
-      stage.mark({
-        found: newResults.map(({ source, answer }) => ({ source, places: answer.events as Place[] })),
+      stage.setMarks({
+        matches: newResults.map(({ source, answer }) => ({ source, places: answer.events as EventLocation[] })),
         searching: text !== "" && newResults.some(({ answer }) => answer.total > 0),
       });
       stage.recolor();

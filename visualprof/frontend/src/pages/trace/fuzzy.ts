@@ -1,14 +1,14 @@
 /** Whether the letters of each word occur in the text in this order: "pyth 425" finds "thread 425 (python3)". */
-export function fuzzy(text: string, pattern: string): boolean {
+export function matchesFuzzy(text: string, pattern: string): boolean {
   const where = text.toLowerCase();
   return pattern
     .toLowerCase()
     .split(/\s+/)
     .filter(Boolean)
-    .every((word) => where.includes(word) || inOrder(where, word));
+    .every((word) => where.includes(word) || hasLettersInOrder(where, word));
 }
 
-function inOrder(text: string, word: string): boolean {
+function hasLettersInOrder(text: string, word: string): boolean {
   // Too short a word would find everything.
   if (word.length < 3) return false;
   let position = -1;

@@ -1,8 +1,8 @@
 // Pointer and wheel on the tracks and on the time axis.
 import { onScopeDispose, shallowRef, watch, type Ref } from "vue";
-import { follow, pointIn, wheelPx, type Point } from "../../canvas/pointer";
+import { trackDrag, pointIn, wheelPx, type Point } from "../../canvas/pointer";
 import { hitAt, rowAt, type Hit } from "./hit";
-import { nsAt, type SceneRow } from "./scene";
+import { xToTime, type SceneRow } from "./scene";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
 
@@ -33,7 +33,7 @@ export function useGestures(
   let queued = 0;
 
   function timeAt(x: number): number {
-    return stage.scene ? nsAt(stage.scene, x * stage.scene.ratio) : 0;
+    return stage.scene ? xToTime(stage.scene, x * stage.scene.ratio) : 0;
   }
 
   function hoverAt(client: { clientX: number; clientY: number }): void {
@@ -42,13 +42,13 @@ export function useGestures(
     const { x, y } = pointIn(client, area.value);
     const hit = hitAt(scene, x * scene.ratio, y * scene.ratio);
     hover.value = { hit, row: rowAt(scene, y), clientX: client.clientX, clientY: client.clientY, x, y };
-    stage.mark({ hover: hit, cursor: x });
+    stage.setMarks({ hover: hit, cursor: x });
   }
 
   function leave(): void {
     pointer = null;
     hover.value = null;
-    stage.mark({ hover: null, cursor: null });
+    stage.setMarks({ hover: null, cursor: null });
   }
 
   function onHover(event: PointerEvent): void {
@@ -74,7 +74,7 @@ export function useGestures(
     const from = pointIn(event, element);
     const startTime = timeAt(from.x);
     let areaNow: { start: number; end: number; tracks: string[] } | null = null;
-    follow(
+    trackDrag(
       event,
       element,
       (next) => {
@@ -86,7 +86,7 @@ export function useGestures(
           end: Math.max(startTime, now),
           tracks: withTracks ? tracksBetween(from.y, y) : [],
         };
-        stage.mark({ area: areaNow });
+        stage.setMarks({ area: areaNow });
       },
       (dragged, last) => {
         dragging.value = null;
@@ -122,7 +122,7 @@ export function useGestures(
     const scroll = stage.scroll;
     const perPx = stage.camera.span / Math.max(1, stage.width);
     const first = { x: event.clientX, y: event.clientY };
-    follow(
+    trackDrag(
       event,
       element,
       (next) => {

@@ -1,6 +1,6 @@
 // What lies under the pointer.
 import type { Scene, SceneRow, SceneStrip } from "./scene";
-import { bucketEnd, entryAt, leftOf, rightOf, type Part } from "./slice-geometry";
+import { bucketEnd, entryAt, leftEdge, rightEdge, type Part } from "./slice-geometry";
 
 /** Pointers are coarser than pixels. */
 const REACH_PX = 2;
@@ -59,27 +59,27 @@ function hitOn(strip: SceneStrip, x: number): Hit | null {
       name: tile.name[entry] ?? 0,
       category: tile.category[entry] ?? 0,
       // Past the bucket in which they start, only the last of them is left.
-      count: merged > 1 && x < Math.max(leftOf(part, entry) + 1, bucketEnd(part, entry)) ? merged : 1,
-      x0: farEnd(strip, event, part, Math.max(part.clip0, leftOf(part, entry)), -1),
-      x1: farEnd(strip, event, part, Math.min(part.clip1, rightOf(part, entry)), 1),
+      count: merged > 1 && x < Math.max(leftEdge(part, entry) + 1, bucketEnd(part, entry)) ? merged : 1,
+      x0: entryEdge(strip, event, part, Math.max(part.clip0, leftEdge(part, entry)), -1),
+      x1: entryEdge(strip, event, part, Math.min(part.clip1, rightEdge(part, entry)), 1),
     };
   }
   return null;
 }
 
 /** Follows an event over the borders of tiles, to the left (-1) or right (1). */
-function farEnd(strip: SceneStrip, event: number, part: Part, x: number, direction: -1 | 1): number {
+function entryEdge(strip: SceneStrip, event: number, part: Part, x: number, direction: -1 | 1): number {
   const step = strip.parts.indexOf(part) + direction;
   const next = strip.parts[step];
   const pixel = direction < 0 ? x - 1 : x;
   if (!next || (direction < 0 ? x > part.clip0 : x < part.clip1)) return x;
   const entry = entryAt(next, strip.lane, pixel);
   if (entry < 0 || next.tile.event[entry] !== event) return x;
-  return farEnd(
+  return entryEdge(
     strip,
     event,
     next,
-    direction < 0 ? Math.max(next.clip0, leftOf(next, entry)) : Math.min(next.clip1, rightOf(next, entry)),
+    direction < 0 ? Math.max(next.clip0, leftEdge(next, entry)) : Math.min(next.clip1, rightEdge(next, entry)),
     direction,
   );
 }

@@ -13,7 +13,7 @@ const SCROLL_PX_PER_S = 900;
 /** A tap is worth this long. */
 const TAP_MS = 70;
 
-const HELD: Record<string, readonly [pan: number, zoom: number, scroll: number]> = {
+const HELD_KEYS: Record<string, readonly [pan: number, zoom: number, scroll: number]> = {
   a: [-1, 0, 0],
   d: [1, 0, 0],
   w: [0, -1, 0],
@@ -48,7 +48,7 @@ export function useKeys({ timeline, selection, finder, pointed: pointedTime, foc
   }
 
   function move(key: string, seconds: number): void {
-    const [pan, zoom, scroll] = HELD[key] ?? [0, 0, 0];
+    const [pan, zoom, scroll] = HELD_KEYS[key] ?? [0, 0, 0];
     if (pan) stage.camera.pan(pan * PAN_PER_S * seconds * stage.camera.span);
     if (zoom)
       stage.camera.zoom(pointedTime() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
@@ -94,13 +94,13 @@ export function useKeys({ timeline, selection, finder, pointed: pointedTime, foc
   };
 
   useCanvasKeys((key, event) => {
-    if (HELD[key] && !pressedKeys.has(key)) {
+    if (HELD_KEYS[key] && !pressedKeys.has(key)) {
       pressedKeys.set(key, performance.now());
       move(key, TAP_MS / 1000);
       last = performance.now();
       request ||= requestAnimationFrame(step);
     } else once[key]?.(event);
-    return HELD[key] !== undefined || once[key] !== undefined;
+    return HELD_KEYS[key] !== undefined || once[key] !== undefined;
   });
   useEventListener(window, "keyup", (event) => pressedKeys.delete(keyName(event)), { capture: true });
   useEventListener(window, "blur", () => pressedKeys.clear());

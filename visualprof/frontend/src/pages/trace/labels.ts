@@ -1,11 +1,11 @@
 // Names on slices that have room for them.
-import type { Look } from "./slice-style";
+import type { SliceStyle } from "./slice-style";
 import type { Scene, SceneStrip } from "./scene";
-import { leftOf, rightOf, type Part, lastAt } from "./slice-geometry";
+import { leftEdge, rightEdge, type Part, lastEntryBefore } from "./slice-geometry";
 import { laneRange } from "./tile";
 
 const LABEL_FONT_PX = 11;
-const LEAST_PX = 26;
+const MIN_PX = 26;
 const PAD_PX = 4;
 const LIGHT = "rgb(255 255 255 / 96%)";
 const DARK = "rgb(16 22 32 / 94%)";
@@ -21,7 +21,7 @@ interface Label {
 
 const widths = new Map<number, number>();
 
-function widthOf(context: CanvasRenderingContext2D, code: number): number {
+function textWidth(context: CanvasRenderingContext2D, code: number): number {
   let width = widths.get(code);
   if (width === undefined) {
     width = context.measureText(String.fromCodePoint(code)).width;
@@ -31,13 +31,13 @@ function widthOf(context: CanvasRenderingContext2D, code: number): number {
 }
 
 /** As much of a name as fits. C++ names lose their `void`: it tells nothing and costs room. */
-export function fitted(context: CanvasRenderingContext2D, name: string, room: number): string {
+export function fitText(context: CanvasRenderingContext2D, name: string, room: number): string {
   const text = name.startsWith("void ") ? name.slice(5) : name;
-  const dots = widthOf(context, 0x2026);
+  const dots = textWidth(context, 0x2026);
   let usedCount = 0;
   let keep = 0;
   for (let slot = 0; slot < text.length; slot += 1) {
-    usedCount += widthOf(context, text.codePointAt(slot) ?? 32);
+    usedCount += textWidth(context, text.codePointAt(slot) ?? 32);
     if (usedCount + dots <= room) keep = slot + 1;
     if (usedCount > room) return keep > 1 ? `${text.slice(0, keep)}…` : "";
   }
@@ -47,12 +47,12 @@ export function fitted(context: CanvasRenderingContext2D, name: string, room: nu
 function collectPart(strip: SceneStrip, part: Part, minPx: number, into: Label[]): void {
   const { tile } = part;
   const [first, last] = laneRange(tile, strip.lane);
-  const until = lastAt(part, first, last, part.clip1 - 1);
-  for (let entry = Math.max(first, lastAt(part, first, last, part.clip0)); entry <= until; entry += 1) {
+  const until = lastEntryBefore(part, first, last, part.clip1 - 1);
+  for (let entry = Math.max(first, lastEntryBefore(part, first, last, part.clip0)); entry <= until; entry += 1) {
     // Cheap test first: most entries are far too narrow.
     if (((tile.end[entry] as number) - (tile.start[entry] as number)) * part.scale < 1) continue;
-    const x0 = Math.max(part.clip0, leftOf(part, entry));
-    const x1 = Math.min(part.clip1, rightOf(part, entry));
+    const x0 = Math.max(part.clip0, leftEdge(part, entry));
+    const x1 = Math.min(part.clip1, rightEdge(part, entry));
     const before = into[into.length - 1];
     // An event that goes on from the tile before is one slice with one label.
     if (
@@ -72,13 +72,13 @@ function collectPart(strip: SceneStrip, part: Part, minPx: number, into: Label[]
 export function drawLabels(
   context: CanvasRenderingContext2D,
   scene: Scene,
-  look: Look,
+  look: SliceStyle,
   budget: number,
   dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null,
   muted: string,
 ): void {
   const { ratio } = scene;
-  const minPx = LEAST_PX * ratio;
+  const minPx = MIN_PX * ratio;
   let labels: Label[] = [];
   for (const strip of scene.strips) {
     if (strip.box.readable) for (const part of strip.parts) collectPart(strip, part, minPx, labels);
@@ -103,7 +103,7 @@ export function drawLabels(
       if (y * ratio < strip.top + 4 * ratio) continue;
       const name = strip.source.names.get(label.name);
       if (!name) continue;
-      const text = fitted(context, name, (label.x1 - label.x0) / ratio - 2 * PAD_PX);
+      const text = fitText(context, name, (label.x1 - label.x0) / ratio - 2 * PAD_PX);
       if (text) context.fillText(text, label.x0 / ratio + PAD_PX, y + 0.5);
     }
   }

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { fuzzy } from "./fuzzy";
+import { matchesFuzzy } from "./fuzzy";
 import { laneBox, laneBoxes } from "./lanes";
-import { layoutOf, ordered, rowsBetween, type LayoutOptions } from "./layout";
+import { layOutTracks, sortByOrder, rowsBetween, type LayoutOptions } from "./layout";
 import type { Counter, Meta, Track } from "./model";
-import { treeOf, type Words } from "./track-tree";
+import { buildTrackTree, type TrackTexts } from "./track-tree";
 
-const words: Words = {
+const words: TrackTexts = {
   device: (id) => `Device ${id}`,
   process: (id) => `Process ${id}`,
   annotations: (name) => `Annotations ${name}`,
@@ -61,7 +61,7 @@ const trace = meta(
   ],
   [counter],
 );
-const branches = [{ worker: 0, label: "rank0", groups: treeOf(trace, 0, words) }];
+const branches = [{ worker: 0, label: "rank0", groups: buildTrackTree(trace, 0, words) }];
 
 describe("tree", () => {
   it("groups by device, then process, then counters, and puts tracks of single events last", () => {
@@ -78,7 +78,7 @@ describe("tree", () => {
 
 describe("layout", () => {
   it("stacks rows without gaps or overlap", () => {
-    const { rows, height } = layoutOf(branches, plain);
+    const { rows, height } = layOutTracks(branches, plain);
     rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
     expect(height).toBe(rows.reduce((sum, row) => sum + row.height, 0));
     expect(rows.map((row) => row.label)).toEqual([
@@ -94,7 +94,7 @@ describe("layout", () => {
   });
 
   it("folds groups and tracks, and shows a summary of them", () => {
-    const { rows } = layoutOf(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
+    const { rows } = layOutTracks(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
     expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([
       ["Device 0", false],
       ["stream 7", true],
@@ -104,34 +104,34 @@ describe("layout", () => {
   });
 
   it("pins tracks in the order of pinning and takes them out of their group", () => {
-    const { rows, pinned, pinnedHeight } = layoutOf(branches, { ...plain, pinned: ["0.9", "0.0"] });
+    const { rows, pinned, pinnedHeight } = layOutTracks(branches, { ...plain, pinned: ["0.9", "0.0"] });
     expect(pinned.map((row) => row.key)).toEqual(["0.9", "0.0"]);
     expect(pinnedHeight).toBe(pinned.reduce((sum, row) => sum + row.height, 0));
     expect(rows.some((row) => row.key === "0.0")).toBe(false);
   });
 
   it("finds tracks wherever they are folded away, and counts what it leaves out", () => {
-    const { rows, leftOut } = layoutOf(branches, { ...plain, filter: "thread 3" });
+    const { rows, hiddenCount: leftOut } = layOutTracks(branches, { ...plain, filter: "thread 3" });
     expect(rows.map((row) => row.label)).toEqual(["Other", "thread 3"]);
     expect(leftOut).toBe(4);
   });
 
   it("heads each worker when there are several", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(trace, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
     const heads = (toggled: string[]) =>
-      layoutOf(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
+      layOutTracks(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
         (row) => row.kind === "worker" || row.worker === 1,
       ).length;
-    expect(layoutOf(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
+    expect(layOutTracks(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
     expect(heads(["1.w"])).toBe(2);
   });
 
   it("folds counters where several workers stand below each other", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: treeOf(trace, 1, words) }];
-    const counters = layoutOf(both, plain).rows.filter((row) => row.label === "Counters");
+    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
+    const counters = layOutTracks(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
     expect(
-      layoutOf(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter(
+      layOutTracks(both, { ...plain, toggled: new Set([counters[0]?.key ?? ""]) }).rows.filter(
         (row) => row.label === "memory",
       ).length,
     ).toBe(1);
@@ -139,12 +139,12 @@ describe("layout", () => {
 
   it("moves only what was moved by hand", () => {
     const items = branches[0]?.groups[1]?.items ?? [];
-    expect(ordered(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);
-    expect(ordered(items, ["0.5"]).map((item) => item.key)).toEqual(["0.0", "0.1"]);
+    expect(sortByOrder(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);
+    expect(sortByOrder(items, ["0.5"]).map((item) => item.key)).toEqual(["0.0", "0.1"]);
   });
 
   it("knows the rows in sight and the place of a lane", () => {
-    const { rows } = layoutOf(branches, plain);
+    const { rows } = layOutTracks(branches, plain);
     const [first, last] = rowsBetween(rows, 80, 120);
     expect(rows.slice(first, last).map((row) => row.label)).toEqual(["thread 0", "thread 1"]);
     const deep = laneBox(rows[3] as (typeof rows)[0], 0, 1);
@@ -155,9 +155,9 @@ describe("layout", () => {
 
 describe("fuzzy", () => {
   it("finds words in any order and letters in order", () => {
-    expect(fuzzy("thread 425 (python3)", "pyth 425")).toBe(true);
-    expect(fuzzy("thread 1553 (UBQueueTasks0)", "ubqt")).toBe(true);
-    expect(fuzzy("stream 7", "stream 8")).toBe(false);
-    expect(fuzzy("anything", "")).toBe(true);
+    expect(matchesFuzzy("thread 425 (python3)", "pyth 425")).toBe(true);
+    expect(matchesFuzzy("thread 1553 (UBQueueTasks0)", "ubqt")).toBe(true);
+    expect(matchesFuzzy("stream 7", "stream 8")).toBe(false);
+    expect(matchesFuzzy("anything", "")).toBe(true);
   });
 });

@@ -1,5 +1,5 @@
 // From the tree of tracks to rows with a place and a height, in CSS pixels. Whether they are in sight is not its matter.
-import { fuzzy } from "./fuzzy";
+import { matchesFuzzy } from "./fuzzy";
 import type { Group, Item } from "./track-tree";
 
 export const LANE_PX = 18;
@@ -50,7 +50,7 @@ export interface Layout {
   pinned: Row[];
   pinnedHeight: number;
   /** Tracks that filter and "hide empty" leave out. */
-  leftOut: number;
+  hiddenCount: number;
 }
 
 export function shownLanes(item: Item, folded: boolean): number {
@@ -64,7 +64,7 @@ function itemHeight(item: Item, folded: boolean): number {
 }
 
 /** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
-export function ordered(items: readonly Item[], order: readonly string[]): Item[] {
+export function sortByOrder(items: readonly Item[], order: readonly string[]): Item[] {
   const rank = new Map(order.map((key, index) => [key, index]));
   const moved = items
     .filter((item) => rank.has(item.key))
@@ -77,7 +77,7 @@ function isFolded(key: string, byItself: boolean, toggled: ReadonlySet<string>):
   return toggled.has(key) !== byItself;
 }
 
-export function layoutOf(branches: readonly Branch[], options: LayoutOptions): Layout {
+export function layOutTracks(branches: readonly Branch[], options: LayoutOptions): Layout {
   const rows: Row[] = [];
   const pins = new Map<string, Row>();
   let leftOut = 0;
@@ -107,9 +107,9 @@ export function layoutOf(branches: readonly Branch[], options: LayoutOptions): L
     for (const group of branch.groups) {
       const fits = (item: Item) =>
         (!options.filter ||
-          fuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) &&
+          matchesFuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) &&
         !options.hidden(item.key);
-      const items = ordered(group.items, options.order).filter(fits);
+      const items = sortByOrder(group.items, options.order).filter(fits);
       leftOut += group.items.length - items.length;
       for (const item of items)
         if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
@@ -152,10 +152,10 @@ export function layoutOf(branches: readonly Branch[], options: LayoutOptions): L
   }
   // In the order in which they were pinned.
   const pinned = options.pinned.flatMap((key) => pins.get(key) ?? []);
-  return { rows, height: stack(rows), pinned, pinnedHeight: stack(pinned), leftOut };
+  return { rows, height: stackRows(rows), pinned, pinnedHeight: stackRows(pinned), hiddenCount: leftOut };
 }
 
-function stack(rows: Row[]): number {
+function stackRows(rows: Row[]): number {
   let y = 0;
   for (const row of rows) {
     row.y = y;

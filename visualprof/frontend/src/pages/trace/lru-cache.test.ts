@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { Lru } from "./lru-cache";
+import { LruCache } from "./lru-cache";
 
 it("forgets what was used longest ago, and stays within its budget", () => {
-  const cache = new Lru<number>(10);
+  const cache = new LruCache<number>(10);
   cache.set("a", 1, 4);
   cache.set("b", 2, 4);
   expect(cache.get("a")).toBe(1);
@@ -11,7 +11,7 @@ it("forgets what was used longest ago, and stays within its budget", () => {
 });
 
 it("weighs a replaced entry once, and keeps the newest even when it is too large", () => {
-  const cache = new Lru<number>(10);
+  const cache = new LruCache<number>(10);
   cache.set("a", 1, 4);
   cache.set("a", 2, 6);
   expect([cache.weight, cache.get("a")]).toEqual([6, 2]);

@@ -1,6 +1,6 @@
 /** Keeps what was used last, within a budget of bytes. */
-export class Lru<T> {
-  private readonly held = new Map<string, { value: T; weight: number }>();
+export class LruCache<T> {
+  private readonly entries = new Map<string, { value: T; weight: number }>();
   private used = 0;
 
   constructor(readonly budget: number) {}
@@ -10,41 +10,41 @@ export class Lru<T> {
   }
 
   get size(): number {
-    return this.held.size;
+    return this.entries.size;
   }
 
   get(key: string): T | undefined {
-    const entry = this.held.get(key);
+    const entry = this.entries.get(key);
     if (!entry) return undefined;
-    this.held.delete(key);
-    this.held.set(key, entry);
+    this.entries.delete(key);
+    this.entries.set(key, entry);
     return entry.value;
   }
 
   has(key: string): boolean {
-    return this.held.has(key);
+    return this.entries.has(key);
   }
 
   set(key: string, value: T, weight: number): void {
     this.drop(key);
-    this.held.set(key, { value, weight });
+    this.entries.set(key, { value, weight });
     this.used += weight;
     // The newest stays even when it alone is over the budget: it is being looked at.
-    for (const oldest of this.held.keys()) {
+    for (const oldest of this.entries.keys()) {
       if (this.used <= this.budget || oldest === key) break;
       this.drop(oldest);
     }
   }
 
   clear(): void {
-    this.held.clear();
+    this.entries.clear();
     this.used = 0;
   }
 
   private drop(key: string): void {
-    const entry = this.held.get(key);
+    const entry = this.entries.get(key);
     if (!entry) return;
-    this.held.delete(key);
+    this.entries.delete(key);
     this.used -= entry.weight;
   }
 }

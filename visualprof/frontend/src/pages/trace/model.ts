@@ -6,7 +6,7 @@ export type Counter = Schemas["TimelineCounter"];
 /** epoch_ns: Unix ns of time 0 as text; null when the file does not say. minimap: empty when not asked for. */
 export type Meta = Schemas["TimelineMeta"];
 /** Where an event stands. */
-export type Place = Schemas["Place"];
+export type EventLocation = Schemas["Place"];
 export type Link = Schemas["LinkedPlace"];
 export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments"> & {
   columns: Record<string, Cell>;

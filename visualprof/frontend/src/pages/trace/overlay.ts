@@ -7,30 +7,30 @@ import { drawArrow, type Box } from "./arrow";
 import { drawLabels } from "./labels";
 import { laneBox } from "./lanes";
 import type { Layout, Row } from "./layout";
-import type { Link, Place, Range } from "./model";
+import type { Link, EventLocation, Range } from "./model";
 import { drawPath } from "./path";
-import { xOf, type Scene } from "./scene";
-import type { Source } from "./trace-source";
+import { timeToX, type Scene } from "./scene";
+import type { TraceSource } from "./trace-source";
 import type { Surface } from "./surface";
 import { drawSteps, STEPS_PX } from "./steps";
 
 interface Spot {
-  source: Source;
-  place: Place;
+  source: TraceSource;
+  place: EventLocation;
 }
 
 /** What is marked on the page at this moment. */
-export interface Marks {
+export interface OverlayMarks {
   selected: Spot | null;
   /** The same event in the run beside. */
-  beside: Spot | null;
+  counterpart: Spot | null;
   links: readonly Link[];
   hover: Hit | null;
   area: (Range & { tracks: readonly string[] }) | null;
   markers: readonly number[];
   /** CSS pixels; null when the pointer is elsewhere. */
   cursor: number | null;
-  found: readonly { source: Source; places: readonly Place[] }[];
+  matches: readonly { source: TraceSource; places: readonly EventLocation[] }[];
   searching: boolean;
 }
 
@@ -49,18 +49,18 @@ function rowsByTrack(layout: Layout): Map<string, Row> {
   return index;
 }
 
-export function rowOf(layout: Layout, worker: number, track: number): Row | undefined {
+export function trackRow(layout: Layout, worker: number, track: number): Row | undefined {
   return rowsByTrack(layout).get(`${worker}.${track}`);
 }
 
 /** Where an event is on the page, in CSS pixels, even when scrolled out of sight; null when its track is not shown. */
-export function boxOf(surface: Surface, { source, place }: Spot): Box | null {
+export function eventBox(surface: Surface, { source, place }: Spot): Box | null {
   const { scene, layout, scroll } = surface;
-  const row = rowOf(layout, source.id.worker, place.track);
+  const row = trackRow(layout, source.id.worker, place.track);
   const lane = row && laneBox(row, place.track, place.lane);
   if (!row || !lane) return null;
-  const start = xOf(scene, place.start_ns + source.offset) / scene.ratio;
-  const end = xOf(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+  const start = timeToX(scene, place.start_ns + source.offset) / scene.ratio;
+  const end = timeToX(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
   const y = row.pinned ? row.y : row.y + layout.pinnedHeight - scroll;
   return {
     x0: start,
@@ -74,8 +74,8 @@ export function boxOf(surface: Surface, { source, place }: Spot): Box | null {
 const LABELS_AT_REST = 4000;
 const LABELS_IN_MOTION = 350;
 
-export function drawOverlay(surface: Surface, marks: Marks, moving: boolean, baseStep: string | null): void {
-  const { context, scene, layout, ink } = surface;
+export function drawOverlay(surface: Surface, marks: OverlayMarks, moving: boolean, baseStep: string | null): void {
+  const { context, scene, layout, colors: ink } = surface;
   const [width, height] = [scene.width / scene.ratio, scene.height / scene.ratio];
   context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
   context.clearRect(0, 0, width, height);
@@ -85,27 +85,27 @@ export function drawOverlay(surface: Surface, marks: Marks, moving: boolean, bas
     if (line.counters.length > 0) drawCounter(context, scene, line, categoryColor("memory", surface.theme), ink);
   drawFound(surface, marks);
   if (scene.paths) drawPath(surface, scene.paths);
-  const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
-  drawLabels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
+  const dimmed = marks.searching ? (source: TraceSource, name: number) => !source.names.matches(name) : null;
+  drawLabels(context, scene, surface.style, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
   drawArea(surface, marks, height);
   if (marks.hover) outline(surface, hitBox(scene, marks.hover), ink.text, 1);
   if (marks.selected) {
-    const box = boxOf(surface, marks.selected);
+    const box = eventBox(surface, marks.selected);
     for (const link of marks.links) drawLink(surface, marks.selected, link);
     if (box) outline(surface, box, ink.accent, 2);
-    const counterpart = marks.beside && boxOf(surface, marks.beside);
+    const counterpart = marks.counterpart && eventBox(surface, marks.counterpart);
     if (counterpart) outline(surface, counterpart, ink.accent, 2, [4, 3]);
   }
   if (layout.pinnedHeight > 0) {
     context.fillStyle = ink.muted;
     context.fillRect(0, layout.pinnedHeight - 1, width, 1);
   }
-  for (const marker of marks.markers) drawVertical(surface, xOf(scene, marker) / scene.ratio, height, ink.mark, []);
+  for (const marker of marks.markers) drawVertical(surface, timeToX(scene, marker) / scene.ratio, height, ink.mark, []);
   if (marks.cursor !== null) drawVertical(surface, marks.cursor, height, ink.muted, [2, 3]);
 }
 
 function drawLines(surface: Surface, width: number): void {
-  const { context, scene, ink } = surface;
+  const { context, scene, colors: ink } = surface;
   context.fillStyle = ink.line;
   for (const { row, y, top } of scene.rows) {
     const bottom = y + row.height - 1;
@@ -114,7 +114,7 @@ function drawLines(surface: Surface, width: number): void {
 }
 
 /** The axis has the steps of the shown run; those of the base stand in its head. */
-function drawBaseSteps({ context, scene, ink }: Surface, width: number, selected: string | null): void {
+function drawBaseSteps({ context, scene, colors: ink }: Surface, width: number, selected: string | null): void {
   const head = scene.rows.find(
     ({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top,
   );
@@ -122,7 +122,7 @@ function drawBaseSteps({ context, scene, ink }: Surface, width: number, selected
     drawSteps(
       context,
       head.source,
-      (ns) => xOf(scene, ns) / scene.ratio,
+      (ns) => timeToX(scene, ns) / scene.ratio,
       width,
       ink,
       selected,
@@ -154,19 +154,19 @@ function outline({ context, scene }: Surface, box: Box, color: string, weight: n
 }
 
 /** A line below each match, so that also those inside merged slices are seen. */
-function drawFound(surface: Surface, marks: Marks): void {
-  const { context, scene, ink } = surface;
+function drawFound(surface: Surface, marks: OverlayMarks): void {
+  const { context, scene, colors: ink } = surface;
   const right = scene.width / scene.ratio;
   context.fillStyle = ink.mark;
-  for (const { source, places } of marks.found) {
+  for (const { source, places } of marks.matches) {
     let lastText = "";
     for (const place of places) {
-      const start = xOf(scene, place.start_ns + source.offset) / scene.ratio;
-      const end = xOf(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+      const start = timeToX(scene, place.start_ns + source.offset) / scene.ratio;
+      const end = timeToX(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
       const at = `${Math.round(start)} ${place.track} ${place.lane}`;
       if (end < 0 || start > right || at === lastText) continue;
       lastText = at;
-      const box = boxOf(surface, { source, place });
+      const box = eventBox(surface, { source, place });
       if (box && box.y >= box.top)
         context.fillRect(
           Math.max(0, start),
@@ -178,10 +178,14 @@ function drawFound(surface: Surface, marks: Marks): void {
   }
 }
 
-function drawArea({ context, scene, ink, layout, scroll }: Surface, { area }: Marks, height: number): void {
+function drawArea(
+  { context, scene, colors: ink, layout, scroll }: Surface,
+  { area }: OverlayMarks,
+  height: number,
+): void {
   if (!area) return;
-  const x0 = xOf(scene, area.start) / scene.ratio;
-  const x1 = xOf(scene, area.end) / scene.ratio;
+  const x0 = timeToX(scene, area.start) / scene.ratio;
+  const x1 = timeToX(scene, area.end) / scene.ratio;
   context.fillStyle = ink.accent;
   context.globalAlpha = 0.12;
   const rows = area.tracks.map((key) => rowsByTrack(layout).get(key)).filter((row) => row !== undefined);
@@ -213,7 +217,7 @@ function drawLink(surface: Surface, selected: Spot, link: Link): void {
   const { scene } = surface;
   const other: Spot = { source: selected.source, place: link };
   const [from, to] = link.direction === "to" ? [selected, other] : [other, selected];
-  const [a, b] = [boxOf(surface, from), boxOf(surface, to)];
+  const [a, b] = [eventBox(surface, from), eventBox(surface, to)];
   if (!a || !b) return;
   const right = scene.width / scene.ratio;
   if (Math.max(a.x1, b.x0) < -50 || Math.min(a.x0, b.x0) > right + 50) return;

@@ -3,25 +3,25 @@ import { drawArrow, type Box } from "./arrow";
 import { laneBoxes } from "./lanes";
 import type { Surface } from "./surface";
 import type { SceneRow } from "./scene";
-import type { Source } from "./trace-source";
-import { lastAt, leftOf, rightOf, type Part } from "./slice-geometry";
+import type { TraceSource } from "./trace-source";
+import { lastEntryBefore, leftEdge, rightEdge, type Part } from "./slice-geometry";
 import { laneRange } from "./tile";
 
-const DIM = 0.74;
+const DIM_ALPHA = 0.74;
 /** With more pieces in sight arrows would hide what they join. */
-const MOST_ARROWS = 160;
-const LEAST_PX = 2;
+const MAX_ARROWS = 160;
+const MIN_PX = 2;
 
 interface Piece extends Box {
   /** More than one, too close to be told apart. */
-  many: boolean;
+  isMerged: boolean;
 }
 
-export function drawPath(surface: Surface, paths: ReadonlyMap<Source, readonly Part[]>): void {
-  const { context, scene, ink } = surface;
-  const pieces = new Map<Source, Piece[]>();
+export function drawPath(surface: Surface, paths: ReadonlyMap<TraceSource, readonly Part[]>): void {
+  const { context, scene, colors: ink } = surface;
+  const pieces = new Map<TraceSource, Piece[]>();
   context.fillStyle = ink.ground;
-  context.globalAlpha = DIM;
+  context.globalAlpha = DIM_ALPHA;
   for (const line of scene.rows) {
     const sourcePieces = pieces.get(line.source) ?? [];
     pieces.set(line.source, sourcePieces);
@@ -60,29 +60,33 @@ function dimRow({ context, scene }: Surface, { row, y, top, counters }: SceneRow
 }
 
 /** Pieces of a track in order; what goes on in the next tile is one. */
-function piecesOf(parts: readonly Part[], track: number, ratio: number): { x0: number; x1: number; many: boolean }[] {
-  const out: { x0: number; x1: number; many: boolean }[] = [];
+function piecesOf(
+  parts: readonly Part[],
+  track: number,
+  ratio: number,
+): { x0: number; x1: number; isMerged: boolean }[] {
+  const out: { x0: number; x1: number; isMerged: boolean }[] = [];
   for (const part of parts) {
     const [first, last] = laneRange(part.tile, track);
-    const until = lastAt(part, first, last, part.clip1 - 1);
-    for (let entry = Math.max(first, lastAt(part, first, last, part.clip0)); entry <= until; entry += 1) {
-      const x0 = Math.max(part.clip0, leftOf(part, entry)) / ratio;
-      const x1 = Math.max(Math.min(part.clip1, rightOf(part, entry)) / ratio, x0 + LEAST_PX);
+    const until = lastEntryBefore(part, first, last, part.clip1 - 1);
+    for (let entry = Math.max(first, lastEntryBefore(part, first, last, part.clip0)); entry <= until; entry += 1) {
+      const x0 = Math.max(part.clip0, leftEdge(part, entry)) / ratio;
+      const x1 = Math.max(Math.min(part.clip1, rightEdge(part, entry)) / ratio, x0 + MIN_PX);
       const before = out[out.length - 1];
-      if (x1 - LEAST_PX < part.clip0 / ratio) continue;
+      if (x1 - MIN_PX < part.clip0 / ratio) continue;
       if (part.tile.count[entry] === 0 && before && before.x1 >= x0 - 1) before.x1 = Math.max(before.x1, x1);
-      else out.push({ x0, x1, many: (part.tile.count[entry] ?? 0) > 1 });
+      else out.push({ x0, x1, isMerged: (part.tile.count[entry] ?? 0) > 1 });
     }
   }
   return out;
 }
 
 function drawArrows(surface: Surface, pieces: Piece[]): void {
-  if (pieces.length > MOST_ARROWS) return;
+  if (pieces.length > MAX_ARROWS) return;
   pieces.sort((a, b) => a.x0 - b.x0);
   pieces.forEach((to, index) => {
     const from = pieces[index - 1];
-    if (from && from.y !== to.y && !from.many && !to.many && Math.max(from.y, to.y) >= to.top)
+    if (from && from.y !== to.y && !from.isMerged && !to.isMerged && Math.max(from.y, to.y) >= to.top)
       drawArrow(surface, from, to);
   });
 }

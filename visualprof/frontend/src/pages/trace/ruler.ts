@@ -1,10 +1,10 @@
 // The time axis: ticks, markers, the measured span, and the steps below.
-import type { Ink } from "./colors";
-import { duration } from "../../lib/format";
+import type { TimelineColors } from "./colors";
+import { formatDuration } from "../../lib/format";
 import { tickLabel, tickStep, ticks } from "./ticks";
-import type { Marks } from "./overlay";
-import { xOf, type Scene } from "./scene";
-import type { Source } from "./trace-source";
+import type { OverlayMarks } from "./overlay";
+import { timeToX, type Scene } from "./scene";
+import type { TraceSource } from "./trace-source";
 import { drawSteps, STEPS_PX } from "./steps";
 
 export const AXIS_PX = 26;
@@ -17,9 +17,9 @@ export function gridStep(scene: { nsPerPixel: number; ratio: number }): number {
 export function drawRuler(
   context: CanvasRenderingContext2D,
   scene: Scene,
-  marks: Marks,
-  steps: Source | null,
-  ink: Ink,
+  marks: OverlayMarks,
+  steps: TraceSource | null,
+  ink: TimelineColors,
   selectedStep: string | null,
 ): void {
   const { ratio } = scene;
@@ -29,7 +29,7 @@ export function drawRuler(
   context.clearRect(0, 0, width, rulerHeight);
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  const x = (ns: number) => xOf(scene, ns) / ratio;
+  const x = (ns: number) => timeToX(scene, ns) / ratio;
   const step = gridStep(scene);
   const end = scene.start + scene.width * scene.nsPerPixel;
   if (marks.area) {
@@ -51,7 +51,7 @@ export function drawRuler(
       context,
       x(marks.area.start),
       x(marks.area.end),
-      duration(marks.area.end - marks.area.start),
+      formatDuration(marks.area.end - marks.area.start),
       ink.accent,
       ink.ground,
       width,
@@ -100,7 +100,7 @@ function drawMarkers(
   context: CanvasRenderingContext2D,
   markers: readonly number[],
   x: (ns: number) => number,
-  ink: Ink,
+  ink: TimelineColors,
 ): void {
   markers.forEach((marker, index) => {
     const at = Math.round(x(marker));

@@ -4,15 +4,15 @@ import { laneBoxes, type LaneBox } from "./lanes";
 import { rowsBetween, type Layout, type Row } from "./layout";
 import { tilesIn } from "./tile-levels";
 import type { Strip } from "./renderer";
-import type { Kind, Source } from "./trace-source";
+import type { TileKind, TraceSource } from "./trace-source";
 import type { Part } from "./slice-geometry";
 import type { CounterTile, SliceTile, Tile } from "./tile";
-import type { TileStore, Wish } from "./tile-store";
+import type { TileStore, TileRequest } from "./tile-store";
 
 const FINER_LEVELS = 3;
-const MOST_AHEAD = 8;
+const MAX_AHEAD = 8;
 /** Coarser tiles fetched along: they stand in after a jump. */
-const COARSER = 3;
+const COARSER_LEVELS = 3;
 
 interface View {
   camera: Camera;
@@ -28,7 +28,7 @@ interface View {
 export interface SceneStrip extends Strip {
   row: Row;
   box: LaneBox;
-  source: Source;
+  source: TraceSource;
 }
 
 interface CounterPart extends Omit<Part, "tile"> {
@@ -37,7 +37,7 @@ interface CounterPart extends Omit<Part, "tile"> {
 
 export interface SceneRow {
   row: Row;
-  source: Source;
+  source: TraceSource;
   /** CSS pixels from the top of the canvas. */
   y: number;
   /** Not drawn above this. */
@@ -55,12 +55,12 @@ export interface Scene {
   rows: SceneRow[];
   strips: SceneStrip[];
   /** The critical path of each trace: its lanes are tracks. Null when it is not drawn. */
-  paths: ReadonlyMap<Source, readonly Part[]> | null;
-  wishes: Wish[];
+  paths: ReadonlyMap<TraceSource, readonly Part[]> | null;
+  requests: TileRequest[];
 }
 
 export class SceneBuilder {
-  private readonly wishes: Wish[] = [];
+  private readonly requests: TileRequest[] = [];
   private readonly found = new Map<string, Part[] | CounterPart[]>();
   private readonly width: number;
   private readonly nsPerPixel: number;
@@ -73,7 +73,7 @@ export class SceneBuilder {
     this.nsPerPixel = view.camera.span / this.width;
   }
 
-  build(layout: Layout, sourceOf: (worker: number) => Source | undefined): Scene {
+  build(layout: Layout, sourceOf: (worker: number) => TraceSource | undefined): Scene {
     const { view } = this;
     const rows: SceneRow[] = [];
     const strips: SceneStrip[] = [];
@@ -109,11 +109,11 @@ export class SceneBuilder {
       rows,
       strips,
       paths,
-      wishes: this.wishes,
+      requests: this.requests,
     };
   }
 
-  private addStrip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {
+  private addStrip(strips: SceneStrip[], row: Row, source: TraceSource, box: LaneBox, y: number, top: number): void {
     const { ratio, height } = this.view;
     if (y + box.top > height || y + box.top + box.height < top) return;
     const from = Math.round((y + box.top) * ratio);
@@ -131,7 +131,7 @@ export class SceneBuilder {
   }
 
   /** The tiles of a group or counter over the window, each once a frame. */
-  private parts(source: Source, kind: Kind, id: number): Part[] | CounterPart[] {
+  private parts(source: TraceSource, kind: TileKind, id: number): Part[] | CounterPart[] {
     const key = `${source.id.worker}${kind}${id}`;
     const cached = this.found.get(key);
     if (cached) return cached;
@@ -147,8 +147,8 @@ export class SceneBuilder {
 
   private cover(
     parts: (Part | CounterPart)[],
-    source: Source,
-    kind: Kind,
+    source: TraceSource,
+    kind: TileKind,
     id: number,
     level: number,
     index: number,
@@ -164,7 +164,7 @@ export class SceneBuilder {
     };
     const tile = this.store.get(source.key(kind, id, level, index));
     if (tile) return add(tile, clip0, clip1);
-    this.wishes.push(source.wish(kind, id, level, index, 0));
+    this.requests.push(source.tileRequest(kind, id, level, index, 0));
     for (let up = level + 1; up <= source.topLevel; up += 1) {
       const coarser = this.store.get(source.key(kind, id, up, Math.floor(index / 2 ** (up - level))));
       if (coarser) return add(coarser, clip0, clip1);
@@ -190,27 +190,35 @@ export class SceneBuilder {
     return Math.floor((ns - this.view.camera.start) / this.nsPerPixel);
   }
 
-  private wantAround(source: Source, kind: Kind, id: number, level: number, first: number, last: number): void {
+  private wantAround(
+    source: TraceSource,
+    kind: TileKind,
+    id: number,
+    level: number,
+    first: number,
+    last: number,
+  ): void {
     if (last < first) return;
     this.wantCoarser(source, kind, id, level, 1);
     const lastIndex = Math.floor(source.meta.duration_ns / 2 ** (level + 8));
-    const ahead = Math.min(MOST_AHEAD, last - first + 1);
+    const ahead = Math.min(MAX_AHEAD, last - first + 1);
     for (let away = 1; away <= ahead; away += 1) {
       for (const index of [last + away, first - away]) {
-        if (index >= 0 && index <= lastIndex) this.wishes.push(source.wish(kind, id, level, index, 1 + away));
+        if (index >= 0 && index <= lastIndex) this.requests.push(source.tileRequest(kind, id, level, index, 1 + away));
       }
     }
   }
 
-  private wantCoarser(source: Source, kind: Kind, id: number, level: number, rank: number): void {
-    const coarse = Math.min(source.topLevel, level + COARSER);
+  private wantCoarser(source: TraceSource, kind: TileKind, id: number, level: number, rank: number): void {
+    const coarse = Math.min(source.topLevel, level + COARSER_LEVELS);
     const { start, end } = this.view.camera;
     const [first, last] = tilesIn(start - source.offset, end - source.offset, coarse, source.meta.duration_ns);
-    for (let index = first; index <= last; index += 1) this.wishes.push(source.wish(kind, id, coarse, index, rank));
+    for (let index = first; index <= last; index += 1)
+      this.requests.push(source.tileRequest(kind, id, coarse, index, rank));
   }
 
   /** Rows just out of sight get something coarse, so that scrolling meets no blank tracks. */
-  private lookAhead(layout: Layout, sourceOf: (worker: number) => Source | undefined): void {
+  private lookAhead(layout: Layout, sourceOf: (worker: number) => TraceSource | undefined): void {
     const { scroll, height } = this.view;
     const [first, last] = rowsBetween(layout.rows, scroll - height / 2, scroll + 1.5 * height);
     for (const row of layout.rows.slice(first, last)) {
@@ -219,16 +227,16 @@ export class SceneBuilder {
       const kind = row.item?.counter ? "c" : "g";
       if (!source || id === undefined || this.found.has(`${source.id.worker}${kind}${id}`)) continue;
       this.found.set(`${source.id.worker}${kind}${id}`, []);
-      this.wantCoarser(source, kind, id, source.level(this.nsPerPixel), 2 + MOST_AHEAD);
+      this.wantCoarser(source, kind, id, source.level(this.nsPerPixel), 2 + MAX_AHEAD);
     }
   }
 }
 
 /** Device pixels from the left edge, as a fraction. */
-export function xOf(scene: Scene, ns: number): number {
+export function timeToX(scene: Scene, ns: number): number {
   return (ns - scene.start) / scene.nsPerPixel;
 }
 
-export function nsAt(scene: Scene, deviceX: number): number {
+export function xToTime(scene: Scene, deviceX: number): number {
   return scene.start + deviceX * scene.nsPerPixel;
 }

@@ -1,16 +1,16 @@
 // The selected event: where it is, what is known about it, and where its links lead.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get, type Query } from "../../api/client";
-import { patchQuery, queryValue, useLatest } from "../../state";
-import type { EventDetails, Place, Range } from "./model";
-import type { Source } from "./trace-source";
+import { patchQuery, queryValue, useLatestSignal } from "../../state";
+import type { EventDetails, EventLocation, Range } from "./model";
+import type { TraceSource } from "./trace-source";
 import type { Timeline } from "./timeline";
-import { textNumbers } from "./url-state";
+import { parseNumbers } from "./url-state";
 
 /** Room beside an event that a link leads to, in its lengths. */
-const LINK_AIR = 1.5;
-const CLOSE_AIR = 0.15;
-const AREA_AIR = 0.25;
+const LINK_MARGIN = 1.5;
+const ZOOM_MARGIN = 0.15;
+const AREA_MARGIN = 0.25;
 
 export type Selection = ReturnType<typeof useSelection>;
 
@@ -20,17 +20,17 @@ export function useSelection(timeline: Timeline) {
   const error = shallowRef<ApiError | null>(null);
   /** The raw arguments come from the file itself, which may take a moment longer. */
   const waiting = shallowRef(false);
-  const source = computed<Source | null>(
+  const source = computed<TraceSource | null>(
     () => (state.selected.value && timeline.sourceOf(state.selected.value.worker)) ?? null,
   );
-  const nextSignal = useLatest();
+  const nextSignal = useLatestSignal();
   // An address with an event but no window comes from another page: it means "show me this one".
   let goThere = state.selected.value !== null && state.win.value === "";
-  let air = LINK_AIR;
+  let air = LINK_MARGIN;
   /** The event that a link leads to, until what stands beside it is known. */
   const landing = shallowRef<number | null>(null);
 
-  async function load(from: Source, event: number): Promise<void> {
+  async function load(from: TraceSource, event: number): Promise<void> {
     const signal = nextSignal();
     const query: Query = { ...from.id.query, v: from.meta.version, event };
     waiting.value = true;
@@ -51,7 +51,7 @@ export function useSelection(timeline: Timeline) {
   function show(newDetails: EventDetails): void {
     details.value = newDetails;
     if (goThere) {
-      landing.value = air === LINK_AIR ? newDetails.event : null;
+      landing.value = air === LINK_MARGIN ? newDetails.event : null;
       void reveal(newDetails, air);
     }
     goThere = false;
@@ -60,14 +60,14 @@ export function useSelection(timeline: Timeline) {
   /** Zooms to the selected event, now or as soon as its place is known. */
   function zoom(): void {
     const shownDetails = details.value;
-    if (shownDetails && shownDetails.event === state.selected.value?.event) void reveal(shownDetails, CLOSE_AIR);
+    if (shownDetails && shownDetails.event === state.selected.value?.event) void reveal(shownDetails, ZOOM_MARGIN);
     else {
       goThere = true;
-      air = CLOSE_AIR;
+      air = ZOOM_MARGIN;
     }
   }
 
-  async function reveal(place: Place, room: number): Promise<void> {
+  async function reveal(place: EventLocation, room: number): Promise<void> {
     if (!source.value) return;
     stage.camera.fit(timeline.rangeOf(source.value, place), room);
     timeline.moved();
@@ -92,7 +92,7 @@ export function useSelection(timeline: Timeline) {
   watch(
     [details, source],
     ([place, from]) =>
-      stage.mark({ selected: place && from ? { source: from, place } : null, links: place?.links ?? [] }),
+      stage.setMarks({ selected: place && from ? { source: from, place } : null, links: place?.links ?? [] }),
     { immediate: true },
   );
 
@@ -101,7 +101,7 @@ export function useSelection(timeline: Timeline) {
   }
 
   /** Selects an event and moves as little as needed to see it. */
-  function goTo(worker: number, place: Place): void {
+  function goTo(worker: number, place: EventLocation): void {
     select(worker, place.event);
     const from = timeline.sourceOf(worker);
     if (!from) return;
@@ -122,7 +122,7 @@ export function useSelection(timeline: Timeline) {
     const span = queryValue("at_span");
     const from = timeline.main.value;
     if (span !== null && from) {
-      const [start, end, track] = textNumbers(span);
+      const [start, end, track] = parseNumbers(span);
       patchQuery({ at_span: null });
       if (start !== undefined && end !== undefined && end > start)
         showArea({ start: start + from.offset, end: end + from.offset });
@@ -132,11 +132,11 @@ export function useSelection(timeline: Timeline) {
     const where = queryValue("where");
     patchQuery({ longest: null, where: null });
     try {
-      const longest = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
+      const longest = await get<EventLocation>(address("timeline/longest", { ...from.id.query, name, where }));
       if (!longest) return;
       landing.value = longest.body.event;
       select(from.id.worker, longest.body.event);
-      stage.camera.fit(timeline.rangeOf(from, longest.body), LINK_AIR);
+      stage.camera.fit(timeline.rangeOf(from, longest.body), LINK_MARGIN);
       timeline.moved();
       await timeline.showTrack(from.id.worker, longest.body.track, longest.body.lane);
     } catch (failure) {
@@ -150,7 +150,7 @@ export function useSelection(timeline: Timeline) {
   );
 
   function showArea(range: Range): void {
-    timeline.fit(range, AREA_AIR);
+    timeline.fit(range, AREA_MARGIN);
     state.area.value = { ...range, tracks: [] };
   }
 

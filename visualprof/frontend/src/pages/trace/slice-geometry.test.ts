@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { laneRange } from "./tile";
 import { noise, randomLane, sliceTile } from "../../../tests/made-tiles";
-import { entryAt, leftOf, paintRow, rightOf, type Part } from "./slice-geometry";
+import { entryAt, leftEdge, paintRow, rightEdge, type Part } from "./slice-geometry";
 
 const GROUND = 7;
 
@@ -35,12 +35,12 @@ describe("what is painted", () => {
       pixels.forEach((color, x) => {
         const entry = entryAt(part, 0, x);
         if (entry >= 0) {
-          expect(leftOf(part, entry)).toBeLessThanOrEqual(x);
-          expect(rightOf(part, entry)).toBeGreaterThan(x);
+          expect(leftEdge(part, entry)).toBeLessThanOrEqual(x);
+          expect(rightEdge(part, entry)).toBeGreaterThan(x);
         }
         if (color !== GROUND) expect((color - 1000) % 100_000).toBe(entry);
         // Only the gap after a wide entry may be hit without being painted.
-        else if (entry >= 0) expect(x).toBe(rightOf(part, entry) - 1);
+        else if (entry >= 0) expect(x).toBe(rightEdge(part, entry) - 1);
       });
     }
   });
@@ -51,11 +51,11 @@ describe("what is painted", () => {
       const part = partOf(random, 80);
       const [first, last] = laneRange(part.tile, 0);
       for (let entry = first; entry < last; entry += 1) {
-        const x = leftOf(part, entry);
+        const x = leftEdge(part, entry);
         if (x < part.clip0 || x >= part.clip1) continue;
         const hit = entryAt(part, 0, x);
         expect(hit).toBeGreaterThanOrEqual(entry);
-        expect(leftOf(part, hit)).toBe(x);
+        expect(leftEdge(part, hit)).toBe(x);
       }
     }
   });

@@ -15,22 +15,22 @@ export interface Part {
 /** From this width on, the last pixel of an entry is left free, so that neighbours of one colour stay two. */
 export const GAP_FROM = 4;
 
-export function leftOf(part: Part, entry: number): number {
+export function leftEdge(part: Part, entry: number): number {
   return Math.floor((part.tile.start[entry] ?? 0) * part.scale + part.offset);
 }
 
 /** Never less than one pixel wide. */
-export function rightOf(part: Part, entry: number): number {
-  return Math.max(leftOf(part, entry) + 1, Math.floor((part.tile.end[entry] ?? 0) * part.scale + part.offset));
+export function rightEdge(part: Part, entry: number): number {
+  return Math.max(leftEdge(part, entry) + 1, Math.floor((part.tile.end[entry] ?? 0) * part.scale + part.offset));
 }
 
 /** Last entry of [first, last) that begins at or before the pixel; first - 1 when there is none. */
-export function lastAt(part: Part, first: number, last: number, x: number): number {
+export function lastEntryBefore(part: Part, first: number, last: number, x: number): number {
   let low = first;
   let high = last;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (leftOf(part, middle) <= x) low = middle + 1;
+    if (leftEdge(part, middle) <= x) low = middle + 1;
     else high = middle;
   }
   return low - 1;
@@ -40,8 +40,8 @@ export function lastAt(part: Part, first: number, last: number, x: number): numb
 export function entryAt(part: Part, lane: number, x: number): number {
   if (x < part.clip0 || x >= part.clip1) return -1;
   const [first, last] = laneRange(part.tile, lane);
-  const entry = lastAt(part, first, last, x);
-  return entry >= first && rightOf(part, entry) > x ? entry : -1;
+  const entry = lastEntryBefore(part, first, last, x);
+  return entry >= first && rightEdge(part, entry) > x ? entry : -1;
 }
 
 /** Where the bucket ends in which an entry starts: up to there a merged entry is "many", after it its last event. */
@@ -57,7 +57,7 @@ export function paintRow(pixels: Uint32Array, base: number, part: Part, lane: nu
   if (!paint || first === last || clip1 <= clip0) return;
   const { start, end } = tile;
   const { solid, muted } = paint;
-  let entry = Math.max(first, lastAt(part, first, last, clip0));
+  let entry = Math.max(first, lastEntryBefore(part, first, last, clip0));
   for (; entry < last; entry += 1) {
     // The indices are in range: this loop is the hot path, so it asks for no fallbacks.
     const from = start[entry] as number;

@@ -1,18 +1,18 @@
 // How entries are coloured: a hue by category, a shade by name, paler for many, pale for what a search leaves out.
-import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
-import { categoryColor, INK } from "../../charts/palette";
-import type { Names } from "./event-names";
+import { mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { categoryColor, TEXT_COLORS } from "../../charts/palette";
+import type { EventNames } from "./event-names";
 import type { SliceTile } from "./tile";
 
 const SHADES = 12;
 
 /** Bytes in the order of ImageData on a little-endian machine. */
-export function packed([red, green, blue]: Rgb): number {
+export function packColor([red, green, blue]: Rgb): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 /** Neighbouring names get shades far apart. */
-function shadeOf(name: number): number {
+function nameShade(name: number): number {
   return Math.imul(name + 1, 0x9e3779b1) >>> 0;
 }
 
@@ -21,10 +21,10 @@ function luminance([red, green, blue]: Rgb): number {
 }
 
 /** The shade: a bit lighter or darker, a bit warmer or colder. */
-function shaded(color: Rgb, shade: number): Rgb {
+function shadeColor(color: Rgb, shade: number): Rgb {
   const light = ((shade % 4) - 1.5) * 0.075;
   const warm = (Math.floor(shade / 4) - 1) * 13;
-  const lit = mixed(color, light > 0 ? [255, 255, 255] : [0, 0, 0], Math.abs(light));
+  const lit = mixColors(color, light > 0 ? [255, 255, 255] : [0, 0, 0], Math.abs(light));
   const bounded = (value: number) => Math.max(0, Math.min(255, Math.round(value)));
   return [bounded(lit[0] + warm), bounded(lit[1] - Math.abs(warm) * 0.2), bounded(lit[2] - warm)];
 }
@@ -32,7 +32,7 @@ function shaded(color: Rgb, shade: number): Rgb {
 let looks = 0;
 
 /** All colours of one look; a new one whenever theme, search or arrived names change what is painted. */
-export class Look {
+export class SliceStyle {
   readonly id = (looks += 1);
   readonly solid: Uint32Array;
   readonly muted: Uint32Array;
@@ -44,21 +44,23 @@ export class Look {
     categories: readonly string[],
     theme: ThemeName,
     /** With a search, entries of other names step back. */
-    private readonly names: Names | null,
+    private readonly names: EventNames | null,
   ) {
-    const ground = rgb(INK[theme].surface);
+    const ground = rgb(TEXT_COLORS[theme].surface);
     const colors = categories.flatMap((category) => {
       const color = rgb(categoryColor(category, theme));
-      return Array.from({ length: SHADES }, (_, shade) => shaded(color, shade));
+      return Array.from({ length: SHADES }, (_, shade) => shadeColor(color, shade));
     });
-    this.solid = Uint32Array.from(colors, packed);
-    this.muted = Uint32Array.from(colors, (color) => packed(mixed(color, ground, 0.4)));
-    this.dim = Uint32Array.from(colors, (color) => packed(mixed(mixed(color, [128, 128, 128], 0.5), ground, 0.78)));
+    this.solid = Uint32Array.from(colors, packColor);
+    this.muted = Uint32Array.from(colors, (color) => packColor(mixColors(color, ground, 0.4)));
+    this.dim = Uint32Array.from(colors, (color) =>
+      packColor(mixColors(mixColors(color, [128, 128, 128], 0.5), ground, 0.78)),
+    );
     this.lightText = colors.map((color) => luminance(color) < 0.6);
   }
 
   colorIndex(category: number, name: number): number {
-    return category * SHADES + (shadeOf(name) % SHADES);
+    return category * SHADES + (nameShade(name) % SHADES);
   }
 
   /** Gives a tile its colours unless it has them already. */

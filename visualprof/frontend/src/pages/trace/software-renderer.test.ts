@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import { sliceTile } from "../../../tests/made-tiles";
-import { raster } from "./software-renderer";
+import { rasterize } from "./software-renderer";
 
 it("paints a lane over its whole height, between its bounds, and nothing below", () => {
   const tile = sliceTile([{ start: 2, end: 5 }]);
   tile.paint = { look: 0, solid: Uint32Array.of(9), muted: Uint32Array.of(9) };
   const part = { tile, scale: 1, offset: 0, clip0: 0, clip1: 8 };
   const pixels = new Uint32Array(8 * 6);
-  raster(pixels, {
+  rasterize(pixels, {
     width: 8,
     height: 6,
     ground: 1,

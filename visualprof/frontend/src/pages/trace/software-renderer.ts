@@ -8,7 +8,7 @@ function paintColumns(pixels: Uint32Array, width: number, columns: readonly Colu
 }
 
 /** The whole picture in memory; apart from the canvas so that tests can look at pixels. */
-export function raster(pixels: Uint32Array, picture: Picture): void {
+export function rasterize(pixels: Uint32Array, picture: Picture): void {
   const { width, height } = picture;
   pixels.fill(picture.ground, 0, width);
   paintColumns(pixels, width, picture.columns);
@@ -44,7 +44,7 @@ export function softwareRenderer(canvas: HTMLCanvasElement): Renderer | null {
         image = context.createImageData(width, height);
         pixels = new Uint32Array(image.data.buffer);
       }
-      raster(pixels, picture);
+      rasterize(pixels, picture);
       context.putImageData(image, 0, 0);
     },
     dispose() {

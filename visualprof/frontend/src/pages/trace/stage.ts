@@ -1,18 +1,18 @@
 // Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
 import type { ThemeName } from "../../lib/color";
-import { Frames, penOf } from "../../canvas/frames";
+import { Frames, get2dContext } from "../../canvas/frames";
 import { useStored } from "../../state/preferences";
 import { Camera } from "./camera";
 import { hitAt, type Hit } from "./hit";
-import { readInk, type Ink } from "./colors";
+import { readColors, type TimelineColors } from "./colors";
 import type { Layout } from "./layout";
-import { Look } from "./slice-style";
-import { drawOverlay, type Marks } from "./overlay";
+import { SliceStyle } from "./slice-style";
+import { drawOverlay, type OverlayMarks } from "./overlay";
 import type { Column, Renderer } from "./renderer";
 import { AXIS_PX, drawRuler, gridStep } from "./ruler";
-import { SceneBuilder, xOf, type Scene } from "./scene";
+import { SceneBuilder, timeToX, type Scene } from "./scene";
 import { softwareRenderer } from "./software-renderer";
-import type { Source } from "./trace-source";
+import type { TraceSource } from "./trace-source";
 import { STEPS_PX } from "./steps";
 import type { Surface } from "./surface";
 import { TileStore } from "./tile-store";
@@ -38,19 +38,19 @@ function rendererFor(canvas: HTMLCanvasElement): Renderer | null {
 export class Stage extends Frames {
   readonly camera = new Camera();
   readonly store = new TileStore(() => this.invalidate());
-  layout: Layout = { rows: [], height: 0, pinned: [], pinnedHeight: 0, leftOut: 0 };
-  sources: readonly Source[] = [];
+  layout: Layout = { rows: [], height: 0, pinned: [], pinnedHeight: 0, hiddenCount: 0 };
+  sources: readonly TraceSource[] = [];
   /** The worker whose steps and profile are shown. */
-  main: Source | null = null;
-  marks: Marks = {
+  main: TraceSource | null = null;
+  marks: OverlayMarks = {
     selected: null,
-    beside: null,
+    counterpart: null,
     links: [],
     hover: null,
     area: null,
     markers: [],
     cursor: null,
-    found: [],
+    matches: [],
     searching: false,
   };
   selectedStep: string | null = null;
@@ -63,10 +63,10 @@ export class Stage extends Frames {
   height = 0;
   scroll = 0;
   /** Called after each frame. */
-  drawn: (scene: Scene, moving: boolean) => void = () => undefined;
+  lastDrawn: (scene: Scene, moving: boolean) => void = () => undefined;
   private theme: ThemeName = "light";
-  private ink: Ink | null = null;
-  private looks = new Map<Source, Look>();
+  private colors: TimelineColors | null = null;
+  private styles = new Map<TraceSource, SliceStyle>();
   private canvases: Canvases | null = null;
   private renderer: Renderer | null = null;
   private restTimer = 0;
@@ -91,20 +91,20 @@ export class Stage extends Frames {
     this.invalidate();
   }
 
-  mark(marks: Partial<Marks>): void {
+  setMarks(marks: Partial<OverlayMarks>): void {
     this.marks = { ...this.marks, ...marks };
     this.invalidate();
   }
 
   setTheme(theme: ThemeName): void {
     this.theme = theme;
-    this.ink = null;
+    this.colors = null;
     this.recolor();
   }
 
   /** Names arrived or the search changed: what matches is judged anew. */
   recolor(): void {
-    this.looks = new Map();
+    this.styles = new Map();
     this.invalidate();
   }
 
@@ -120,11 +120,11 @@ export class Stage extends Frames {
     return this.scene && hitAt(this.scene, cssX * this.scene.ratio, cssY * this.scene.ratio);
   }
 
-  lookOf(source: Source): Look {
-    let look = this.looks.get(source);
+  styleFor(source: TraceSource): SliceStyle {
+    let look = this.styles.get(source);
     if (!look) {
-      look = new Look(source.meta.categories, this.theme, this.marks.searching ? source.names : null);
-      this.looks.set(source, look);
+      look = new SliceStyle(source.meta.categories, this.theme, this.marks.searching ? source.names : null);
+      this.styles.set(source, look);
     }
     return look;
   }
@@ -134,8 +134,8 @@ export class Stage extends Frames {
     return this.canvases ? [this.canvases.slices, this.canvases.overlay] : [];
   }
 
-  get inks(): Ink {
-    return (this.ink ??= readInk());
+  get colorsFor(): TimelineColors {
+    return (this.colors ??= readColors());
   }
 
   protected override draw(): void {
@@ -148,12 +148,12 @@ export class Stage extends Frames {
     );
     const scene = builder.build(this.layout, (worker) => this.sources.find((source) => source.id.worker === worker));
     this.scene = scene;
-    this.store.want(scene.wishes);
+    this.store.request(scene.requests);
     for (const parts of new Set(scene.strips.map((strip) => strip.parts))) {
       const owner = scene.strips.find((strip) => strip.parts === parts)?.source;
-      if (owner) for (const part of parts) this.lookOf(owner).apply(part.tile);
+      if (owner) for (const part of parts) this.styleFor(owner).apply(part.tile);
     }
-    const ink = this.inks;
+    const ink = this.colorsFor;
     const bands = scene.rows
       .filter(({ row, y, top }) => !row.item && y >= top)
       .map(({ row, y }) => ({
@@ -171,7 +171,7 @@ export class Stage extends Frames {
     });
     this.drawAbove(scene, ink, moving);
     this.notePaint(scene);
-    this.drawn(scene, moving);
+    this.lastDrawn(scene, moving);
   }
 
   /** Seen in the browser's performance panel, and read by the benchmark. */
@@ -180,51 +180,59 @@ export class Stage extends Frames {
       this.painted = true;
       performance.mark("timeline.first-paint");
     }
-    if (this.painted && !this.complete && scene.wishes.every((wish) => wish.rank > 0)) {
+    if (this.painted && !this.complete && scene.requests.every((wish) => wish.rank > 0)) {
       this.complete = true;
       performance.mark("timeline.complete");
     }
   }
 
-  private drawAbove(scene: Scene, ink: Ink, moving: boolean): void {
+  private drawAbove(scene: Scene, colors: TimelineColors, moving: boolean): void {
     const source = this.main;
     if (!this.canvases || !source) return;
     const steps = source.meta.steps.length > 0 ? source : null;
-    const overlay = penOf(this.canvases.overlay, scene.width, scene.height);
-    const above = penOf(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
+    const overlay = get2dContext(this.canvases.overlay, scene.width, scene.height);
+    const above = get2dContext(
+      this.canvases.ruler,
+      scene.width,
+      Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio),
+    );
     if (!overlay || !above) return;
     const surface: Surface = {
       context: overlay,
       scene,
       layout: this.layout,
       scroll: this.scroll,
-      ink,
-      look: this.lookOf(source),
+      colors,
+      style: this.styleFor(source),
       theme: this.theme,
     };
     drawOverlay(surface, this.marks, moving, this.baseStep);
-    drawRuler(above, scene, this.marks, steps, ink, this.selectedStep);
+    drawRuler(above, scene, this.marks, steps, colors, this.selectedStep);
   }
 
   /** Every other step is shaded, and the lines of the time axis go through. */
-  private columns(scene: Scene, ink: Ink): Column[] {
+  private columns(scene: Scene, colors: TimelineColors): Column[] {
     const columns: Column[] = [];
     const source = this.main;
     source?.meta.steps.forEach(({ start_ns, duration_ns }, index) => {
       if (index % 2 === 0) return;
-      const x0 = Math.round(xOf(scene, start_ns + source.offset));
-      const x1 = Math.round(xOf(scene, start_ns + duration_ns + source.offset));
+      const x0 = Math.round(timeToX(scene, start_ns + source.offset));
+      const x1 = Math.round(timeToX(scene, start_ns + duration_ns + source.offset));
       if (x1 > 0 && x0 < scene.width)
         columns.push({
           x: Math.max(0, x0),
           width: Math.min(scene.width, x1) - Math.max(0, x0),
-          color: ink.pack(ink.head),
+          color: colors.pack(colors.head),
         });
     });
     const end = scene.start + scene.width * scene.nsPerPixel;
     const wide = Math.max(1, Math.round(scene.ratio));
     for (const tick of ticks(scene.start, end, gridStep(scene)))
-      columns.push({ x: Math.max(0, Math.round(xOf(scene, tick))), width: wide, color: ink.pack(ink.lineSoft) });
+      columns.push({
+        x: Math.max(0, Math.round(timeToX(scene, tick))),
+        width: wide,
+        color: colors.pack(colors.lineSoft),
+      });
     return columns;
   }
 

@@ -1,27 +1,39 @@
 // The page's state: all of it lives in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
 import { queryValue, run, useParameter, worker } from "../../state";
-import { WAYS, type Way } from "../../compare/step-alignment";
+import { ALIGNMENT_MODES, type AlignmentMode } from "../../compare/step-alignment";
 import {
-  areaText,
-  eventText,
-  listText,
-  numbersText,
-  offsetsText,
-  textArea,
-  textEvent,
-  textList,
-  textNumbers,
-  textOffsets,
+  formatArea,
+  formatEvent,
+  formatList,
+  formatNumbers,
+  formatOffsets,
+  parseArea,
+  parseEvent,
+  parseList,
+  parseNumbers,
+  parseOffsets,
   type Area,
   type EventId,
 } from "./url-state";
 
 /** Parameters that mean something only for the run that they were chosen in. */
-export const OWN_KEYS = ["win", "sel", "pin", "fold", "order", "ranks", "off", "marks", "area", "tab", "y"] as const;
-const ALL = "all";
+export const RUN_SPECIFIC_KEYS = [
+  "win",
+  "sel",
+  "pin",
+  "fold",
+  "order",
+  "ranks",
+  "off",
+  "marks",
+  "area",
+  "tab",
+  "y",
+] as const;
+const ALL_RANKS = "all";
 
-export type State = ReturnType<typeof useTimelineState>;
+export type TimelineState = ReturnType<typeof useTimelineState>;
 
 export function useTimelineState() {
   const win = useParameter("win", "");
@@ -50,14 +62,14 @@ export function useTimelineState() {
   );
   const list = (parameter: typeof pin) =>
     computed({
-      get: () => textList(parameter.value),
-      set: (values: string[]) => (parameter.value = listText(values)),
+      get: () => parseList(parameter.value),
+      set: (values: string[]) => (parameter.value = formatList(values)),
     });
 
   const shownWorkers = computed<number[]>({
     get: () => {
-      if (ranks.value === ALL) return workers.value.map((_, index) => index);
-      const chosen = textNumbers(ranks.value).filter((index) => index < workers.value.length);
+      if (ranks.value === ALL_RANKS) return workers.value.map((_, index) => index);
+      const chosen = parseNumbers(ranks.value).filter((index) => index < workers.value.length);
       return chosen.length > 0 ? chosen : [mainWorker.value];
     },
     set: (indexes) => {
@@ -66,8 +78,8 @@ export function useTimelineState() {
       ranks.value = onlyOwn
         ? ""
         : sorted.length === workers.value.length && sorted.length > 1
-          ? ALL
-          : numbersText(sorted);
+          ? ALL_RANKS
+          : formatNumbers(sorted);
     },
   });
 
@@ -80,8 +92,8 @@ export function useTimelineState() {
     win,
     tab,
     /** How the base stands beside the shown run. */
-    way: computed<Way>({
-      get: () => WAYS.find((mode) => mode === align.value) ?? "step",
+    way: computed<AlignmentMode>({
+      get: () => ALIGNMENT_MODES.find((mode) => mode === align.value) ?? "step",
       set: (mode) => (align.value = mode),
     }),
     scroll: computed({
@@ -97,20 +109,20 @@ export function useTimelineState() {
     toggled: computed(() => new Set(toggled.value)),
     order: list(order),
     selected: computed<EventId | null>({
-      get: () => textEvent(sel.value),
-      set: (id) => (sel.value = id ? eventText(id) : ""),
+      get: () => parseEvent(sel.value),
+      set: (id) => (sel.value = id ? formatEvent(id) : ""),
     }),
     area: computed<Area | null>({
-      get: () => textArea(area.value),
-      set: (newArea) => (area.value = newArea ? areaText(newArea) : ""),
+      get: () => parseArea(area.value),
+      set: (newArea) => (area.value = newArea ? formatArea(newArea) : ""),
     }),
     markers: computed<number[]>({
-      get: () => textNumbers(marks.value),
-      set: (times) => (marks.value = numbersText([...times].sort((a, b) => a - b))),
+      get: () => parseNumbers(marks.value),
+      set: (times) => (marks.value = formatNumbers([...times].sort((a, b) => a - b))),
     }),
     offsets: computed({
-      get: () => textOffsets(off.value),
-      set: (byWorker: Map<number, number>) => (off.value = offsetsText(byWorker)),
+      get: () => parseOffsets(off.value),
+      set: (byWorker: Map<number, number>) => (off.value = formatOffsets(byWorker)),
     }),
     hideEmpty: computed({
       get: () => empty.value === "hide",
@@ -125,18 +137,18 @@ export function useTimelineState() {
 
 let left: { context: string; own: string } | null = null;
 
-export function ownText(): string {
-  return OWN_KEYS.map((key) => queryValue(key) ?? "").join(" ");
+export function runSpecificText(): string {
+  return RUN_SPECIFIC_KEYS.map((key) => queryValue(key) ?? "").join(" ");
 }
 
 /** Remembers for which file the own parameters were chosen. */
-export function remember(context: string): void {
-  left = { context, own: ownText() };
+export function rememberOwner(context: string): void {
+  left = { context, own: runSpecificText() };
 }
 
 /** True when they were chosen for another file and came along by accident: tabs carry parameters over. */
 export function areStale(context: string): boolean {
-  return left !== null && left.context !== context && left.own === ownText() && left.own.trim() !== "";
+  return left !== null && left.context !== context && left.own === runSpecificText() && left.own.trim() !== "";
 }
 
 /** As the user dragged it; not worth an address. */

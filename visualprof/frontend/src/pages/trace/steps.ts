@@ -1,15 +1,15 @@
 // A run's steps as boxes with their names: below the time axis, and in the head of the base.
-import type { Ink } from "./colors";
-import type { Source } from "./trace-source";
+import type { TimelineColors } from "./colors";
+import type { TraceSource } from "./trace-source";
 
 export const STEPS_PX = 20;
 
 export function drawSteps(
   context: CanvasRenderingContext2D,
-  source: Source,
+  source: TraceSource,
   x: (ns: number) => number,
   width: number,
-  ink: Ink,
+  ink: TimelineColors,
   selected: string | null,
   top: number,
 ): void {

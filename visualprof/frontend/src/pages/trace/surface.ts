@@ -1,8 +1,8 @@
 // What everything above the slices is drawn on.
 import type { ThemeName } from "../../lib/color";
-import type { Ink } from "./colors";
+import type { TimelineColors } from "./colors";
 import type { Layout } from "./layout";
-import type { Look } from "./slice-style";
+import type { SliceStyle } from "./slice-style";
 import type { Scene } from "./scene";
 
 export interface Surface {
@@ -10,7 +10,7 @@ export interface Surface {
   scene: Scene;
   layout: Layout;
   scroll: number;
-  ink: Ink;
-  look: Look;
+  colors: TimelineColors;
+  style: SliceStyle;
   theme: ThemeName;
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { moment, tickLabel, tickStep, ticks } from "./ticks";
+import { formatTime, tickLabel, tickStep, ticks } from "./ticks";
 
 it("steps in 1, 2, 5", () => {
   expect([0.3, 1, 1.2, 30, 51, 700_000].map((minNs) => tickStep(minNs))).toEqual([1, 1, 2, 50, 100, 1_000_000]);
@@ -14,7 +14,7 @@ it("labels with just enough digits to tell ticks apart", () => {
 });
 
 it("tells a moment to the nanosecond where it can", () => {
-  expect(moment(16_728_251)).toBe("16.728251\u00a0ms");
-  expect(moment(950)).toBe("950\u00a0ns");
-  expect(moment(-1_500)).toBe("-1.500\u00a0µs");
+  expect(formatTime(16_728_251)).toBe("16.728251\u00a0ms");
+  expect(formatTime(950)).toBe("950\u00a0ns");
+  expect(formatTime(-1_500)).toBe("-1.500\u00a0µs");
 });

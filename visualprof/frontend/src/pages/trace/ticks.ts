@@ -1,5 +1,5 @@
 // Round places for the lines and labels of the time axis.
-import { significant } from "../../lib/format";
+import { formatSignificant } from "../../lib/format";
 
 const STEPS = [1, 2, 5];
 const UNITS: readonly [ns: number, unit: string][] = [
@@ -31,8 +31,8 @@ export function tickLabel(ns: number, step: number): string {
 }
 
 /** A point in time in full: enough digits to tell two neighbours apart. */
-export function moment(ns: number): string {
+export function formatTime(ns: number): string {
   const size = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs);
-  if (!size || size[0] === 1) return `${significant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;
+  if (!size || size[0] === 1) return `${formatSignificant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;
   return `${(ns / size[0]).toFixed(Math.min(6, Math.round(Math.log10(size[0]))))}\u00a0${size[1]}`;
 }

@@ -1,19 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { levelOf, tileNs, tilesIn, wholeLevel } from "./tile-levels";
+import { tileLevel, tileNs, tilesIn, topLevelFor } from "./tile-levels";
 
 describe("levels", () => {
   it("have buckets of at most one pixel and more than half of one", () => {
     for (const ns of [1, 1.5, 2, 3, 1000, 123_456.7, 9e9]) {
-      expect(2 ** levelOf(ns)).toBeLessThanOrEqual(ns);
-      expect(2 ** (levelOf(ns) + 1)).toBeGreaterThan(ns);
+      expect(2 ** tileLevel(ns)).toBeLessThanOrEqual(ns);
+      expect(2 ** (tileLevel(ns) + 1)).toBeGreaterThan(ns);
     }
-    expect(levelOf(0.01)).toBe(0);
+    expect(tileLevel(0.01)).toBe(0);
   });
 
   it("end where one tile holds everything", () => {
     for (const duration of [0, 1, 255, 256, 257, 1e9, 3.6e12]) {
-      expect(tileNs(wholeLevel(duration))).toBeGreaterThan(duration);
-      expect(tilesIn(0, duration + 1, wholeLevel(duration), duration)).toEqual([0, 0]);
+      expect(tileNs(topLevelFor(duration))).toBeGreaterThan(duration);
+      expect(tilesIn(0, duration + 1, topLevelFor(duration), duration)).toEqual([0, 0]);
     }
   });
 });

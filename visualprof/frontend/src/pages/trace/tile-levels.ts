@@ -3,7 +3,7 @@
 export const TILE_BUCKETS = 256;
 const TOP_LEVEL = 52;
 
-export function levelOf(nsPerPixel: number): number {
+export function tileLevel(nsPerPixel: number): number {
   return Math.max(0, Math.min(TOP_LEVEL, Math.floor(Math.log2(nsPerPixel))));
 }
 
@@ -12,7 +12,7 @@ export function tileNs(level: number): number {
 }
 
 /** The first level at which a single tile holds the whole trace. */
-export function wholeLevel(durationNs: number): number {
+export function topLevelFor(durationNs: number): number {
   return Math.max(0, Math.min(TOP_LEVEL, Math.ceil(Math.log2(Math.max(1, durationNs + 1) / TILE_BUCKETS))));
 }
 

@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { sliceBytes } from "../../../tests/made-tiles";
-import { TileStore, type Wish } from "./tile-store";
+import { TileStore, type TileRequest } from "./tile-store";
 
-function wish(key: string, rank = 0): Wish {
+function wish(key: string, rank = 0): TileRequest {
   return { key, url: `tile/${key}`, level: 0, index: 0, rank };
 }
 
@@ -24,7 +24,7 @@ const settle = () => new Promise((resume) => setTimeout(resume));
 describe("tile store", () => {
   it("has at most six requests on the way, those on screen first", async () => {
     const { store, asked: requests } = heldStore();
-    store.want([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
+    store.request([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
     expect(requests).toHaveLength(6);
     expect(requests[0]?.url).toBe("tile/now");
     requests[0]?.give();
@@ -35,13 +35,13 @@ describe("tile store", () => {
 
   it("cancels what is no longer wanted, and asks for nothing twice", async () => {
     const { store, asked: requests } = heldStore();
-    store.want([wish("a"), wish("b")]);
-    store.want([wish("b")]);
+    store.request([wish("a"), wish("b")]);
+    store.request([wish("b")]);
     expect(requests.map(({ signal }) => signal.aborted)).toEqual([true, false]);
     expect(requests).toHaveLength(2);
     requests[1]?.give();
     await settle();
-    store.want([wish("b")]);
+    store.request([wish("b")]);
     expect(requests).toHaveLength(2);
     expect(store.settled).toBe(true);
   });
@@ -49,10 +49,10 @@ describe("tile store", () => {
   it("does not hammer a server that fails", async () => {
     const load = vi.fn(() => Promise.reject(new Error("503")));
     const store = new TileStore(vi.fn(), load);
-    store.want([wish("a")]);
+    store.request([wish("a")]);
     await settle();
-    store.want([wish("a")]);
-    store.want([wish("a")]);
+    store.request([wish("a")]);
+    store.request([wish("a")]);
     expect(load).toHaveBeenCalledTimes(1);
     store.close();
   });

@@ -1,13 +1,13 @@
 // Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
-import { ask } from "../../api/client";
-import { Lru } from "./lru-cache";
+import { fetchApi } from "../../api/client";
+import { LruCache } from "./lru-cache";
 import { decodeTile, tileWeight, type Tile } from "./tile";
 
-const IN_FLIGHT = 6;
+const MAX_IN_FLIGHT = 6;
 const BUDGET_BYTES = 64 * 2 ** 20;
 const RETRY_MS = 1500;
 
-export interface Wish {
+export interface TileRequest {
   key: string;
   url: string;
   level: number;
@@ -19,14 +19,14 @@ export interface Wish {
 type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
 
 async function fetchBytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
-  return (await ask(url, { signal })).arrayBuffer();
+  return (await fetchApi(url, { signal })).arrayBuffer();
 }
 
 export class TileStore {
-  private readonly tiles: Lru<Tile>;
-  private readonly flights = new Map<string, AbortController>();
+  private readonly tiles: LruCache<Tile>;
+  private readonly inFlight = new Map<string, AbortController>();
   private readonly failed = new Map<string, number>();
-  private wishes = new Map<string, Wish>();
+  private requests = new Map<string, TileRequest>();
   private closed = false;
 
   constructor(
@@ -34,7 +34,7 @@ export class TileStore {
     private readonly load: Fetch = fetchBytes,
     budget = BUDGET_BYTES,
   ) {
-    this.tiles = new Lru<Tile>(budget);
+    this.tiles = new LruCache<Tile>(budget);
   }
 
   get bytes(): number {
@@ -43,7 +43,7 @@ export class TileStore {
 
   /** Nothing that is on screen is still to come. */
   get settled(): boolean {
-    return ![...this.wishes.values()].some((wish) => wish.rank === 0 && !this.failed.has(wish.key));
+    return ![...this.requests.values()].some((wish) => wish.rank === 0 && !this.failed.has(wish.key));
   }
 
   get(key: string): Tile | undefined {
@@ -55,40 +55,40 @@ export class TileStore {
   }
 
   /** All that this frame wants and does not have. */
-  want(wishes: readonly Wish[]): void {
-    this.wishes = new Map();
-    for (const wish of wishes) {
-      const existing = this.wishes.get(wish.key);
-      if (!this.tiles.has(wish.key) && (!existing || existing.rank > wish.rank)) this.wishes.set(wish.key, wish);
+  request(requests: readonly TileRequest[]): void {
+    this.requests = new Map();
+    for (const wish of requests) {
+      const existing = this.requests.get(wish.key);
+      if (!this.tiles.has(wish.key) && (!existing || existing.rank > wish.rank)) this.requests.set(wish.key, wish);
     }
-    for (const [key, flight] of this.flights) {
-      if (!this.wishes.has(key)) {
+    for (const [key, flight] of this.inFlight) {
+      if (!this.requests.has(key)) {
         flight.abort();
-        this.flights.delete(key);
+        this.inFlight.delete(key);
       }
     }
-    this.pump();
+    this.startNext();
   }
 
   close(): void {
     this.closed = true;
-    this.want([]);
+    this.request([]);
     this.tiles.clear();
   }
 
-  private pump(): void {
-    if (this.closed || this.flights.size >= IN_FLIGHT) return;
+  private startNext(): void {
+    if (this.closed || this.inFlight.size >= MAX_IN_FLIGHT) return;
     const now = performance.now();
-    const ready = [...this.wishes.values()].filter(
-      (wish) => !this.flights.has(wish.key) && (this.failed.get(wish.key) ?? 0) <= now,
+    const ready = [...this.requests.values()].filter(
+      (wish) => !this.inFlight.has(wish.key) && (this.failed.get(wish.key) ?? 0) <= now,
     );
     ready.sort((a, b) => a.rank - b.rank);
-    for (const wish of ready.slice(0, IN_FLIGHT - this.flights.size)) void this.fly(wish);
+    for (const wish of ready.slice(0, MAX_IN_FLIGHT - this.inFlight.size)) void this.fetchTile(wish);
   }
 
-  private async fly(wish: Wish): Promise<void> {
+  private async fetchTile(wish: TileRequest): Promise<void> {
     const control = new AbortController();
-    this.flights.set(wish.key, control);
+    this.inFlight.set(wish.key, control);
     try {
       const bytes = await this.load(wish.url, control.signal);
       if (control.signal.aborted) return;
@@ -101,9 +101,9 @@ export class TileStore {
       this.failed.set(wish.key, performance.now() + RETRY_MS);
       setTimeout(() => this.closed || this.arrived(), RETRY_MS + 10);
     }
-    this.flights.delete(wish.key);
-    this.wishes.delete(wish.key);
-    this.pump();
+    this.inFlight.delete(wish.key);
+    this.requests.delete(wish.key);
+    this.startNext();
     this.arrived();
   }
 }

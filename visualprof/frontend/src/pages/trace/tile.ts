@@ -17,11 +17,11 @@ export interface SliceTile {
   category: Uint8Array;
   /** Entries of lane l are lane_first[l] .. lane_first[l + 1]. */
   laneFirst: Uint32Array;
-  paint: Paint | null;
+  paint: TilePaint | null;
 }
 
 /** Colours of a tile's entries, made for one look of the page. */
-interface Paint {
+interface TilePaint {
   look: number;
   solid: Uint32Array;
   /** For the bucket in which several events start; equal to `solid` where it is one. */

@@ -1,27 +1,27 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { monitored, t } from "../../locales";
+import { counterLabel, t } from "../../locales";
 import { run, step, theme } from "../../state";
-import { BASE, stepBeside } from "../../compare/step-alignment";
+import { BASE, counterpartStep } from "../../compare/step-alignment";
 import { useEmptyTracks } from "./empty-tracks";
-import { layoutOf, type Branch } from "./layout";
-import type { Place, Range } from "./model";
-import { rowOf } from "./overlay";
+import { layOutTracks, type Branch } from "./layout";
+import type { EventLocation, Range } from "./model";
+import { trackRow } from "./overlay";
 import { laneBox } from "./lanes";
 import type { Scene } from "./scene";
-import type { Source } from "./trace-source";
-import { useSources } from "./trace-sources";
+import type { TraceSource } from "./trace-source";
+import { useTraceSources } from "./trace-sources";
 import { Stage } from "./stage";
 import { useTimelineState } from "./state";
-import { treeOf, type Words } from "./track-tree";
-import { rangeText, textRange } from "./url-state";
+import { buildTrackTree, type TrackTexts } from "./track-tree";
+import { formatRange, parseRange } from "./url-state";
 
 const ADDRESS_PAUSE_MS = 250;
 
 export type Timeline = ReturnType<typeof useTimeline>;
 const KEY: InjectionKey<Timeline> = Symbol("timeline");
 
-export function theTimeline(): Timeline {
+export function injectTimeline(): Timeline {
   const timeline = inject(KEY);
   if (!timeline) throw new Error("no timeline around this component");
   return timeline;
@@ -31,7 +31,7 @@ export function useTimeline() {
   const state = useTimelineState();
   const stage = new Stage();
   // Names that arrive decide what a search highlights.
-  const { sources, main, base, pair, error, pending, offsetOf } = useSources(state, () =>
+  const { sources, main, base, pair, error, pending, offsetOf } = useTraceSources(state, () =>
     stage.marks.searching ? stage.recolor() : stage.invalidate(),
   );
   const visible = shallowRef<Range>({ start: 0, end: 1 });
@@ -39,25 +39,25 @@ export function useTimeline() {
   const frame = ref(0);
   const ready = computed(() => main.value !== null);
 
-  const words = computed<Words>(() => ({
+  const words = computed<TrackTexts>(() => ({
     device: (id) => t("timeline.device", { id }),
     process: (id) => t("timeline.process", { id }),
     annotations: (name) => t("timeline.annotations_of", { name }),
     graphs: (name) => t("timeline.graphs_of", { name }),
     counters: t("timeline.counters"),
     other: t("timeline.other_tracks"),
-    counter: monitored,
+    counter: counterLabel,
     unnamed: t("timeline.unnamed"),
   }));
   const branches = computed<Branch[]>(() =>
     sources.value.map((source) => ({
       worker: source.id.worker,
       label: labelOf(source),
-      groups: treeOf(source.meta, source.id.worker, words.value),
+      groups: buildTrackTree(source.meta, source.id.worker, words.value),
     })),
   );
   /** Beside a base, which run a worker is of stands first. */
-  function labelOf({ id }: Source): string {
+  function labelOf({ id }: TraceSource): string {
     if (id.worker === BASE) return t("timeline.base_run", { name: id.name });
     return base.value
       ? t("timeline.new_run", { name: state.shown.value.length > 1 ? id.name : run.value?.name || id.name })
@@ -65,7 +65,7 @@ export function useTimeline() {
   }
   const { isEmpty, refreshEmpty } = useEmptyTracks(sources, visible, () => state.hideEmpty.value);
   const layout = computed(() =>
-    layoutOf(branches.value, {
+    layOutTracks(branches.value, {
       toggled: state.toggled.value,
       pinned: state.pins.value,
       order: state.order.value,
@@ -80,7 +80,7 @@ export function useTimeline() {
   function writeWindow(): void {
     const { camera } = stage;
     // With an event selected the window is always told: without it, an address asks to go there.
-    written = camera.isWhole && !state.selected.value ? "" : rangeText(camera);
+    written = camera.isWhole && !state.selected.value ? "" : formatRange(camera);
     if (state.win.value !== written) state.win.value = written;
     state.scroll.value = stage.scroll;
   }
@@ -92,7 +92,7 @@ export function useTimeline() {
   }
 
   function readWindow(): void {
-    const range = textRange(state.win.value);
+    const range = parseRange(state.win.value);
     const { camera } = stage;
     if (range) camera.restore(range.start, range.end);
     else camera.set(camera.whole.start, camera.whole.end);
@@ -147,7 +147,7 @@ export function useTimeline() {
       stage.selectedStep = name;
       stage.baseStep =
         both && main.value && base.value
-          ? stepBeside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own)
+          ? counterpartStep(name, main.value.meta.steps, base.value.meta.steps, both.base - both.current)
           : null;
       stage.invalidate();
     },
@@ -159,12 +159,12 @@ export function useTimeline() {
       state.offsets.value = new Map([...state.offsets.value].filter(([worker]) => worker !== BASE));
   });
 
-  stage.drawn = (scene: Scene, moving: boolean) => {
+  stage.lastDrawn = (scene: Scene, moving: boolean) => {
     const { start, end } = stage.camera;
     if (visible.value.start !== start || visible.value.end !== end) visible.value = { start, end };
     frame.value += 1;
     if (!moving) refreshEmpty();
-    if (scene.wishes.every((wish) => wish.rank > 0)) void main.value?.loadProfile();
+    if (scene.requests.every((wish) => wish.rank > 0)) void main.value?.loadProfile();
   };
   onScopeDispose(() => {
     clearTimeout(addressTimer);
@@ -173,12 +173,12 @@ export function useTimeline() {
 
   const scrollTo = shallowRef<(y: number) => void>(() => undefined);
 
-  function sourceOf(worker: number): Source | undefined {
+  function sourceOf(worker: number): TraceSource | undefined {
     return sources.value.find((source) => source.id.worker === worker);
   }
 
   /** A place's stretch on the page's axis. */
-  function rangeOf(source: Source, place: Place): Range {
+  function rangeOf(source: TraceSource, place: EventLocation): Range {
     const start = place.start_ns + source.offset;
     return { start, end: start + place.duration_ns };
   }
@@ -186,18 +186,18 @@ export function useTimeline() {
   /** Opens and scrolls to the track of an event, once the drawer has taken its room. */
   async function showTrack(worker: number, track: number, lane: number): Promise<void> {
     await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
-    let row = rowOf(layout.value, worker, track);
+    let row = trackRow(layout.value, worker, track);
     if (!row) {
       state.filter.value = "";
       state.hideEmpty.value = false;
       await nextTick();
-      row = rowOf(layout.value, worker, track);
+      row = trackRow(layout.value, worker, track);
     }
     for (let tries = 0; row && !row.item && tries < 2; tries += 1) {
       state.toggleFold(row.key);
       await new Promise((resume) => setTimeout(resume));
       await nextTick();
-      row = rowOf(layout.value, worker, track);
+      row = trackRow(layout.value, worker, track);
     }
     if (!row || row.pinned) return;
     const box = laneBox(row, track, lane);

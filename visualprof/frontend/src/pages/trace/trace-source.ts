@@ -1,49 +1,49 @@
 // One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
 import { shallowRef } from "vue";
 import { address, get, offlineReport, type Query } from "../../api/client";
-import { levelOf, tileNs, wholeLevel } from "./tile-levels";
+import { tileLevel, tileNs, topLevelFor } from "./tile-levels";
 import type { Meta } from "./model";
-import { Names } from "./event-names";
-import type { Wish } from "./tile-store";
+import { EventNames } from "./event-names";
+import type { TileRequest } from "./tile-store";
 
 /** Tiles of a group of tracks, of a counter, of the critical path. */
-export type Kind = "g" | "c" | "p";
+export type TileKind = "g" | "c" | "p";
 const ROUTES = { g: "timeline/tile", c: "timeline/counter", p: "timeline/path" } as const;
 
-export interface SourceId {
+export interface TraceSourceId {
   /** Place among the run's workers, or BASE: short, and the same in every address. */
   worker: number;
   name: string;
   query: Query;
 }
 
-export class Source {
-  readonly names: Names;
+export class TraceSource {
+  readonly names: EventNames;
   readonly topLevel: number;
   /** Added to this trace's times to stand on the page's axis. */
   offset = 0;
   /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
   readonly profile = shallowRef<Record<string, number[]>>({});
-  private profileAsked = false;
+  private profileRequested = false;
   private readonly stem: string;
 
   constructor(
-    readonly id: SourceId,
+    readonly id: TraceSourceId,
     readonly meta: Meta,
     arrived: () => void,
   ) {
-    this.names = new Names({ ...id.query, v: meta.version }, meta.strings, arrived);
-    this.topLevel = wholeLevel(meta.duration_ns);
+    this.names = new EventNames({ ...id.query, v: meta.version }, meta.strings, arrived);
+    this.topLevel = topLevelFor(meta.duration_ns);
     this.stem = `${id.worker}/${meta.version}/`;
   }
 
   async loadProfile(): Promise<void> {
-    if (this.profileAsked) return;
-    this.profileAsked = true;
+    if (this.profileRequested) return;
+    this.profileRequested = true;
     try {
       this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
     } catch {
-      this.profileAsked = false;
+      this.profileRequested = false;
     }
   }
 
@@ -56,16 +56,16 @@ export class Source {
   }
 
   level(nsPerPixel: number): number {
-    return Math.min(this.topLevel, levelOf(nsPerPixel));
+    return Math.min(this.topLevel, tileLevel(nsPerPixel));
   }
 
-  key(kind: Kind, id: number, level: number, index: number): string {
+  key(kind: TileKind, id: number, level: number, index: number): string {
     return `${this.stem}${kind}${id}/${level}/${index}`;
   }
 
-  wish(kind: Kind, id: number, level: number, index: number, rank: number): Wish {
+  tileRequest(kind: TileKind, id: number, level: number, index: number, rank: number): TileRequest {
     const selector = { g: { group: id }, c: { track: id }, p: {} }[kind];
-    const [nearestLevel, nth] = offlineReport?.nearest(kind, id, level, index) ?? [level, index];
+    const [nearestLevel, nth] = offlineReport?.nearestTile(kind, id, level, index) ?? [level, index];
     const url = address(ROUTES[kind], {
       ...this.id.query,
       v: this.meta.version,

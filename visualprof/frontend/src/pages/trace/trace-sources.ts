@@ -1,22 +1,22 @@
 // The traces of the chosen workers, as they become ready.
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, asError, get, type Query, type Worker } from "../../api";
-import { baseQuery, baseRun, baseStep, baseWorker, comparedStamp, run, span, step, useLatest } from "../../state";
-import { BASE, pairOf, shiftOf } from "../../compare/step-alignment";
+import { baseQuery, baseRun, baseStep, baseWorker, comparedStamp, run, span, step, useLatestSignal } from "../../state";
+import { BASE, pairSteps, alignmentShift } from "../../compare/step-alignment";
 import type { Meta } from "./model";
-import { epochDifference, Source, type SourceId } from "./trace-source";
-import type { State } from "./state";
+import { epochDifference, TraceSource, type TraceSourceId } from "./trace-source";
+import type { TimelineState } from "./state";
 
 const RETRY_MS = 1000;
-const AT_ONCE = 4;
+const MAX_PARALLEL = 4;
 
-function queryOf(owner: Worker): Query | null {
+function workerQuery(owner: Worker): Query | null {
   const chosen = owner.spans.find((candidate) => candidate.id === span.value?.id) ?? owner.spans[0];
   return run.value && chosen ? { run: run.value.id, worker: owner.id, span: chosen.id } : null;
 }
 
 /** Waits for a file that is still being read. */
-async function metaOf(query: Query, signal: AbortSignal): Promise<Meta | null> {
+async function fetchMeta(query: Query, signal: AbortSignal): Promise<Meta | null> {
   for (;;) {
     try {
       return (await get<Meta>(address("timeline/meta", { ...query, minimap: 0 }), { signal }))?.body ?? null;
@@ -28,12 +28,12 @@ async function metaOf(query: Query, signal: AbortSignal): Promise<Meta | null> {
   }
 }
 
-export function useSources(state: State, arrived: () => void) {
-  const sources = shallowRef<Source[]>([]);
+export function useTraceSources(state: TimelineState, arrived: () => void) {
+  const sources = shallowRef<TraceSource[]>([]);
   const error = shallowRef<ApiError | null>(null);
   const pending = shallowRef(0);
-  const loadedSources = new Map<string, Source>();
-  const nextSignal = useLatest();
+  const loadedSources = new Map<string, TraceSource>();
+  const nextSignal = useLatestSignal();
 
   // The only worker of a run needs no name.
   const baseName = computed(() =>
@@ -41,10 +41,10 @@ export function useSources(state: State, arrived: () => void) {
       .filter(Boolean)
       .join(" · "),
   );
-  const ids = computed<SourceId[]>(() => {
+  const ids = computed<TraceSourceId[]>(() => {
     const current = state.shown.value.flatMap((index) => {
       const owner = state.workers.value[index];
-      const query = owner && queryOf(owner);
+      const query = owner && workerQuery(owner);
       return owner && query ? [{ worker: index, name: owner.name || owner.id, query }] : [];
     });
     const base = baseQuery.value;
@@ -60,9 +60,9 @@ export function useSources(state: State, arrived: () => void) {
       : current;
   });
 
-  async function load(wantedIds: SourceId[]): Promise<void> {
+  async function load(wantedIds: TraceSourceId[]): Promise<void> {
     const signal = nextSignal();
-    const key = (id: SourceId) => `${JSON.stringify(id)} ${comparedStamp.value}`;
+    const key = (id: TraceSourceId) => `${JSON.stringify(id)} ${comparedStamp.value}`;
     const missing = wantedIds.filter((id) => !loadedSources.has(key(id)));
     const show = () => (sources.value = wantedIds.flatMap((id) => loadedSources.get(key(id)) ?? []));
     error.value = null;
@@ -71,8 +71,8 @@ export function useSources(state: State, arrived: () => void) {
     const fetchNext = async (): Promise<void> => {
       for (let id = missing.shift(); id; id = missing.shift()) {
         try {
-          const meta = await metaOf(id.query, signal);
-          if (meta) loadedSources.set(key(id), new Source(id, meta, arrived));
+          const meta = await fetchMeta(id.query, signal);
+          if (meta) loadedSources.set(key(id), new TraceSource(id, meta, arrived));
         } catch (failure) {
           if (signal.aborted) return;
           error.value = asError(failure);
@@ -81,7 +81,7 @@ export function useSources(state: State, arrived: () => void) {
         pending.value -= 1;
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, fetchNext));
+    await Promise.all(Array.from({ length: MAX_PARALLEL }, fetchNext));
     if (!signal.aborted) show();
   }
 
@@ -98,18 +98,18 @@ export function useSources(state: State, arrived: () => void) {
   /** The steps of both runs that begin together. */
   const pair = computed(() =>
     main.value && base.value
-      ? pairOf(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, baseStep.value)
+      ? pairSteps(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, baseStep.value)
       : null,
   );
 
   /** What steps, clocks and hand add up to, ns; the selected worker's first event is time 0. Clocks of two runs say nothing of each other. */
-  function offsetOf(source: Source): number {
+  function sourceOffset(source: TraceSource): number {
     const byHand = state.offsets.value.get(source.id.worker) ?? 0;
     const ofMain = main.value && source !== main.value ? (state.offsets.value.get(main.value.id.worker) ?? 0) : 0;
     if (source === base.value)
-      return ofMain + shiftOf(main.value?.meta.steps ?? [], source.meta.steps, pair.value) + byHand;
+      return ofMain + alignmentShift(main.value?.meta.steps ?? [], source.meta.steps, pair.value) + byHand;
     return epochDifference(main.value?.meta.epoch_ns ?? null, source.meta.epoch_ns) + byHand;
   }
 
-  return { sources, main, base, pair, error, pending, offsetOf };
+  return { sources, main, base, pair, error, pending, offsetOf: sourceOffset };
 }

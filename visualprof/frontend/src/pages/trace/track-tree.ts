@@ -19,7 +19,7 @@ export interface Group {
   minor: boolean;
 }
 
-export interface Words {
+export interface TrackTexts {
   device: (id: number) => string;
   process: (id: string) => string;
   annotations: (name: string) => string;
@@ -33,7 +33,7 @@ export interface Words {
 /** Profilers add tracks that hold one event each; they are kept, but out of the way. */
 const MINOR_EVENTS = 2;
 
-function labelOf(track: Track, words: Words): string {
+function labelOf(track: Track, words: TrackTexts): string {
   const name = track.name.trim() || track.tid.trim();
   // A bare number says little: Kineto's own later files write "stream 7" and "thread 42" themselves.
   const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
@@ -41,7 +41,7 @@ function labelOf(track: Track, words: Words): string {
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
 }
 
-function groupLabel(tracks: readonly Track[], words: Words): string {
+function groupLabel(tracks: readonly Track[], words: TrackTexts): string {
   const first = tracks[0];
   if (!first) return "";
   if (first.process) return first.process;
@@ -49,7 +49,7 @@ function groupLabel(tracks: readonly Track[], words: Words): string {
   return words.process(first.pid);
 }
 
-export function treeOf(meta: Meta, worker: number, words: Words): Group[] {
+export function buildTrackTree(meta: Meta, worker: number, words: TrackTexts): Group[] {
   const byProcess = new Map<string, Track[]>();
   for (const track of meta.tracks) {
     const process = `${track.process}\n${track.pid}`;

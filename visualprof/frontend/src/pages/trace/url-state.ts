@@ -2,11 +2,11 @@
 import { BASE } from "../../compare/step-alignment";
 import type { Range } from "./model";
 
-export function listText(values: readonly string[]): string {
+export function formatList(values: readonly string[]): string {
   return values.join("~");
 }
 
-export function textList(text: string): string[] {
+export function parseList(text: string): string[] {
   return text.split("~").filter(Boolean);
 }
 
@@ -14,11 +14,11 @@ function parseInteger(text: string | undefined): number | null {
   return text !== undefined && /^-?\d{1,16}$/.test(text) ? Number(text) : null;
 }
 
-export function rangeText(range: Range): string {
+export function formatRange(range: Range): string {
   return `${Math.round(range.start)}~${Math.round(range.end)}`;
 }
 
-export function textRange(text: string): Range | null {
+export function parseRange(text: string): Range | null {
   const [start, end] = text.split("~").map((part) => parseInteger(part));
   return start !== null && end !== null && start !== undefined && end !== undefined && end > start
     ? { start, end }
@@ -30,11 +30,11 @@ export interface EventId {
   event: number;
 }
 
-export function eventText(id: EventId): string {
+export function formatEvent(id: EventId): string {
   return `${id.worker}.${id.event}`;
 }
 
-export function textEvent(text: string): EventId | null {
+export function parseEvent(text: string): EventId | null {
   const [worker, event] = text.split(".").map((part) => parseInteger(part));
   return worker !== null &&
     event !== null &&
@@ -46,17 +46,17 @@ export function textEvent(text: string): EventId | null {
     : null;
 }
 
-export function numbersText(values: readonly number[]): string {
+export function formatNumbers(values: readonly number[]): string {
   return values.map((value) => String(Math.round(value))).join("~");
 }
 
-export function textNumbers(text: string): number[] {
-  return textList(text).flatMap((part) => parseInteger(part) ?? []);
+export function parseNumbers(text: string): number[] {
+  return parseList(text).flatMap((part) => parseInteger(part) ?? []);
 }
 
 /** By worker; zeros are left out. */
-export function offsetsText(offsets: ReadonlyMap<number, number>): string {
-  return listText(
+export function formatOffsets(offsets: ReadonlyMap<number, number>): string {
+  return formatList(
     [...offsets]
       .filter(([, ns]) => ns !== 0)
       .sort(([a], [b]) => a - b)
@@ -64,8 +64,8 @@ export function offsetsText(offsets: ReadonlyMap<number, number>): string {
   );
 }
 
-export function textOffsets(text: string): Map<number, number> {
-  const pairs = textList(text).map((part) => part.split(".").map((digits) => parseInteger(digits)));
+export function parseOffsets(text: string): Map<number, number> {
+  const pairs = parseList(text).map((part) => part.split(".").map((digits) => parseInteger(digits)));
   return new Map(
     pairs.flatMap(([worker, ns]) =>
       typeof worker === "number" && typeof ns === "number" ? [[worker, ns] as const] : [],
@@ -78,12 +78,12 @@ export interface Area extends Range {
   tracks: string[];
 }
 
-export function areaText(area: Area): string {
-  return listText([rangeText(area), ...area.tracks]);
+export function formatArea(area: Area): string {
+  return formatList([formatRange(area), ...area.tracks]);
 }
 
-export function textArea(text: string): Area | null {
+export function parseArea(text: string): Area | null {
   const [start, end, ...tracks] = text.split("~");
-  const range = textRange(`${start}~${end}`);
+  const range = parseRange(`${start}~${end}`);
   return range && { ...range, tracks: tracks.filter(Boolean) };
 }

@@ -1,7 +1,7 @@
 // Instanced rectangles on the graphics card: a tile is uploaded once, a lane of it is one call.
 import { TILE_BUCKETS } from "./tile-levels";
 import { laneRange, type SliceTile } from "./tile";
-import { GAP_FROM, lastAt, type Part } from "./slice-geometry";
+import { GAP_FROM, lastEntryBefore, type Part } from "./slice-geometry";
 import type { Picture, Renderer, Strip } from "./renderer";
 
 // The same rounding as slice-geometry.ts, so that pointing agrees with what is drawn.
@@ -25,9 +25,9 @@ flat in vec4 plain; flat in vec4 many; flat in float until;
 out vec4 color;
 void main() { color = gl_FragCoord.x < until ? many : plain; }`;
 
-const KEPT_TILES = 600;
+const MAX_TILES = 600;
 
-function programOf(gl: WebGL2RenderingContext): WebGLProgram | null {
+function createProgram(gl: WebGL2RenderingContext): WebGLProgram | null {
   const program = gl.createProgram();
   for (const [kind, text] of [
     [gl.VERTEX_SHADER, VERTEX],
@@ -51,7 +51,7 @@ interface Uploaded {
 
 export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
   const gl = canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false, preserveDrawingBuffer: true });
-  const program = gl && programOf(gl);
+  const program = gl && createProgram(gl);
   if (!gl || !program) return null;
   const [place, rows, size] = ["place", "rows", "size"].map((name) => gl.getUniformLocation(program, name));
   const uploads = new Map<SliceTile, Uploaded>();
@@ -82,7 +82,7 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
 
   function forget(): void {
     for (const [tile, { buffer }] of uploads) {
-      if (uploads.size <= KEPT_TILES) return;
+      if (uploads.size <= MAX_TILES) return;
       gl?.deleteBuffer(buffer);
       uploads.delete(tile);
     }
@@ -97,8 +97,8 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
 
   function drawPart(strip: Strip, part: Part, top: number, bottom: number): void {
     const [begin, end] = laneRange(part.tile, strip.lane);
-    const first = Math.max(begin, lastAt(part, begin, end, part.clip0));
-    const last = lastAt(part, begin, end, part.clip1 - 1) + 1;
+    const first = Math.max(begin, lastEntryBefore(part, begin, end, part.clip0));
+    const last = lastEntryBefore(part, begin, end, part.clip1 - 1) + 1;
     if (!gl || last <= first || part.clip1 <= part.clip0 || !bufferOf(part.tile)) return;
     const bytes = part.tile.start.byteLength;
     for (let column = 0; column < 4; column += 1) {
@@ -141,7 +141,7 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
   };
 }
 
-const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
+const SOFTWARE_RENDERERS = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
 /** A real graphics card, as the browser reports it. Software OpenGL is far slower than the span raster. */
 export function hasGraphicsCard(): boolean {
@@ -150,5 +150,5 @@ export function hasGraphicsCard(): boolean {
   const info = gl.getExtension("WEBGL_debug_renderer_info");
   const name = String(info ? gl.getParameter(info.UNMASKED_RENDERER_WEBGL) : "");
   gl.getExtension("WEBGL_lose_context")?.loseContext();
-  return name !== "" && !SOFTWARE.test(name);
+  return name !== "" && !SOFTWARE_RENDERERS.test(name);
 }

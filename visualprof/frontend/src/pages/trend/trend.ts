@@ -1,9 +1,9 @@
 // Where a measurement leads, what a change is compared by, and in which order series stand.
 import type { RouteLocationRaw } from "vue-router";
 import type { Cell, Columns } from "../../api/model";
-import { ratio } from "../../lib/format";
+import { formatRatio } from "../../lib/format";
 
-export interface Where {
+export interface Measurement {
   run: Cell | undefined;
   worker: Cell | undefined;
   span: Cell | undefined;
@@ -14,7 +14,7 @@ export interface Where {
 type ListText = (ids: readonly string[]) => string;
 
 /** The page of one measurement. */
-export function opened(place: Where, listText: ListText): RouteLocationRaw {
+export function measurementLocation(place: Measurement, listText: ListText): RouteLocationRaw {
   if (typeof place.batch === "number")
     return {
       path: "/evaluation",
@@ -35,7 +35,7 @@ export interface Change {
 }
 
 /** The last change of a series and the page that compares the runs on both sides of it; null without one. */
-export function comparison(
+export function comparisonLocation(
   change: Change,
   listText: ListText,
 ): { kind: "worse" | "better"; share: string; to: RouteLocationRaw } | null {
@@ -47,7 +47,7 @@ export function comparison(
       : { path: "/overview", query: { run: change.run, base: change.before } };
   return {
     kind: change.change === "worse" ? "worse" : "better",
-    share: `${change.ratio > 0 ? "+" : "−"}${ratio(Math.abs(change.ratio))}`,
+    share: `${change.ratio > 0 ? "+" : "−"}${formatRatio(Math.abs(change.ratio))}`,
     to,
   };
 }
@@ -56,7 +56,12 @@ const rank = (value: Cell | undefined): number | string =>
   typeof value === "number" ? value : typeof value === "string" ? value.toLowerCase() : Number.NEGATIVE_INFINITY;
 
 /** Places of the rows whose name has every word of a search; in the server's order where none is chosen. */
-export function ordered(columns: Columns | undefined, sort: string, order: "asc" | "desc", search: string): number[] {
+export function sortSeries(
+  columns: Columns | undefined,
+  sort: string,
+  order: "asc" | "desc",
+  search: string,
+): number[] {
   const names = columns?.["series"] ?? [];
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const rowIndexes = Array.from({ length: names.length }, (_, row) => row).filter((row) =>

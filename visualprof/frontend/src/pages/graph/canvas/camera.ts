@@ -7,8 +7,8 @@ export interface Box {
   h: number;
 }
 
-const LEAST = 0.004;
-const MOST = 4;
+const MIN_SCALE = 0.004;
+const MAX_SCALE = 4;
 
 export class Camera {
   /** Picture coordinates of the upper left corner, and pixels a unit. */
@@ -38,7 +38,7 @@ export class Camera {
 
   zoom(factor: number, px = this.width / 2, py = this.height / 2): void {
     const at = this.toPicture(px, py);
-    this.scale = Math.min(MOST, Math.max(LEAST, this.scale * factor));
+    this.scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, this.scale * factor));
     this.x = at.x - px / this.scale;
     this.y = at.y - py / this.scale;
   }
@@ -49,12 +49,12 @@ export class Camera {
   }
 
   /** The scale at which all of the box is in sight, at most `most`. */
-  scaleOf(box: Box, margin: number, maxScale = 1): number {
+  fitScale(box: Box, margin: number, maxScale = 1): number {
     const scale = Math.min(
       (this.width - 2 * margin) / Math.max(1, box.w),
       (this.height - 2 * margin) / Math.max(1, box.h),
     );
-    return Math.min(maxScale, Math.max(LEAST, scale));
+    return Math.min(maxScale, Math.max(MIN_SCALE, scale));
   }
 
   /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */

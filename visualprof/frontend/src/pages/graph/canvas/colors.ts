@@ -1,6 +1,6 @@
 // Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
 import type { ChangeStatus } from "../../../api/graph";
-import { hex, mixed, rgb, type ThemeName } from "../../../lib/color";
+import { hex, mixColors, rgb, type ThemeName } from "../../../lib/color";
 import { FAMILIES, familyColor, type Family } from "./operator-family";
 
 export interface Colors {
@@ -24,7 +24,7 @@ export interface Colors {
   change: (share: number) => string;
 }
 
-const mix = (a: string, b: string, share: number) => hex(mixed(rgb(a), rgb(b), share));
+const mix = (a: string, b: string, share: number) => hex(mixColors(rgb(a), rgb(b), share));
 
 const TOKENS: Record<ThemeName, Record<string, string>> = {
   light: {
@@ -56,10 +56,10 @@ const WARM: Record<ThemeName, string> = { light: "#f7a94a", dark: "#a86a24" };
 const HOT: Record<ThemeName, string> = { light: "#e8654f", dark: "#b93a28" };
 
 // Blue and orange tell apart for everyone; signs and arrows say the same.
-const EVEN: Record<ThemeName, string> = { light: "#f4f5f7", dark: "#2a2d33" };
-const LESS: Record<ThemeName, string> = { light: "#6fa8ee", dark: "#2a5d9c" };
+const NEUTRAL: Record<ThemeName, string> = { light: "#f4f5f7", dark: "#2a2d33" };
+const DECREASE: Record<ThemeName, string> = { light: "#6fa8ee", dark: "#2a5d9c" };
 
-export function colorsOf(theme: ThemeName): Colors {
+export function readColors(theme: ThemeName): Colors {
   const token = (name: string) => TOKENS[theme][name] ?? "#888888";
   const [ground, surface, line] = [token("ground"), token("surface"), token("line")];
   const family = Object.fromEntries(
@@ -94,6 +94,6 @@ export function colorsOf(theme: ThemeName): Colors {
     status: { same: token("muted"), changed: token("warn"), removed: token("bad"), added: token("good") },
     heat: (share) =>
       share < 0.5 ? mix(COLD[theme], WARM[theme], share * 2) : mix(WARM[theme], HOT[theme], share * 2 - 1),
-    change: (share) => mix(EVEN[theme], (share < 0 ? LESS : WARM)[theme], Math.abs(share)),
+    change: (share) => mix(NEUTRAL[theme], (share < 0 ? DECREASE : WARM)[theme], Math.abs(share)),
   };
 }

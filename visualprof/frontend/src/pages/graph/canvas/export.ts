@@ -1,33 +1,39 @@
 // The whole picture as a file, with every text, whatever is in sight.
-import { save, saveCanvas } from "../../../lib/download";
+import { downloadFile, downloadCanvas } from "../../../lib/download";
 import type { Colors } from "./colors";
-import type { Marks } from "./highlights";
+import type { Highlights } from "./highlights";
 import { paint } from "./paint";
-import type { Words } from "./paint-boxes";
+import type { BoxTexts } from "./paint-boxes";
 import { SvgPen } from "./svg";
 import type { Scene } from "./scene";
 
 const MARGIN = 16;
 /** Browsers refuse larger canvases. */
-const MOST_SIDE = 16_000;
-const MOST_PIXELS = 120e6;
-const FULL = 2;
+const MAX_SIDE = 16_000;
+const MAX_PIXELS = 120e6;
+const EXPORT_SCALE = 2;
 
-export function svgText(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): string {
+export function svgText(scene: Scene, marks: Highlights, colors: Colors, words: BoxTexts, title: string): string {
   const { width, height } = scene.picture;
   const pen = new SvgPen();
   paint(pen, scene, { x: 0, y: 0, w: width, h: height }, 1, { ...marks, hover: -1 }, colors, words);
   return pen.document(-MARGIN, -MARGIN, width + 2 * MARGIN, height + 2 * MARGIN, colors.surface, title);
 }
 
-export function saveSvg(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): void {
-  save(new Blob([svgText(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
+export function saveSvg(scene: Scene, marks: Highlights, colors: Colors, words: BoxTexts, title: string): void {
+  downloadFile(new Blob([svgText(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
 }
 
 /** As sharp as a canvas may be; a very large picture gets smaller instead of none. */
-export async function savePng(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): Promise<void> {
+export async function savePng(
+  scene: Scene,
+  marks: Highlights,
+  colors: Colors,
+  words: BoxTexts,
+  title: string,
+): Promise<void> {
   const [width, height] = [scene.picture.width + 2 * MARGIN, scene.picture.height + 2 * MARGIN];
-  const scale = Math.min(FULL, MOST_SIDE / width, MOST_SIDE / height, Math.sqrt(MOST_PIXELS / (width * height)));
+  const scale = Math.min(EXPORT_SCALE, MAX_SIDE / width, MAX_SIDE / height, Math.sqrt(MAX_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
   canvas.width = Math.ceil(width * scale);
   canvas.height = Math.ceil(height * scale);
@@ -37,5 +43,5 @@ export async function savePng(scene: Scene, marks: Marks, colors: Colors, words:
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.setTransform(scale, 0, 0, scale, MARGIN * scale, MARGIN * scale);
   paint(pen, scene, { x: 0, y: 0, w: width, h: height }, scale, { ...marks, hover: -1 }, colors, words);
-  await saveCanvas(canvas, `${title}.png`);
+  await downloadCanvas(canvas, `${title}.png`);
 }

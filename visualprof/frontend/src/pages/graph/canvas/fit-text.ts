@@ -1,7 +1,7 @@
 import { textWidth } from "../layout/sizes";
 
 /** As much of a text as fits. */
-export function fitted(text: string, width: number, size: number): string {
+export function fitText(text: string, width: number, size: number): string {
   const share = size / 12;
   if (textWidth(text) * share <= width) return text;
   let keptLength = text.length;

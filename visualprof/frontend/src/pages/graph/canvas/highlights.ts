@@ -4,7 +4,7 @@ import type { ChangeStatus } from "../../../api/graph";
 export const UPSTREAM = 1;
 export const DOWNSTREAM = 2;
 
-export interface Heat {
+export interface HeatOverlay {
   /** 0..1 by box, of changes -1..1; NaN where nothing was measured. */
   share: Float32Array;
   scale: "heat" | "change";
@@ -12,7 +12,7 @@ export interface Heat {
   text: string[];
 }
 
-export interface Marks {
+export interface Highlights {
   /** Boxes of the selected and the pointed item; -1 for none. */
   selected: number;
   hover: number;
@@ -23,12 +23,12 @@ export interface Marks {
   dim: boolean;
   /** Boxes that a search found or that hold something found. */
   found: Uint8Array | null;
-  heat: Heat | null;
+  heat: HeatOverlay | null;
   /** By box. */
   status: (ChangeStatus | null)[] | null;
 }
 
-export const NO_MARKS: Marks = {
+export const NO_HIGHLIGHTS: Highlights = {
   selected: -1,
   hover: -1,
   edges: null,

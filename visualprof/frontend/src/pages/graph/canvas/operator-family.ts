@@ -61,7 +61,7 @@ const RULES: readonly [Family, RegExp][] = [
 
 const families = new Map<string, Family>();
 
-export function familyOf(type: string): Family {
+export function operatorFamily(type: string): Family {
   const stored = families.get(type);
   if (stored) return stored;
   const name = type

@@ -4,8 +4,8 @@ import { isEnd } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { BUTTON, buttonAt } from "./hit";
-import { fitted } from "./fit-text";
-import { UPSTREAM, type Marks } from "./highlights";
+import { fitText } from "./fit-text";
+import { UPSTREAM, type Highlights } from "./highlights";
 import { font, roundBox, type Pen } from "./pen";
 import { boxOf, type Scene } from "./scene";
 
@@ -14,7 +14,7 @@ const TEXT = 0.42;
 const TITLES = 0.25;
 const ROUND = 0.2;
 
-export interface Words {
+export interface BoxTexts {
   operators: (n: number) => string;
 }
 
@@ -61,7 +61,7 @@ function paintButton(pen: Pen, scene: Scene, i: number, colors: Colors): void {
 }
 
 /** "57 operators ×12": how much is inside, and how many groups are alike. */
-function groupLine(scene: Scene, item: number, words: Words): string {
+function groupLine(scene: Scene, item: number, words: BoxTexts): string {
   const g = item - scene.graph.nodes;
   const twins = scene.graph.twins[g] ?? 1;
   return `${words.operators(scene.graph.answer.groups.operators[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
@@ -73,9 +73,9 @@ function paintGroup(
   i: number,
   box: Box,
   scale: number,
-  marks: Marks,
+  marks: Highlights,
   colors: Colors,
-  words: Words,
+  words: BoxTexts,
 ): void {
   const item = scene.picture.item[i] as number;
   const open = scene.picture.open[i] === 1;
@@ -101,12 +101,12 @@ function paintGroup(
   pen.textAlign = "left";
   pen.fillStyle = colors.text;
   pen.font = font(12.5, 600);
-  const name = fitted(title, room, 13.5);
+  const name = fitText(title, room, 13.5);
   pen.fillText(name, box.x + 12, open ? box.y + TITLE / 2 + 0.5 : box.y + 15);
   if (scale >= TEXT) {
     pen.font = font(10.5);
     pen.fillStyle = Number.isNaN(share) ? colors.muted : colors.text;
-    if (!open) pen.fillText(fitted(shortFigure(line, room), room, 10.5), box.x + 12, box.y + 31);
+    if (!open) pen.fillText(fitText(shortFigure(line, room), room, 10.5), box.x + 12, box.y + 31);
     else {
       const left = box.x + 12 + textWidth(name) * 1.22 + 10;
       if (left + textWidth(line) * 0.88 < box.x + box.w - BUTTON - 16)
@@ -116,7 +116,15 @@ function paintGroup(
   paintButton(pen, scene, i, colors);
 }
 
-function paintNode(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors): void {
+function paintNode(
+  pen: Pen,
+  scene: Scene,
+  i: number,
+  box: Box,
+  scale: number,
+  marks: Highlights,
+  colors: Colors,
+): void {
   const look = colors.family[scene.families[i] ?? "other"];
   const share = marks.heat?.share[i] ?? NaN;
   const fill = marks.heat ? (Number.isNaN(share) ? colors.surface : colors[marks.heat.scale](share)) : look.fill;
@@ -137,10 +145,10 @@ function paintNode(pen: Pen, scene: Scene, i: number, box: Box, scale: number, m
   pen.fillStyle = colors.text;
   pen.font = font(12, 600);
   const line = measured ? shortFigure(measured, box.w - 12) : label.line;
-  pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (!line ? box.h / 2 : end ? 12 : 13.5));
+  pen.fillText(fitText(label.title, box.w - 16, 12.8), middle, box.y + (!line ? box.h / 2 : end ? 12 : 13.5));
   pen.font = font(end ? 9.5 : 10.5, measured ? 500 : 400);
   pen.fillStyle = measured ? colors.text : colors.muted;
-  pen.fillText(fitted(line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
+  pen.fillText(fitText(line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
 }
 
 function outline(pen: Pen, { x, y, w, h }: Box, color: string, width: number, gap: number): void {
@@ -152,9 +160,9 @@ export function paintBoxes(
   scene: Scene,
   view: Box,
   scale: number,
-  marks: Marks,
+  marks: Highlights,
   colors: Colors,
-  words: Words,
+  words: BoxTexts,
 ): void {
   const { item } = scene.picture;
   for (let i = 0; i < item.length; i += 1) {

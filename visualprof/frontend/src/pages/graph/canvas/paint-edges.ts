@@ -1,23 +1,23 @@
 // Edges: curves that leave and arrive along the flow, an arrow at the consumer, the shape at the producer.
-import { spacingOf, TOP_DOWN } from "../layout/direction";
+import { spacingFor, TOP_DOWN } from "../layout/direction";
 import { BACK, FAR, STUB } from "../layout/problem";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import { UPSTREAM, type Marks } from "./highlights";
-import { fitted } from "./fit-text";
+import { UPSTREAM, type Highlights } from "./highlights";
+import { fitText } from "./fit-text";
 import { font, type Pen } from "./pen";
 import type { Scene } from "./scene";
 
 /** A stroke of very many curves is slower than several of some. */
-const BATCH = 300;
+const EDGES_PER_PATH = 300;
 const ARROW = 4.2;
 /** Pixels a unit from which curves, arrows and shapes can be told. */
-const CURVED = 0.25;
-const ARROWED = 0.35;
-const LABELLED = 0.85;
+const MIN_CURVE_SCALE = 0.25;
+const MIN_ARROW_SCALE = 0.35;
+const MIN_LABEL_SCALE = 0.85;
 const LOOP_ROOM = 34;
 /** Longer shapes are cut; in left-right pictures they must fit between the ranks. */
-const MOST_SHAPE = 150;
+const MAX_SHAPE_LENGTH = 150;
 
 function isVisible(scene: Scene, e: number, view: Box): boolean {
   const { bounds } = scene;
@@ -105,22 +105,22 @@ function draw(
   for (const dash of [false, true]) {
     const some = edges.filter((e) => dashed(e) === dash);
     if (dash) pen.setLineDash([6, 4]);
-    for (let i = 0; i < some.length; i += BATCH) {
+    for (let i = 0; i < some.length; i += EDGES_PER_PATH) {
       pen.beginPath();
-      for (const e of some.slice(i, i + BATCH)) trace(pen, scene, e, scale >= CURVED, withLabel);
+      for (const e of some.slice(i, i + EDGES_PER_PATH)) trace(pen, scene, e, scale >= MIN_CURVE_SCALE, withLabel);
       pen.stroke();
     }
   }
   pen.setLineDash([]);
-  if (scale < ARROWED) return;
-  for (let i = 0; i < edges.length; i += BATCH) {
+  if (scale < MIN_ARROW_SCALE) return;
+  for (let i = 0; i < edges.length; i += EDGES_PER_PATH) {
     pen.beginPath();
-    for (const e of edges.slice(i, i + BATCH)) arrow(pen, scene, e, ARROW + width);
+    for (const e of edges.slice(i, i + EDGES_PER_PATH)) arrow(pen, scene, e, ARROW + width);
     pen.fill();
   }
 }
 
-export function paintEdges(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors): void {
+export function paintEdges(pen: Pen, scene: Scene, view: Box, scale: number, marks: Highlights, colors: Colors): void {
   const plain: number[] = [];
   const up: number[] = [];
   const down: number[] = [];
@@ -132,11 +132,11 @@ export function paintEdges(pen: Pen, scene: Scene, view: Box, scale: number, mar
   }
   pen.globalAlpha = marks.dim ? 0.25 : 1;
   draw(pen, scene, plain, colors.edge, 1.1, scale, false);
-  if (scale >= LABELLED) paintShapes(pen, scene, plain, colors);
+  if (scale >= MIN_LABEL_SCALE) paintShapes(pen, scene, plain, colors);
   pen.globalAlpha = 1;
   draw(pen, scene, up, colors.upstream, 2, scale, true);
   draw(pen, scene, down, colors.downstream, 2, scale, true);
-  if (scale >= LABELLED) paintShapes(pen, scene, [...up, ...down], colors);
+  if (scale >= MIN_LABEL_SCALE) paintShapes(pen, scene, [...up, ...down], colors);
 }
 
 function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: Colors): void {
@@ -147,7 +147,7 @@ function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: C
   pen.textBaseline = "middle";
   const labeled = new Set<string>();
   for (const e of edges) {
-    const text = fitted(scene.shapes[e] ?? "", down ? MOST_SHAPE : spacingOf(picture.direction).rank - 14, 9.5);
+    const text = fitText(scene.shapes[e] ?? "", down ? MAX_SHAPE_LENGTH : spacingFor(picture.direction).rank - 14, 9.5);
     const p = picture.start[e] as number;
     // Where edges enter an open group the name of the shape has been told outside.
     if (!text || (picture.from[e] as number) < 0) continue;

@@ -1,22 +1,22 @@
 // Hidden edges end in a small label at their consumer: who feeds it, without a wire across the picture.
 import { TOP_DOWN } from "../layout/direction";
-import { MOST_STUBS } from "../layout/problem";
+import { MAX_STUBS } from "../layout/problem";
 import { textWidth } from "../layout/sizes";
 import { isEnd, nodeLabel } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import { fitted } from "./fit-text";
+import { fitText } from "./fit-text";
 import { font, roundBox, type Pen } from "./pen";
-import { boxOf, sourceOf, type Scene } from "./scene";
+import { boxOf, edgeSource, type Scene } from "./scene";
 
 const TEXT = 0.45;
 const HEIGHT = 11;
 const GAP = 8;
-const MOST_WIDTH = 78;
+const MAX_WIDTH = 78;
 
 export function sourceName(scene: Scene, e: number): string {
   const { answer } = scene.graph;
-  const node = sourceOf(scene, e);
+  const node = edgeSource(scene, e);
   const { title, line } = nodeLabel(answer, node);
   return isEnd(answer.nodes.type[node] ?? "") ? title : line || title;
 }
@@ -35,11 +35,11 @@ export function paintStubs(pen: Pen, scene: Scene, view: Box, scale: number, col
       box.y + box.h < view.y
     )
       continue;
-    const visibleEdges = edges.slice(0, MOST_STUBS);
+    const visibleEdges = edges.slice(0, MAX_STUBS);
     visibleEdges.forEach((e, k) => {
-      const more = k === MOST_STUBS - 1 && edges.length > MOST_STUBS;
-      const text = more ? `+${edges.length - MOST_STUBS + 1}` : fitted(sourceName(scene, e), MOST_WIDTH - 10, 9.5);
-      const width = Math.min(MOST_WIDTH, textWidth(text) * 0.8 + 10);
+      const more = k === MAX_STUBS - 1 && edges.length > MAX_STUBS;
+      const text = more ? `+${edges.length - MAX_STUBS + 1}` : fitText(sourceName(scene, e), MAX_WIDTH - 10, 9.5);
+      const width = Math.min(MAX_WIDTH, textWidth(text) * 0.8 + 10);
       const stubsHeight = visibleEdges.length * (HEIGHT + 2) - 2;
       const left = down ? box.x - GAP - width : box.x + 6;
       const top = down

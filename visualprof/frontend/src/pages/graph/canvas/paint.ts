@@ -1,8 +1,8 @@
 // One picture, back to front. The pen is already in picture units.
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import type { Marks } from "./highlights";
-import { paintBoxes, paintGrounds, type Words } from "./paint-boxes";
+import type { Highlights } from "./highlights";
+import { paintBoxes, paintGrounds, type BoxTexts } from "./paint-boxes";
 import { paintEdges } from "./paint-edges";
 import { paintStubs } from "./paint-stubs";
 import type { Pen } from "./pen";
@@ -13,9 +13,9 @@ export function paint(
   scene: Scene,
   view: Box,
   scale: number,
-  marks: Marks,
+  marks: Highlights,
   colors: Colors,
-  words: Words,
+  words: BoxTexts,
 ): void {
   paintGrounds(pen, scene, view, scale, colors);
   paintEdges(pen, scene, view, scale, marks, colors);

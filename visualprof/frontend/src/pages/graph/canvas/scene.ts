@@ -2,7 +2,7 @@
 import type { Graph } from "../graph";
 import { groupLabel, nodeLabel, type Label } from "../labels";
 import type { Picture } from "../layout/picture";
-import { familyOf, type Family } from "./operator-family";
+import { operatorFamily, type Family } from "./operator-family";
 import type { Box } from "./camera";
 
 export interface Scene {
@@ -11,7 +11,7 @@ export interface Scene {
   labels: Label[];
   families: (Family | null)[];
   /** Box of each item in the picture; -1 while it is folded away. */
-  place: Int32Array;
+  boxIndex: Int32Array;
   /** How deep each box lies. */
   depth: Uint8Array;
   /** Bounds of edge e: 4 e .. 4 e + 3. */
@@ -32,7 +32,7 @@ function shapeText(graph: Graph, picture: Picture, e: number): string {
   return (graph.answer.values.shape[value] ?? "").replaceAll("x", "×");
 }
 
-export function sceneOf(graph: Graph, picture: Picture): Scene {
+export function buildScene(graph: Graph, picture: Picture): Scene {
   const boxes = picture.item.length;
   const position = new Int32Array(graph.nodes + graph.groups).fill(-1);
   const depth = new Uint8Array(boxes);
@@ -44,7 +44,7 @@ export function sceneOf(graph: Graph, picture: Picture): Scene {
     position[item] = i;
     depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
     labels.push(graph.isGroup(item) ? groupLabel(graph, item) : nodeLabel(graph.answer, item));
-    families.push(graph.nodeOf(item) < 0 ? null : familyOf(graph.answer.nodes.type[graph.nodeOf(item)] ?? ""));
+    families.push(graph.nodeOf(item) < 0 ? null : operatorFamily(graph.answer.nodes.type[graph.nodeOf(item)] ?? ""));
   }
   const edges = picture.kind.length;
   const bounds = new Float32Array(4 * edges);
@@ -63,7 +63,7 @@ export function sceneOf(graph: Graph, picture: Picture): Scene {
     if (picture.kind[e] === 1 && to >= 0) stubs.set(to, [...(stubs.get(to) ?? []), e]);
     shapes.push(picture.kind[e] === 1 ? "" : shapeText(graph, picture, e));
   }
-  return { graph, picture, labels, families, place: position, depth, bounds, stubs, shapes };
+  return { graph, picture, labels, families, boxIndex: position, depth, bounds, stubs, shapes };
 }
 
 export function boxOf(scene: Scene, i: number): Box {
@@ -72,13 +72,13 @@ export function boxOf(scene: Scene, i: number): Box {
 }
 
 /** The box of an item or of the folded group that holds it; -1 for the model itself. */
-export function shownPlace(scene: Scene, item: number): number {
+export function visibleBox(scene: Scene, item: number): number {
   for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1)
-    if ((scene.place[at] ?? -1) >= 0) return scene.place[at] ?? -1;
+    if ((scene.boxIndex[at] ?? -1) >= 0) return scene.boxIndex[at] ?? -1;
   return -1;
 }
 
 /** Node behind the start of an edge. */
-export function sourceOf(scene: Scene, e: number): number {
+export function edgeSource(scene: Scene, e: number): number {
   return scene.graph.src[scene.picture.behind[scene.picture.behindStart[e] ?? 0] ?? 0] ?? 0;
 }

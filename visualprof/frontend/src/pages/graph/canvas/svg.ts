@@ -4,7 +4,7 @@ import type { Pen } from "./pen";
 
 const ANCHORS: Record<string, string> = { left: "start", start: "start", center: "middle", right: "end", end: "end" };
 
-function short(value: number): string {
+function roundCoordinate(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
@@ -21,7 +21,7 @@ export class SvgPen implements Pen {
   private readonly out: string[] = [];
 
   private get alpha(): string {
-    return this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
+    return this.globalAlpha < 1 ? ` opacity="${roundCoordinate(this.globalAlpha)}"` : "";
   }
 
   beginPath(): void {
@@ -29,15 +29,15 @@ export class SvgPen implements Pen {
   }
 
   moveTo(x: number, y: number): void {
-    this.path.push(`M${short(x)} ${short(y)}`);
+    this.path.push(`M${roundCoordinate(x)} ${roundCoordinate(y)}`);
   }
 
   lineTo(x: number, y: number): void {
-    this.path.push(`L${short(x)} ${short(y)}`);
+    this.path.push(`L${roundCoordinate(x)} ${roundCoordinate(y)}`);
   }
 
   bezierCurveTo(x1: number, y1: number, x2: number, y2: number, x: number, y: number): void {
-    this.path.push(`C${[x1, y1, x2, y2, x, y].map(short).join(" ")}`);
+    this.path.push(`C${[x1, y1, x2, y2, x, y].map(roundCoordinate).join(" ")}`);
   }
 
   closePath(): void {
@@ -45,7 +45,9 @@ export class SvgPen implements Pen {
   }
 
   rect(x: number, y: number, w: number, h: number): void {
-    this.path.push(`M${short(x)} ${short(y)}h${short(w)}v${short(h)}h${short(-w)}Z`);
+    this.path.push(
+      `M${roundCoordinate(x)} ${roundCoordinate(y)}h${roundCoordinate(w)}v${roundCoordinate(h)}h${roundCoordinate(-w)}Z`,
+    );
   }
 
   roundRect(
@@ -58,9 +60,11 @@ export class SvgPen implements Pen {
     const list = typeof radii === "object" && Symbol.iterator in radii ? [...radii].map(Number) : [Number(radii ?? 0)];
     const [a = 0, b = a, c = a, d = b] = list.map((radius) => Math.min(radius, w / 2, h / 2));
     const arc = (radius: number, dx: number, dy: number) =>
-      radius > 0 ? `a${short(radius)} ${short(radius)} 0 0 1 ${short(dx)} ${short(dy)}` : "";
+      radius > 0
+        ? `a${roundCoordinate(radius)} ${roundCoordinate(radius)} 0 0 1 ${roundCoordinate(dx)} ${roundCoordinate(dy)}`
+        : "";
     this.path.push(
-      `M${short(x + a)} ${short(y)}h${short(w - a - b)}${arc(b, b, b)}v${short(h - b - c)}${arc(c, -c, c)}h${short(c + d - w)}${arc(d, -d, -d)}v${short(d + a - h)}${arc(a, a, -a)}Z`,
+      `M${roundCoordinate(x + a)} ${roundCoordinate(y)}h${roundCoordinate(w - a - b)}${arc(b, b, b)}v${roundCoordinate(h - b - c)}${arc(c, -c, c)}h${roundCoordinate(c + d - w)}${arc(d, -d, -d)}v${roundCoordinate(d + a - h)}${arc(a, a, -a)}Z`,
     );
   }
 
@@ -77,13 +81,13 @@ export class SvgPen implements Pen {
     if (this.path.length === 0) return;
     const dash = this.dash.length > 0 ? ` stroke-dasharray="${this.dash.join(" ")}"` : "";
     this.out.push(
-      `<path d="${this.path.join("")}" fill="none" stroke="${String(this.strokeStyle)}" stroke-width="${short(this.lineWidth)}"${dash}${this.alpha}/>`,
+      `<path d="${this.path.join("")}" fill="none" stroke="${String(this.strokeStyle)}" stroke-width="${roundCoordinate(this.lineWidth)}"${dash}${this.alpha}/>`,
     );
   }
 
   fillRect(x: number, y: number, w: number, h: number): void {
     this.out.push(
-      `<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${String(this.fillStyle)}"${this.alpha}/>`,
+      `<rect x="${roundCoordinate(x)}" y="${roundCoordinate(y)}" width="${roundCoordinate(w)}" height="${roundCoordinate(h)}" fill="${String(this.fillStyle)}"${this.alpha}/>`,
     );
   }
 
@@ -91,12 +95,12 @@ export class SvgPen implements Pen {
     const [, weight = "400", size = "12", family = "sans-serif"] = /^(\d+) ([\d.]+)px (.*)$/.exec(this.font) ?? [];
     const middle = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
     this.out.push(
-      `<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escapeHtml(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escapeHtml(text)}</text>`,
+      `<text x="${roundCoordinate(x)}" y="${roundCoordinate(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escapeHtml(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escapeHtml(text)}</text>`,
     );
   }
 
   document(x: number, y: number, width: number, height: number, ground: string, title: string): string {
-    const box = [x, y, width, height].map(short);
+    const box = [x, y, width, height].map(roundCoordinate);
     return [
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box.join(" ")}" width="${box[2]}" height="${box[3]}">`,
       `<title>${escapeHtml(title)}</title>`,

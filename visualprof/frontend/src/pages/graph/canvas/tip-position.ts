@@ -4,13 +4,13 @@ import { TITLE } from "../layout/sizes";
 import type { Box, Camera } from "./camera";
 import { boxOf, type Scene } from "./scene";
 
-const GAP = 10;
+const GAP_PX = 10;
 const MARGIN = 6;
 /** Further away it is no longer beside its box; then it rather covers something. */
-const REACH = 260;
+const REACH_PX = 260;
 /** So many of the nearest boxes are kept clear, and places beside so many are tried. */
-const MOST_CLEAR = 200;
-const MOST_TRIED = 24;
+const MAX_CLEAR = 200;
+const MAX_TRIED = 24;
 
 interface Size {
   width: number;
@@ -29,7 +29,7 @@ function gap(a: Box, b: Box): number {
 }
 
 /** What says something, in pixels of the area: a box, of an open group its title. The pointed one comes first, as much of it as is in sight, then the nearest. */
-export function wordsNear(scene: Scene, camera: Camera, boxIndex: number): [Box, ...Box[]] {
+export function textBoxesNear(scene: Scene, camera: Camera, boxIndex: number): [Box, ...Box[]] {
   const screenBox = (i: number): Box => {
     const box = boxOf(scene, i);
     const { x, y } = camera.toScreen(box.x, box.y);
@@ -47,32 +47,32 @@ export function wordsNear(scene: Scene, camera: Camera, boxIndex: number): [Box,
   for (let i = 0; i < scene.picture.item.length; i += 1) {
     const box = screenBox(i);
     const distance = i === boxIndex ? Infinity : gap(box, stubBox);
-    if (distance < 2 * REACH) others.push({ box, way: distance });
+    if (distance < 2 * REACH_PX) others.push({ box, way: distance });
   }
   return [
     stubBox,
     ...others
       .sort((a, b) => a.way - b.way)
-      .slice(0, MOST_CLEAR)
+      .slice(0, MAX_CLEAR)
       .map(({ box }) => box),
   ];
 }
 
 /** Upper left corner of a tip: it covers as little as can be, and stands as near to its box as can be, best at its right. */
-export function tipPlace(size: Size, [ownBox, ...others]: readonly [Box, ...Box[]], area: Size): Point {
+export function tipPosition(size: Size, [ownBox, ...others]: readonly [Box, ...Box[]], area: Size): Point {
   const clamp = (value: number, length: number, max: number) =>
     Math.max(MARGIN, Math.min(value, max - length - MARGIN));
   const boxes = [ownBox, ...others];
-  const tried = boxes.slice(0, MOST_TRIED);
+  const tried = boxes.slice(0, MAX_TRIED);
   const xs = [
     ownBox.x,
     ownBox.x + ownBox.w - size.width,
-    ...tried.flatMap((obstacle) => [obstacle.x + obstacle.w + GAP, obstacle.x - GAP - size.width]),
+    ...tried.flatMap((obstacle) => [obstacle.x + obstacle.w + GAP_PX, obstacle.x - GAP_PX - size.width]),
   ];
   const ys = [
     ownBox.y,
     ownBox.y + ownBox.h - size.height,
-    ...tried.flatMap((obstacle) => [obstacle.y + obstacle.h + GAP, obstacle.y - GAP - size.height]),
+    ...tried.flatMap((obstacle) => [obstacle.y + obstacle.h + GAP_PX, obstacle.y - GAP_PX - size.height]),
   ];
   let best = { x: MARGIN, y: MARGIN };
   let leastCost = [Infinity, Infinity];
@@ -85,7 +85,7 @@ export function tipPlace(size: Size, [ownBox, ...others]: readonly [Box, ...Box[
         h: size.height,
       };
       const distance = gap(at, ownBox);
-      if (distance > REACH) continue;
+      if (distance > REACH_PX) continue;
       const cost = [
         boxes.reduce((sum, obstacle) => sum + overlap(at, obstacle), 0),
         distance + Math.abs(at.y - ownBox.y) / 20 + (at.x < ownBox.x ? 1 : 0),

@@ -6,7 +6,7 @@ export interface Adjacency {
 }
 
 /** Indices 0..keys.length-1 grouped by key, in order; negative keys are left out. */
-export function grouped(keys: ArrayLike<number>, count: number): Adjacency {
+export function groupByKey(keys: ArrayLike<number>, count: number): Adjacency {
   const start = new Int32Array(count + 1);
   for (let i = 0; i < keys.length; i += 1) {
     const key = keys[i] as number;

@@ -1,17 +1,17 @@
 // One open group as a layout problem: its members, the edges between them, and a way in or out for all that passes its border.
 import type { Graph } from "../graph";
 import { ENTRY, EXIT, INNER, type Problem } from "./problem";
-import { LEFT_RIGHT, spacingOf, type Direction } from "./direction";
+import { LEFT_RIGHT, spacingFor, type Direction } from "./direction";
 
 /** A member that is open, with where edges pass its border (from its middle), by what it carries on. */
-export interface Open {
+export interface OpenGroup {
   width: number;
   height: number;
   entries: ReadonlyMap<number, number>;
   exits: ReadonlyMap<number, number>;
 }
 
-export interface Posed {
+export interface GroupProblem {
   problem: Problem;
   members: Int32Array;
   /** What each way in and out carries on; they follow the members. */
@@ -21,15 +21,15 @@ export interface Posed {
   behindStart: Int32Array;
 }
 
-const WAY_WIDTH = 8;
+const ENTRY_WIDTH = 8;
 
-export function pose(
+export function buildProblem(
   graph: Graph,
   group: number,
   sizes: { width: Float64Array; height: Float64Array },
-  open: ReadonlyMap<number, Open>,
+  open: ReadonlyMap<number, OpenGroup>,
   direction: Direction,
-): Posed {
+): GroupProblem {
   const members = graph.members[group - graph.nodes] ?? new Int32Array(0);
   const local = new Map<number, number>();
   members.forEach((item, i) => local.set(item, i));
@@ -90,7 +90,7 @@ export function pose(
     height[i] = turned ? size.width : size.height;
   });
   borderItems.forEach((_, i) => {
-    width[members.length + i] = WAY_WIDTH;
+    width[members.length + i] = ENTRY_WIDTH;
     role[members.length + i] = wayRoles[i] as number;
   });
   const behindStart = new Int32Array(behind.length + 1);
@@ -110,7 +110,7 @@ export function pose(
       slot: Int32Array.from(slot),
       tailOffset: Float64Array.from(tailOffset),
       headOffset: Float64Array.from(headOffset),
-      spacing: spacingOf(direction),
+      spacing: spacingFor(direction),
     },
   };
 }

@@ -2,10 +2,10 @@
 import { solve } from "./layered";
 import type { Problem, Solution } from "./problem";
 
-const MOST = 4000;
+const MAX_SOLUTIONS = 4000;
 
 /** All that a solution depends on, as text. */
-function keyOf(problem: Problem): string {
+function problemKey(problem: Problem): string {
   const parts = [
     problem.role,
     problem.tail,
@@ -24,14 +24,14 @@ export class SolutionCache {
   hits = 0;
 
   solve(problem: Problem): Solution {
-    const key = keyOf(problem);
+    const key = problemKey(problem);
     const cached = this.solved.get(key);
     if (cached) {
       this.hits += 1;
       return cached;
     }
     const fresh = solve(problem);
-    if (this.solved.size >= MOST) this.solved.clear();
+    if (this.solved.size >= MAX_SOLUTIONS) this.solved.clear();
     this.solved.set(key, fresh);
     return fresh;
   }

@@ -2,7 +2,7 @@
 import type { GraphAnswer } from "../../../api/graph";
 import type { Direction } from "./direction";
 import type { Picture } from "./picture";
-import type { Ask, Told } from "./worker";
+import type { LayoutRequest, LayoutReply } from "./worker";
 
 export class LayoutClient {
   private readonly worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
@@ -12,7 +12,7 @@ export class LayoutClient {
 
   constructor(answer: GraphAnswer) {
     this.answer = answer;
-    this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
+    this.worker.onmessage = ({ data }: MessageEvent<LayoutReply>) => {
       const request = this.waiting.get(data.id);
       this.waiting.delete(data.id);
       if (data.picture) request?.resolve(data.picture);
@@ -26,7 +26,12 @@ export class LayoutClient {
 
   layout(open: Iterable<number>, direction: Direction): Promise<Picture> {
     this.last += 1;
-    const ask: Ask = { id: this.last, open: [...open], direction, ...(this.answer ? { answer: this.answer } : {}) };
+    const ask: LayoutRequest = {
+      id: this.last,
+      open: [...open],
+      direction,
+      ...(this.answer ? { answer: this.answer } : {}),
+    };
     this.answer = undefined;
     return new Promise((resolve, reject) => {
       this.waiting.set(ask.id, { resolve, reject });

@@ -5,12 +5,12 @@ import type { Segments } from "./segments";
 import type { Spacing } from "./problem";
 
 /** How much wider a picture may get for a straight trunk. */
-const MOST_WANDERING = 1.3;
+const MAX_DRIFT = 1.3;
 
 /** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
-function conflictsOf(segments: Segments, order: Order): Uint8Array {
+function findConflicts(segments: Segments, order: Order): Uint8Array {
   const { up, upper, items } = segments;
-  const { layers, place: position } = order;
+  const { layers, position: position } = order;
   const yields = new Uint8Array(upper.length);
   for (let r = 1; r < layers.length; r += 1) {
     const layer = layers[r] as Int32Array;
@@ -64,7 +64,7 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
   const other = downwards ? segments.upper : segments.lower;
   const atOther = downwards ? segments.upperOffset : segments.lowerOffset;
   const atOwn = downwards ? segments.lowerOffset : segments.upperOffset;
-  const { layers, place: position } = order;
+  const { layers, position: position } = order;
   const count = segments.rank.length;
   const root = Int32Array.from({ length: count }, (_, v) => v);
   const shift = new Float64Array(count);
@@ -161,7 +161,7 @@ function pack(segments: Segments, order: Order, { root, shift }: Columns, spacin
 }
 
 function mirrored(segments: Segments, order: Order): [Segments, Order] {
-  const position = order.place.slice();
+  const position = order.position.slice();
   const layers = order.layers.map((layer) => {
     const turned = layer.slice().reverse();
     for (let i = 0; i < turned.length; i += 1) position[turned[i] as number] = i;
@@ -173,27 +173,27 @@ function mirrored(segments: Segments, order: Order): [Segments, Order] {
       upperOffset: segments.upperOffset.map((offset) => -offset),
       lowerOffset: segments.lowerOffset.map((offset) => -offset),
     },
-    { layers, place: position },
+    { layers, position },
   ];
 }
 
-interface Standing {
+interface Alignment {
   x: Float64Array;
   width: number;
 }
 
 /** Middles of all entities. */
-export function columnsOf(segments: Segments, order: Order, spacing: Spacing): Float64Array {
-  const yields = conflictsOf(segments, order);
-  const plain = stand(segments, order, spacing, yields);
+export function assignColumns(segments: Segments, order: Order, spacing: Spacing): Float64Array {
+  const yields = findConflicts(segments, order);
+  const plain = alignBlocks(segments, order, spacing, yields);
   const yielding = yields.slice();
   markSideWays(segments, yielding);
-  const straight = stand(segments, order, spacing, yielding);
+  const straight = alignBlocks(segments, order, spacing, yielding);
   // A straight trunk may wander to one side over hundreds of ranks; passing edges then hold it better.
-  return straight.width <= MOST_WANDERING * plain.width ? straight.x : plain.x;
+  return straight.width <= MAX_DRIFT * plain.width ? straight.x : plain.x;
 }
 
-function stand(segments: Segments, order: Order, spacing: Spacing, yields: Uint8Array): Standing {
+function alignBlocks(segments: Segments, order: Order, spacing: Spacing, yields: Uint8Array): Alignment {
   const count = segments.rank.length;
   const answers: { x: Float64Array; low: number; high: number; leftwards: boolean }[] = [];
   for (const leftwards of [true, false]) {

@@ -1,7 +1,7 @@
 // Parts that no drawn edge joins are laid out alone and set side by side: one row of unconnected nodes would be miles wide.
 import { INNER, PLAIN, type Problem } from "./problem";
 
-export interface Part {
+export interface Component {
   /** Items and edges of the whole problem. */
   items: number[];
   edges: number[];
@@ -9,7 +9,7 @@ export interface Part {
   atBorder: boolean;
 }
 
-export function partsOf(problem: Problem, kind: Uint8Array): Part[] {
+export function findComponents(problem: Problem, kind: Uint8Array): Component[] {
   const { tail, head, role } = problem;
   const parent = Int32Array.from({ length: role.length }, (_, item) => item);
   const top = (item: number): number => {
@@ -25,7 +25,7 @@ export function partsOf(problem: Problem, kind: Uint8Array): Part[] {
     const [a, b] = [top(tail[e] as number), top(head[e] as number)];
     parent[Math.max(a, b)] = Math.min(a, b);
   }
-  const parts = new Map<number, Part>();
+  const parts = new Map<number, Component>();
   for (let item = 0; item < role.length; item += 1) {
     const key = top(item);
     const part = parts.get(key) ?? { items: [], edges: [], atBorder: false };
@@ -45,7 +45,11 @@ export interface Size {
 }
 
 /** Upper left corners: parts at the border in one row from the first rank on, the others in rows beside them. */
-export function placed(parts: readonly Part[], sizes: readonly Size[], gap: number): { x: number; y: number }[] {
+export function packComponents(
+  parts: readonly Component[],
+  sizes: readonly Size[],
+  gap: number,
+): { x: number; y: number }[] {
   const at: { x: number; y: number }[] = parts.map(() => ({ x: 0, y: 0 }));
   let x = 0;
   let tallest = 0;
@@ -76,7 +80,7 @@ export function placed(parts: readonly Part[], sizes: readonly Size[], gap: numb
 }
 
 /** The part as a problem of its own. */
-export function partProblem(problem: Problem, part: Part): Problem {
+export function componentProblem(problem: Problem, part: Component): Problem {
   const local = new Map(part.items.map((item, i) => [item, i]));
   const ofItems = (values: Float64Array) => Float64Array.from(part.items, (item) => values[item] as number);
   const ofEdges = (values: Float64Array) => Float64Array.from(part.edges, (e) => values[e] as number);

@@ -10,6 +10,6 @@ const SPACINGS: Record<Direction, Spacing> = {
   lr: { item: 18, rank: 66, track: 12, stub: 15, stubMore: 13 },
 };
 
-export function spacingOf(direction: Direction): Spacing {
+export function spacingFor(direction: Direction): Spacing {
   return SPACINGS[direction];
 }

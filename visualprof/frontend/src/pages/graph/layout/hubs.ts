@@ -1,16 +1,16 @@
 // Edges that would be wires across the whole picture: they become labels at their consumers.
-import { grouped, type Adjacency } from "./adjacency";
+import { groupByKey, type Adjacency } from "./adjacency";
 import { BACK, EXIT, ENTRY, PLAIN, STUB, type Problem } from "./problem";
 
 /** A source is a hub with this many consumers ... */
-const CONSUMERS = 5;
+const MIN_CONSUMERS = 5;
 /** ... over this many ranks; a consumer of that many long edges is one too. */
-const SPAN = 16;
-const PRODUCERS = 12;
+const LONG_SPAN = 16;
+const MIN_PRODUCERS = 12;
 /** Edges this short stay even at a hub. */
-const NEAR = 4;
+const NEAR_SPAN = 4;
 
-export function kindsOf(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {
+export function edgeKinds(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {
   const { tail, head, role } = problem;
   const kind = new Uint8Array(head.length);
   const length = (edge: number) => (rank[head[edge] as number] as number) - (rank[tail[edge] as number] as number);
@@ -20,7 +20,7 @@ export function kindsOf(problem: Problem, outgoing: Adjacency, back: Uint8Array,
   };
   for (let item = 0; item < role.length; item += 1) {
     const edges = outgoing.list.subarray(outgoing.start[item], outgoing.start[item + 1]);
-    if (edges.length < CONSUMERS) continue;
+    if (edges.length < MIN_CONSUMERS) continue;
     let first = Infinity;
     let last = -Infinity;
     for (const edge of edges) {
@@ -28,14 +28,14 @@ export function kindsOf(problem: Problem, outgoing: Adjacency, back: Uint8Array,
       first = Math.min(first, rank[head[edge] as number] as number);
       last = Math.max(last, rank[head[edge] as number] as number);
     }
-    if (last - first >= SPAN) for (const edge of edges) hide(edge, role[item] === ENTRY ? 0 : NEAR);
+    if (last - first >= LONG_SPAN) for (const edge of edges) hide(edge, role[item] === ENTRY ? 0 : NEAR_SPAN);
   }
-  const incoming = grouped(head, role.length);
+  const incoming = groupByKey(head, role.length);
   for (let item = 0; item < role.length; item += 1) {
     const edges = incoming.list.subarray(incoming.start[item], incoming.start[item + 1]);
-    if (edges.length < PRODUCERS) continue;
-    const long = edges.filter((edge) => kind[edge] === PLAIN && length(edge) >= SPAN);
-    if (long.length >= PRODUCERS) for (const edge of long) hide(edge, NEAR);
+    if (edges.length < MIN_PRODUCERS) continue;
+    const long = edges.filter((edge) => kind[edge] === PLAIN && length(edge) >= LONG_SPAN);
+    if (long.length >= MIN_PRODUCERS) for (const edge of long) hide(edge, NEAR_SPAN);
   }
   return kind;
 }

@@ -1,26 +1,33 @@
 // Layered layout (Sugiyama, Tagawa and Toda 1981) in near-linear time: cycles, ranks, hubs, order, columns, routes.
-import { closeRanks, partProblem, partsOf, placed, type Part, type Size } from "./connected-components";
-import { columnsOf } from "./columns";
-import { kindsOf } from "./hubs";
-import { orderOf } from "./order";
+import {
+  closeRanks,
+  componentProblem,
+  findComponents,
+  packComponents,
+  type Component,
+  type Size,
+} from "./connected-components";
+import { assignColumns } from "./columns";
+import { edgeKinds } from "./hubs";
+import { orderRanks } from "./order";
 import { ENTRY, EXIT, PLAIN, STUB, stubRoom, type Problem, type Solution } from "./problem";
-import { backEdges, outgoingOf, ranksOf } from "./ranks";
-import { routesOf, type Drawn } from "./route";
-import { segmentsOf, type Segments } from "./segments";
+import { backEdges, outgoingEdges, assignRanks } from "./ranks";
+import { routeEdges, type EdgeRoute } from "./route";
+import { cutIntoSegments, type Segments } from "./segments";
 
 /** In a rank much taller than itself an item stays near its producers. */
-const MOST_CENTRED = 60;
+const MAX_CENTERED = 60;
 
 /** Room between the border of a group and its first and last rank. */
-const WAY_SHARE = 0.5;
+const ENTRY_SPACING_SHARE = 0.5;
 /** Of how far an edge goes aside. */
 const BEND_ROOM = 0.07;
-const MOST_ROOM = 60;
+const MAX_ROOM = 60;
 
-interface Laid extends Size {
+interface LayoutPart extends Size {
   x: Float64Array;
   y: Float64Array;
-  drawn: Drawn[];
+  routes: EdgeRoute[];
   kind: Uint8Array;
 }
 
@@ -57,17 +64,19 @@ function ranksHeights(
     bottom[r] = y;
     // Ways in and out need no room for words.
     const isBorder = (hasEntry && r === 0) || (r === ranks - 2 && leaves);
-    y += problem.spacing.rank * (isBorder ? WAY_SHARE : 1) + Math.min(MOST_ROOM, (aside[r] as number) * BEND_ROOM);
+    y +=
+      problem.spacing.rank * (isBorder ? ENTRY_SPACING_SHARE : 1) +
+      Math.min(MAX_ROOM, (aside[r] as number) * BEND_ROOM);
   }
   return { top, bottom };
 }
 
 /** One part: everything in it is joined. */
-function layPart(problem: Problem, rank: Int32Array): Laid {
+function layPart(problem: Problem, rank: Int32Array): LayoutPart {
   const kind = new Uint8Array(problem.tail.length).fill(PLAIN);
-  const segments = segmentsOf(problem, kind, rank);
-  const order = orderOf(segments);
-  const middle = columnsOf(segments, order, problem.spacing);
+  const segments = cutIntoSegments(problem, kind, rank);
+  const order = orderRanks(segments);
+  const middle = assignColumns(segments, order, problem.spacing);
   let [low, high] = [Infinity, -Infinity];
   segments.width.forEach((width, v) => {
     low = Math.min(low, (middle[v] as number) - width / 2);
@@ -79,11 +88,11 @@ function layPart(problem: Problem, rank: Int32Array): Laid {
     rank,
     (r, item) =>
       (top[r] as number) +
-      Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2),
+      Math.min(MAX_CENTERED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2),
   );
-  const routes = routesOf(problem, segments, kind, { middle, y, rankTop: top, rankBottom: bottom });
+  const routes = routeEdges(problem, segments, kind, { middle, y, rankTop: top, rankBottom: bottom });
   const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);
-  return { x, y, drawn: routes, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
+  return { x, y, routes, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
 }
 
 /** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
@@ -103,19 +112,19 @@ function withStubRoom(problem: Problem, kind: Uint8Array): Problem {
 
 function join(
   fullProblem: Problem,
-  parts: readonly Part[],
-  laid: readonly Laid[],
+  parts: readonly Component[],
+  laid: readonly LayoutPart[],
   kind: Uint8Array,
   room: Float64Array,
 ): Solution {
-  const at = placed(parts, laid, 1.6 * fullProblem.spacing.item);
+  const at = packComponents(parts, laid, 1.6 * fullProblem.spacing.item);
   const count = fullProblem.width.length;
   const x = new Float64Array(count);
   const y = new Float64Array(count);
-  const lines: (Drawn | undefined)[] = new Array<Drawn | undefined>(kind.length);
+  const lines: (EdgeRoute | undefined)[] = new Array<EdgeRoute | undefined>(kind.length);
   let [width, height] = [0, 0];
   parts.forEach((part, i) => {
-    const layout = laid[i] as Laid;
+    const layout = laid[i] as LayoutPart;
     const { x: left, y: top } = at[i] as { x: number; y: number };
     width = Math.max(width, left + layout.width);
     height = Math.max(height, top + layout.height);
@@ -124,7 +133,7 @@ function join(
       y[item] = (layout.y[j] as number) + top;
     });
     part.edges.forEach((e, j) => {
-      const route = layout.drawn[j] as Drawn;
+      const route = layout.routes[j] as EdgeRoute;
       for (let p = 0; p < route.points.length; p += 2) {
         route.points[p] = (route.points[p] as number) + left;
         route.points[p + 1] = (route.points[p + 1] as number) + top;
@@ -133,12 +142,12 @@ function join(
       kind[e] = layout.kind[j] as number;
     });
   });
-  settleWays(fullProblem, y, height, lines);
+  placeEntriesAndExits(fullProblem, y, height, lines);
   const start = new Int32Array(kind.length + 1);
   const fork = new Int32Array(kind.length);
   const points: number[] = [];
   for (let e = 0; e < kind.length; e += 1) {
-    const line = lines[e] ?? { points: direct(fullProblem, x, y, e), fork: 0 };
+    const line = lines[e] ?? { points: directRoute(fullProblem, x, y, e), fork: 0 };
     for (const value of line.points) points.push(value);
     fork[e] = line.fork;
     start[e + 1] = points.length;
@@ -147,7 +156,12 @@ function join(
 }
 
 /** All ways out lie on the lower border, whatever the height of their part. */
-function settleWays(fullProblem: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
+function placeEntriesAndExits(
+  fullProblem: Problem,
+  y: Float64Array,
+  height: number,
+  lines: (EdgeRoute | undefined)[],
+): void {
   fullProblem.role.forEach((role, item) => {
     if (role === EXIT) y[item] = height;
     if (role === ENTRY) y[item] = 0;
@@ -158,7 +172,7 @@ function settleWays(fullProblem: Problem, y: Float64Array, height: number, lines
 }
 
 /** Edges that pass no ranks: from border to border. */
-function direct(fullProblem: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
+function directRoute(fullProblem: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
   const [from, to] = [fullProblem.tail[e] as number, fullProblem.head[e] as number];
   const middle = (item: number, offset: number) =>
     (x[item] as number) + (fullProblem.width[item] as number) / 2 + offset;
@@ -171,14 +185,14 @@ function direct(fullProblem: Problem, x: Float64Array, y: Float64Array, e: numbe
 }
 
 export function solve(fullProblem: Problem): Solution {
-  const outgoing = outgoingOf(fullProblem);
+  const outgoing = outgoingEdges(fullProblem);
   const back = backEdges(fullProblem, outgoing);
-  const rank = ranksOf(fullProblem, outgoing, back);
-  const kind = kindsOf(fullProblem, outgoing, back, rank);
+  const rank = assignRanks(fullProblem, outgoing, back);
+  const kind = edgeKinds(fullProblem, outgoing, back, rank);
   const problem = withStubRoom(fullProblem, kind);
-  const parts = partsOf(problem, kind);
+  const parts = findComponents(problem, kind);
   const laid = parts.map((part) =>
-    layPart(partProblem(problem, part), closeRanks(Int32Array.from(part.items, (item) => rank[item] as number))),
+    layPart(componentProblem(problem, part), closeRanks(Int32Array.from(part.items, (item) => rank[item] as number))),
   );
   return join(fullProblem, parts, laid, kind, problem.room);
 }

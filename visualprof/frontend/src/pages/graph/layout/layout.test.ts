@@ -3,8 +3,8 @@ import type { GraphAnswer } from "../../../api/graph";
 import { Graph } from "../graph";
 import { flat, residual, transformer, unusual } from "../../../../tests/samples";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./direction";
-import { Nested } from "./nested";
-import { pictureOf, type Picture } from "./picture";
+import { NestedLayout } from "./nested";
+import { buildPicture, type Picture } from "./picture";
 import { BACK, STUB } from "./problem";
 
 function allOpen(graph: Graph): Set<number> {
@@ -19,7 +19,7 @@ function layOut(
   const graph = new Graph(answer);
   return {
     graph,
-    picture: pictureOf(new Nested(graph).layout(open ? open(graph) : allOpen(graph), direction), direction),
+    picture: buildPicture(new NestedLayout(graph).layout(open ? open(graph) : allOpen(graph), direction), direction),
   };
 }
 
@@ -97,11 +97,11 @@ describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
 describe("nested layout", () => {
   it("overlaps nothing while groups open one by one, and looks only at what changed", () => {
     const graph = new Graph(transformer(6));
-    const nested = new Nested(graph);
+    const nested = new NestedLayout(graph);
     const open = new Set([graph.root]);
     for (const group of allOpen(graph)) {
       open.add(group);
-      const picture = pictureOf(nested.layout(open, TOP_DOWN), TOP_DOWN);
+      const picture = buildPicture(nested.layout(open, TOP_DOWN), TOP_DOWN);
       expect(nested.touched).toBeLessThanOrEqual(graph.around(group).length + 1);
       expect(overlaps(picture)).toEqual([]);
       expect(outside(picture)).toEqual([]);
@@ -110,10 +110,10 @@ describe("nested layout", () => {
 
   it("comes back to the same picture after opening and closing", () => {
     const graph = new Graph(residual());
-    const nested = new Nested(graph);
-    const before = pictureOf(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN);
+    const nested = new NestedLayout(graph);
+    const before = buildPicture(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN);
     nested.layout(allOpen(graph), TOP_DOWN);
-    expect(pictureOf(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN)).toEqual(before);
+    expect(buildPicture(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN)).toEqual(before);
   });
 
   it("turns a node that feeds every layer into labels", () => {

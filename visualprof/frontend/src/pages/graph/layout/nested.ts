@@ -3,38 +3,38 @@ import type { Graph } from "../graph";
 import { SolutionCache } from "./cache";
 import { LEFT_RIGHT, type Direction } from "./direction";
 import { EXIT, type Solution } from "./problem";
-import { pose, type Open, type Posed } from "./build-problem";
-import { PADDING, sizesOf, TITLE } from "./sizes";
+import { buildProblem, type OpenGroup, type GroupProblem } from "./build-problem";
+import { PADDING, boxSizes, TITLE } from "./sizes";
 
 /** A group as laid out: its box, and its members from its upper left corner. */
-export interface Laid extends Open, Posed {
+export interface LaidOutGroup extends OpenGroup, GroupProblem {
   group: number;
   solution: Solution;
   /** Where the members' picture begins. */
   left: number;
   top: number;
-  inside: ReadonlyMap<number, Laid>;
+  inside: ReadonlyMap<number, LaidOutGroup>;
 }
 
-export class Nested {
+export class NestedLayout {
   readonly sizes: { width: Float64Array; height: Float64Array };
   private readonly cache = new SolutionCache();
-  private laid = new Map<number, Laid>();
+  private layouts = new Map<number, LaidOutGroup>();
   private open: ReadonlySet<number> = new Set();
   private direction: Direction | null = null;
   /** Groups that the last call looked at anew. */
   touched = 0;
 
   constructor(readonly graph: Graph) {
-    this.sizes = sizesOf(graph);
+    this.sizes = boxSizes(graph);
   }
 
-  layout(open: ReadonlySet<number>, direction: Direction): Laid {
-    if (direction !== this.direction) this.laid.clear();
+  layout(open: ReadonlySet<number>, direction: Direction): LaidOutGroup {
+    if (direction !== this.direction) this.layouts.clear();
     for (const group of new Set([...open, ...this.open])) {
       if (open.has(group) === this.open.has(group)) continue;
-      this.laid.delete(group);
-      for (const around of this.graph.around(group)) this.laid.delete(around);
+      this.layouts.delete(group);
+      for (const around of this.graph.around(group)) this.layouts.delete(around);
     }
     this.open = new Set(open);
     this.direction = direction;
@@ -42,27 +42,27 @@ export class Nested {
     return this.lay(this.graph.root, direction);
   }
 
-  private lay(group: number, direction: Direction): Laid {
-    const cached = this.laid.get(group);
+  private lay(group: number, direction: Direction): LaidOutGroup {
+    const cached = this.layouts.get(group);
     if (cached) return cached;
     this.touched += 1;
-    const inside = new Map<number, Laid>();
+    const inside = new Map<number, LaidOutGroup>();
     for (const member of this.graph.members[group - this.graph.nodes] ?? [])
       if (this.graph.isGroup(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
-    const posed = pose(this.graph, group, this.sizes, inside, direction);
+    const posed = buildProblem(this.graph, group, this.sizes, inside, direction);
     const solution = this.cache.solve(posed.problem);
-    const fresh = this.boxed(group, posed, solution, inside, direction);
-    this.laid.set(group, fresh);
+    const fresh = this.wrapSolution(group, posed, solution, inside, direction);
+    this.layouts.set(group, fresh);
     return fresh;
   }
 
-  private boxed(
+  private wrapSolution(
     group: number,
-    posed: Posed,
+    posed: GroupProblem,
     solution: Solution,
-    inside: ReadonlyMap<number, Laid>,
+    inside: ReadonlyMap<number, LaidOutGroup>,
     direction: Direction,
-  ): Laid {
+  ): LaidOutGroup {
     const turned = direction === LEFT_RIGHT;
     const wide = turned ? solution.height : solution.width;
     const boxHeight = turned ? solution.width : solution.height;

@@ -3,12 +3,12 @@ import type { Segments } from "./segments";
 
 const SWEEPS = 8;
 /** Exchanging neighbours pays on pictures that people read edge by edge. */
-const MOST_EXCHANGED = 4000;
+const MAX_EXCHANGED = 4000;
 
 export interface Order {
   layers: Int32Array[];
   /** Place of each entity in its rank. */
-  place: Int32Array;
+  position: Int32Array;
 }
 
 function walk(segments: Segments, ranks: number): Order {
@@ -31,15 +31,15 @@ function walk(segments: Segments, ranks: number): Order {
         path.push(lower[down.list[p] as number] as number);
     }
   }
-  return { layers: lists.map((list) => Int32Array.from(list)), place: position };
+  return { layers: lists.map((list) => Int32Array.from(list)), position };
 }
 
 /** Where a segment meets entity v, as a place: ports of a wide item lie beside each other. */
-function spot(segments: Segments, position: Int32Array, v: number, offset: number): number {
+function positionOf(segments: Segments, position: Int32Array, v: number, offset: number): number {
   return (position[v] as number) + (0.9 * offset) / Math.max(1, segments.width[v] as number);
 }
 
-function settle(layer: Int32Array, key: Float64Array, position: Int32Array): void {
+function assignPositions(layer: Int32Array, key: Float64Array, position: Int32Array): void {
   // Entities without neighbours keep their places; the others share the rest in order.
   const free: number[] = [];
   const moved: number[] = [];
@@ -60,7 +60,7 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
   const other = downwards ? upper : lower;
   const offset = downwards ? upperOffset : lowerOffset;
   const neighbors = downwards ? lowerOffset : upperOffset;
-  const { layers, place: ownOffset } = order;
+  const { layers, position: ownOffset } = order;
   for (let i = 1; i < layers.length; i += 1) {
     const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
     for (const v of layer) {
@@ -70,12 +70,12 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
       for (let p = from; p < to; p += 1) {
         const s = position.list[p] as number;
         sum +=
-          spot(segments, ownOffset, other[s] as number, offset[s] as number) -
+          positionOf(segments, ownOffset, other[s] as number, offset[s] as number) -
           (0.9 * (neighbors[s] as number)) / Math.max(1, segments.width[v] as number);
       }
       key[v] = to > from ? sum / (to - from) : NaN;
     }
-    settle(layer, key, ownOffset);
+    assignPositions(layer, key, ownOffset);
   }
 }
 
@@ -83,7 +83,7 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
 function endsBelow(segments: Segments, order: Order, layer: Int32Array): number[] {
   const { down, lower, upperOffset, lowerOffset } = segments;
   const ends: number[] = [];
-  const end = (s: number) => spot(segments, order.place, lower[s] as number, lowerOffset[s] as number);
+  const end = (s: number) => positionOf(segments, order.position, lower[s] as number, lowerOffset[s] as number);
   for (const v of layer) {
     const edges = down.list.subarray(down.start[v], down.start[v + 1]);
     const sorted =
@@ -120,14 +120,14 @@ function countCrossings(segments: Segments, order: Order): number {
   return total;
 }
 
-function sortedSpots(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
+function sortedPositions(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
   const neighbors = upwards ? segments.up : segments.down;
   const other = upwards ? segments.upper : segments.lower;
   const offset = upwards ? segments.upperOffset : segments.lowerOffset;
   const out: number[] = [];
   for (let p = neighbors.start[v] as number; p < (neighbors.start[v + 1] as number); p += 1) {
     const s = neighbors.list[p] as number;
-    out.push(spot(segments, order.place, other[s] as number, offset[s] as number));
+    out.push(positionOf(segments, order.position, other[s] as number, offset[s] as number));
   }
   return out.sort((a, b) => a - b);
 }
@@ -149,30 +149,30 @@ function exchange(segments: Segments, order: Order): void {
       const [a, b] = [layer[i] as number, layer[i + 1] as number];
       let gain = 0;
       for (const upwards of [true, false]) {
-        const [ofA, ofB] = [sortedSpots(segments, order, a, upwards), sortedSpots(segments, order, b, upwards)];
+        const [ofA, ofB] = [sortedPositions(segments, order, a, upwards), sortedPositions(segments, order, b, upwards)];
         gain += pairCrossings(ofA, ofB) - pairCrossings(ofB, ofA);
       }
       if (gain <= 0) continue;
       layer[i] = b;
       layer[i + 1] = a;
-      order.place[b] = i;
-      order.place[a] = i + 1;
+      order.position[b] = i;
+      order.position[a] = i + 1;
     }
   }
 }
 
 function copy(order: Order): Order {
-  return { layers: order.layers.map((layer) => layer.slice()), place: order.place.slice() };
+  return { layers: order.layers.map((layer) => layer.slice()), position: order.position.slice() };
 }
 
-export function orderOf(segments: Segments): Order {
+export function orderRanks(segments: Segments): Order {
   let ranks = 0;
   for (const r of segments.rank) ranks = Math.max(ranks, r + 1);
   const order = walk(segments, ranks);
   let best = copy(order);
   let fewest = countCrossings(segments, order);
   const key = new Float64Array(segments.rank.length);
-  const small = segments.upper.length <= MOST_EXCHANGED;
+  const small = segments.upper.length <= MAX_EXCHANGED;
   for (let i = 0; i < SWEEPS && fewest > 0; i += 1) {
     sweep(segments, order, i % 2 === 0, key);
     if (small) exchange(segments, order);

@@ -1,6 +1,6 @@
 // The laid-out groups as flat arrays in page units: what crosses from the worker to the canvas.
 import { LEFT_RIGHT, type Direction } from "./direction";
-import type { Laid } from "./nested";
+import type { LaidOutGroup } from "./nested";
 import { ENTRY, EXIT } from "./problem";
 
 export interface Picture {
@@ -47,7 +47,7 @@ const COLUMNS = {
 } as const;
 type Lists = Record<keyof typeof COLUMNS, number[]>;
 
-function addGroup(lists: Lists, laid: Laid, atX: number, atY: number, around: number, turned: boolean): void {
+function addGroup(lists: Lists, laid: LaidOutGroup, atX: number, atY: number, around: number, turned: boolean): void {
   const { solution, members, problem, inside } = laid;
   const [left, top] = [atX + laid.left, atY + laid.top];
   const first = lists.item.length;
@@ -69,7 +69,7 @@ function addGroup(lists: Lists, laid: Laid, atX: number, atY: number, around: nu
 
 function addEdge(
   lists: Lists,
-  laid: Laid,
+  laid: LaidOutGroup,
   e: number,
   first: number,
   left: number,
@@ -101,7 +101,7 @@ function addEdge(
   lists.behindStart.push(lists.behind.length);
 }
 
-export function pictureOf(root: Laid, direction: Direction): Picture {
+export function buildPicture(root: LaidOutGroup, direction: Direction): Picture {
   const lists = Object.fromEntries(
     Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behindStart" ? [0] : []]),
   ) as unknown as Lists;

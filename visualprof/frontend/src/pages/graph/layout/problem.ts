@@ -53,8 +53,8 @@ export interface Solution {
 }
 
 /** Labels of hidden edges beyond this many are only counted. */
-export const MOST_STUBS = 3;
+export const MAX_STUBS = 3;
 
 export function stubRoom(spacing: Spacing, stubs: number): number {
-  return stubs === 0 ? 0 : spacing.stub + (Math.min(stubs, MOST_STUBS) - 1) * spacing.stubMore;
+  return stubs === 0 ? 0 : spacing.stub + (Math.min(stubs, MAX_STUBS) - 1) * spacing.stubMore;
 }

@@ -1,5 +1,5 @@
 // Which edges run against the flow, and the rank of every item.
-import { entriesOf, grouped, type Adjacency } from "./adjacency";
+import { entriesOf, groupByKey, type Adjacency } from "./adjacency";
 import { ENTRY, EXIT, type Problem } from "./problem";
 
 /** Marks the edges that close a cycle: those to an item that is still on the path of a depth-first walk. */
@@ -62,7 +62,7 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
 }
 
 /** Longest path from the sources; then what feeds late consumers alone moves down to them. */
-export function ranksOf(problem: Problem, outgoing: Adjacency, back: Uint8Array): Int32Array {
+export function assignRanks(problem: Problem, outgoing: Adjacency, back: Uint8Array): Int32Array {
   const { head, role } = problem;
   const count = role.length;
   const order = topological(problem, outgoing, back);
@@ -114,6 +114,6 @@ function pullDown(rank: Int32Array, problem: Problem, outgoing: Adjacency, back:
   }
 }
 
-export function outgoingOf(problem: Problem): Adjacency {
-  return grouped(problem.tail, problem.width.length);
+export function outgoingEdges(problem: Problem): Adjacency {
+  return groupByKey(problem.tail, problem.width.length);
 }

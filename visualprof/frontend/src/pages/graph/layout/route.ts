@@ -2,14 +2,14 @@
 import { PLAIN, type Problem } from "./problem";
 import type { Segments } from "./segments";
 
-export interface Drawn {
+export interface EdgeRoute {
   /** x, y pairs from the tail to the head. */
   points: number[];
   /** Points before this one belong to a longer edge of the same slot. */
   fork: number;
 }
 
-interface Placing {
+interface Placement {
   middle: Float64Array;
   /** Top of each item. */
   y: Float64Array;
@@ -18,7 +18,7 @@ interface Placing {
 }
 
 /** Consumers of several edges are met beside each other: from the left at the left, straight ones in the middle. */
-function spread(problem: Problem, placing: Placing, lastX: Float64Array): Float64Array {
+function spread(problem: Problem, placing: Placement, lastX: Float64Array): Float64Array {
   const offset = problem.headOffset.slice();
   const byHead = new Map<number, number[]>();
   for (let e = 0; e < offset.length; e += 1)
@@ -47,7 +47,7 @@ function push(points: number[], x: number, y: number): void {
   else if (n < 2 || points[n - 2] !== x || points[n - 1] !== y) points.push(x, y);
 }
 
-export function routesOf(problem: Problem, segments: Segments, kind: Uint8Array, placing: Placing): Drawn[] {
+export function routeEdges(problem: Problem, segments: Segments, kind: Uint8Array, placing: Placement): EdgeRoute[] {
   const { tail, head, slot, tailOffset, height } = problem;
   const { middle, y, rankTop, rankBottom } = placing;
   const edges = tail.length;

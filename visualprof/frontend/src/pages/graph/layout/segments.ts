@@ -1,11 +1,11 @@
 // Edges cut at the ranks that they pass: one chain of places per slot, which its consumers branch off.
-import { grouped, type Adjacency } from "./adjacency";
+import { groupByKey, type Adjacency } from "./adjacency";
 import { FAR, PLAIN, type Problem } from "./problem";
 
 /** Longer edges go straight once places get scarce. */
 const FAR_RANKS = 60;
-const PLACES_PER_ITEM = 3;
-const PLACES = 6000;
+const SEGMENTS_PER_ITEM = 3;
+const MAX_SEGMENTS = 6000;
 
 export interface Segments {
   items: number;
@@ -26,7 +26,7 @@ export interface Segments {
   chainLength: Int32Array;
 }
 
-function spansOf(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
+function edgeSpans(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
   const { tail, head, slot } = problem;
   const longest = new Map<number, number>();
   for (let e = 0; e < kind.length; e += 1) {
@@ -36,7 +36,7 @@ function spansOf(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
   }
   let segmentCount = 0;
   for (const span of longest.values()) segmentCount += span;
-  if (segmentCount <= Math.max(PLACES, PLACES_PER_ITEM * rank.length)) return;
+  if (segmentCount <= Math.max(MAX_SEGMENTS, SEGMENTS_PER_ITEM * rank.length)) return;
   for (let e = 0; e < kind.length; e += 1) {
     if (kind[e] === PLAIN && (rank[head[e] as number] as number) - (rank[tail[e] as number] as number) > FAR_RANKS)
       kind[e] = FAR;
@@ -44,8 +44,8 @@ function spansOf(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
 }
 
 /** May turn edges of `kind` into FAR. */
-export function segmentsOf(problem: Problem, kind: Uint8Array, itemRank: Int32Array): Segments {
-  spansOf(problem, kind, itemRank);
+export function cutIntoSegments(problem: Problem, kind: Uint8Array, itemRank: Int32Array): Segments {
+  edgeSpans(problem, kind, itemRank);
   const { tail, head, slot, tailOffset, headOffset } = problem;
   const items = itemRank.length;
   const edges = kind.length;
@@ -96,8 +96,8 @@ export function segmentsOf(problem: Problem, kind: Uint8Array, itemRank: Int32Ar
     lower: Int32Array.from(lower),
     upperOffset: Float64Array.from(upperOffset),
     lowerOffset: Float64Array.from(lowerOffset),
-    down: grouped(upper, rank.length),
-    up: grouped(lower, rank.length),
+    down: groupByKey(upper, rank.length),
+    up: groupByKey(lower, rank.length),
     chain,
     chainLength,
   };

@@ -2,16 +2,16 @@
 import { groupLabel, isEnd, nodeLabel } from "../labels";
 import type { Graph } from "../graph";
 
-const NARROW = /[iljtfrI.,:;'|!()[\]/ ]/;
-const WIDE = /[mwMW@%]/;
+const NARROW_LETTERS = /[iljtfrI.,:;'|!()[\]/ ]/;
+const WIDE_LETTERS = /[mwMW@%]/;
 
 /** Width of text at 12 px. */
 export function textWidth(text: string): number {
   let width = 0;
   for (const character of text) {
     if (character > "\u2e80") width += 12;
-    else if (NARROW.test(character)) width += 4;
-    else if (WIDE.test(character)) width += 10;
+    else if (NARROW_LETTERS.test(character)) width += 4;
+    else if (WIDE_LETTERS.test(character)) width += 10;
     else width += character >= "A" && character <= "Z" ? 8 : 6.7;
   }
   return width;
@@ -25,15 +25,15 @@ export const TITLE = 26;
 export const PADDING = 16;
 
 /** Room for a time and its share. */
-const LEAST = 104;
-const MOST = 210;
+const MIN_WIDTH = 104;
+const MAX_WIDTH = 210;
 
-function bounded(width: number, min: number, max: number): number {
+function clampWidth(width: number, min: number, max: number): number {
   return Math.round(Math.min(max, Math.max(min, width)) / 2) * 2;
 }
 
 /** Sizes of all items, groups as they are when folded. */
-export function sizesOf(graph: Graph): { width: Float64Array; height: Float64Array } {
+export function boxSizes(graph: Graph): { width: Float64Array; height: Float64Array } {
   const items = graph.nodes + graph.groups;
   const width = new Float64Array(items);
   const height = new Float64Array(items);
@@ -47,11 +47,11 @@ export function sizesOf(graph: Graph): { width: Float64Array; height: Float64Arr
   };
   for (let n = 0; n < graph.nodes; n += 1) {
     const { title, line } = nodeLabel(graph.answer, n);
-    width[n] = bounded(Math.max(1.08 * measure(title), 0.92 * measure(line)) + 24, LEAST, MOST);
+    width[n] = clampWidth(Math.max(1.08 * measure(title), 0.92 * measure(line)) + 24, MIN_WIDTH, MAX_WIDTH);
     height[n] = isEnd(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
   }
   for (let g = graph.nodes; g < items; g += 1) {
-    width[g] = bounded(1.08 * measure(groupLabel(graph, g).title) + 74, 140, 250);
+    width[g] = clampWidth(1.08 * measure(groupLabel(graph, g).title) + 74, 140, 250);
     height[g] = GROUP_HEIGHT;
   }
   return { width, height };

@@ -2,10 +2,10 @@
 import type { GraphAnswer } from "../../../api/graph";
 import { Graph } from "../graph";
 import type { Direction } from "./direction";
-import { Nested } from "./nested";
-import { pictureOf, type Picture } from "./picture";
+import { NestedLayout } from "./nested";
+import { buildPicture, type Picture } from "./picture";
 
-export interface Ask {
+export interface LayoutRequest {
   id: number;
   /** Sent once, first. */
   answer?: GraphAnswer;
@@ -13,20 +13,20 @@ export interface Ask {
   direction: Direction;
 }
 
-export interface Told {
+export interface LayoutReply {
   id: number;
   picture?: Picture;
   error?: string;
 }
 
-let nested: Nested | null = null;
+let nested: NestedLayout | null = null;
 
-self.onmessage = ({ data }: MessageEvent<Ask>) => {
-  const post = self.postMessage as (message: Told, transfer?: Transferable[]) => void;
+self.onmessage = ({ data }: MessageEvent<LayoutRequest>) => {
+  const post = self.postMessage as (message: LayoutReply, transfer?: Transferable[]) => void;
   try {
-    if (data.answer) nested = new Nested(new Graph(data.answer));
+    if (data.answer) nested = new NestedLayout(new Graph(data.answer));
     if (!nested) throw new Error("no model");
-    const picture = pictureOf(nested.layout(new Set(data.open), data.direction), data.direction);
+    const picture = buildPicture(nested.layout(new Set(data.open), data.direction), data.direction);
     const transfer = Object.values(picture).flatMap((value) =>
       ArrayBuffer.isView(value) ? [value.buffer as ArrayBuffer] : [],
     );
