@@ -262,14 +262,14 @@ def test_versions_of_models_lie_in_the_bucket(
     queue, path = remote.open(), small(tmp_path)
     ref = store_local_files(remote, None, {"small.onnx": path, "small.bin": path.with_name("small.bin")})
     model, version, _ = register_model(remote, Requester(), "small", ref, source=Origin())
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     for file in version.files:
         queue.store.local_path(file.sha256).unlink()
     assert [queue.blobs.path(file.sha256).stat().st_size for file in version.files] == [
         (tmp_path / file.path).stat().st_size for file in version.files
     ]
     queue.registry.delete(model.id, None, Requester())
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     for file in version.files:
         with pytest.raises(NotFound):
             queue.blobs.path(file.sha256)
@@ -429,7 +429,7 @@ def test_what_nobody_needs_is_removed(remote: JobService, monkeypatch: pytest.Mo
     put(store, awaited.key, b"mine")
     partial = remote.root.path / ".visualprof" / "results.partial"
     remove_leftovers(queue.database, store, partial)
-    assert store.list_names("incoming") == sorted([task.place, awaited.id])
+    assert store.list_names("incoming") == sorted([task.attempt_name, awaited.id])
     assert unknown in store.list_names("blobs"), "it may be being uploaded"
     monkeypatch.setattr(upkeep_module, "_MIN_LEFTOVER_AGE_S", -60)
     remove_leftovers(queue.database, store, partial)
@@ -437,4 +437,4 @@ def test_what_nobody_needs_is_removed(remote: JobService, monkeypatch: pytest.Mo
     assert store._keys("list_multipart_uploads", "Uploads", "runs/incoming/") == []
     monkeypatch.setattr(upkeep_module, "UPLOAD_TIMEOUT_NS", 0)
     remove_leftovers(queue.database, store, partial)
-    assert store.list_names("incoming") == [task.place], "what did not come in a day is given up"
+    assert store.list_names("incoming") == [task.attempt_name], "what did not come in a day is given up"

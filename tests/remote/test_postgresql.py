@@ -407,14 +407,14 @@ def test_a_report_that_two_servers_get_at_once_ends_the_task_once(
     one.jobs.submit(request())
     lease = one.leases.lease(agent, ["cpu"], 0)
     assert lease
-    end, known = other.finalizer._end, list[int]()
+    end, known = other.finalizer._publish_and_end, list[int]()
 
     def late(*report: Any) -> None:
         one.finalizer.finish(agent, lease.task, lease.lease, FAILED)
         known.append(one.jobs.revision())
         end(*report)
 
-    monkeypatch.setattr(other.finalizer, "_end", late)
+    monkeypatch.setattr(other.finalizer, "_publish_and_end", late)
     other.finalizer.finish(agent, lease.task, lease.lease, FAILED)
     assert one.jobs.revision() == known[0]
     with pytest.raises(LeaseExpired):

@@ -296,7 +296,7 @@ def age(remote: JobService, sha256: str, seconds: float) -> Path:
 
 def tidied(remote: JobService) -> None:
     queue = remote.open()
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
 
 
 def test_an_upload_that_no_job_names_goes_after_a_week(remote: JobService) -> None:

@@ -17,7 +17,7 @@ from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.errors import LeaseExpired
 from visualprof.remote.queue.service import JobServices
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.jobs import _WITH_KEY
+from visualprof.remote.queue.tasks.jobs import _BY_KEY
 from visualprof.remote.queue.tasks.leases import TaskHeartbeat
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -185,7 +185,7 @@ def test_who_has_no_use_for_a_notice_passes_it_on(queue: JobServices, first: str
 
 
 def test_a_jobs_key_is_found_by_its_index(queue: JobServices) -> None:
-    statement = _WITH_KEY.compile(queue.database.engine, compile_kwargs={"literal_binds": False})
+    statement = _BY_KEY.compile(queue.database.engine, compile_kwargs={"literal_binds": False})
     with queue.database.read() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", ("", "k"))
         assert "USING INDEX jobs_by_key" in plan.one()[-1]

@@ -488,8 +488,8 @@ def test_more_of_a_repeated_job_is_given_on_the_device_that_it_has(queue: JobSer
     queue.jobs.submit(request("another"))
     first = taken(queue, agent)
     assert queue.leases.lease(agent, [], 0) is None
-    more = queue.leases.lease(agent, [], 0, begun={first.job: "cpu"})
+    more = queue.leases.lease(agent, [], 0, started_jobs={first.job: "cpu"})
     assert more
     assert (more.job, first.spec.id, more.spec.id, more.spec.device) == (first.job, "1t", "2t", "cpu")
-    assert queue.leases.lease(agent, [], 0, begun={first.job: "cpu"}) is None, "the other job has to wait"
-    assert queue.leases.lease(agent, [], 0, begun={first.job: "cuda:0"}) is None
+    assert queue.leases.lease(agent, [], 0, started_jobs={first.job: "cpu"}) is None, "the other job has to wait"
+    assert queue.leases.lease(agent, [], 0, started_jobs={first.job: "cuda:0"}) is None

@@ -48,7 +48,7 @@ def slowly(remote: JobService, monkeypatch: pytest.MonkeyPatch) -> list[JobServi
 def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: JobService) -> None:
     remote.start()
     queue = until(lambda: remote._services)
-    [job] = queue.jobs.since(0).jobs
+    [job] = queue.jobs.changes_since(0).jobs
     assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
 
 

@@ -129,7 +129,7 @@ def test_files_stay_for_a_version_and_go_with_it(remote: JobService) -> None:
     assert queue.deleter.delete(job).size_bytes == 0
     with queue.database.write() as connection:
         connection.execute(update(blobs).values(kept_ns=1))
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     path = queue.blobs.path(NET.blob)
     assert path.read_bytes() == MODEL
     queue.registry.delete(queue.registry.list_visible(None)[0].id, None, Requester())

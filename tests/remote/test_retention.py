@@ -135,15 +135,15 @@ def test_what_somebody_keeps_meanwhile_stays(remote: JobService, monkeypatch: py
     bench = old(remote, "a", 10)
     queue = bench.queue
     queue.retention.change(RetentionRule("jobs", "", 1))
-    looked = retention_module._due  # type: ignore[attr-defined]
+    looked = retention_module._due_jobs  # type: ignore[attr-defined]
 
     def keeps(*args: Any) -> object:
         found = list(looked(*args))
-        monkeypatch.setattr(retention_module, "_due", looked)
+        monkeypatch.setattr(retention_module, "_due_jobs", looked)
         queue.retention.set_kept(bench.lease.job, True)
         return found
 
-    monkeypatch.setattr(retention_module, "_due", keeps)
+    monkeypatch.setattr(retention_module, "_due_jobs", keeps)
     queue.retention.apply()
     assert there(queue) == {"a"}
     assert bench.run.is_dir()

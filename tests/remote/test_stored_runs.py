@@ -232,7 +232,7 @@ def test_what_was_damaged_in_the_bucket_is_not_shown(swift: Swift, start: Start)
     until(lambda: other.report(run))
     bucket: Any = first.server.remote.open().store
     [key] = [key for key in objects(first) if "." in key.rpartition("/")[2]]
-    swift.client().put_object(Bucket=bucket.place.bucket, Key=f"runs/{key}", Body=b"x" * len(TIMELINE))
+    swift.client().put_object(Bucket=bucket.location.bucket, Key=f"runs/{key}", Body=b"x" * len(TIMELINE))
     until(lambda: other.refusal(overview(run))[0] == 500)
     assert "is missing or damaged in s3://" in other.refusal(overview(run))[1]
     assert other.here(run) == HEADS
@@ -252,10 +252,10 @@ def test_a_job_that_is_removed_goes_everywhere(start: Start, monkeypatch: pytest
     until(lambda: not other.span(run) and not other.report(run))
     until(lambda: not (other.root / run).parent.exists())
     assert not (first.root / run).parent.exists()
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     assert len(objects(first)) == 8, "files without a run may be of one that is being published"
     monkeypatch.setattr(upkeep_module, "_MIN_RUN_FILE_AGE_S", -60)
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     assert objects(first) == []
 
 
@@ -279,7 +279,7 @@ def test_a_later_attempt_takes_the_place_of_an_earlier_one(start: Start, monkeyp
     with queue.database.read() as connection:
         assert {row.attempt for row in connection.execute(artefacts.select())} == {2}
     monkeypatch.setattr(upkeep_module, "_MIN_RUN_FILE_AGE_S", -60)
-    remove_leftovers(queue.database, queue.store, queue.results.partial)
+    remove_leftovers(queue.database, queue.store, queue.results.partial_folder)
     assert len(objects(first)) == 5, "what it replaced is removed"
 
 

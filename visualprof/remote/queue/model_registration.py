@@ -1,4 +1,4 @@
-"""Files become versions of registered models: uploaded ones, those of jobs, and those that lie on this machine."""
+"""Registration of files as versions of models: uploads, results of jobs, and files of this machine."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ if TYPE_CHECKING:
     from visualprof.remote.queue.job_services import JobServices
 
 
-def store_local_files(remote: JobService, user: str | None, files: Mapping[str, Path]) -> ModelRef:
-    """Keeps files of this machine as if somebody had uploaded them.
+def store_local_files(job_service: JobService, user: str | None, files: Mapping[str, Path]) -> ModelRef:
+    """Store files of this machine as if a user had uploaded them.
 
     Args:
-        remote: of the server.
-        user: whose they become; None without accounts.
-        files: by their names: the model first, then those with weights of it, as it names them.
+        job_service: Job service of the server.
+        user: The owner; None without accounts.
+        files: Paths by name: the model first, then its weight files under the names that the model uses.
 
-    Raises: VisualprofError: the first is no model that can be used, or they are too many bytes.
+    Raises:
+        VisualprofError: The model cannot be used, or the files exceed a quota.
     """
-    model, *parts = save_local_files(remote, files)
+    model, *parts = save_local_files(job_service, files)
     if user is not None:
         sizes = {upload.blob: (upload.name, upload.size) for upload in (model, *parts)}
-        remote.open().blobs.add_holder(user, sizes)
+        job_service.open().blobs.add_holder(user, sizes)
     paths = list(files)[1:]
     return ModelRef(model.blob, model.name, [Part(path, part.blob) for path, part in zip(paths, parts, strict=True)])
 
 
 def register_model(
-    remote: JobService,
-    by: Requester,
+    job_service: JobService,
+    requester: Requester,
     name: str,
     model: ModelRef,
     *,
@@ -60,42 +61,48 @@ def register_model(
     notes: str = "",
     configuration: Configuration | None = None,
 ) -> tuple[RegisteredModel, ModelVersion, bool]:
-    """A version of the model of that name, which is made where there is none.
-
-    Gives also whether it is new: the same content is the same version.
+    """Add a version to a registered model; create the model if necessary.
 
     Args:
-        remote: of the server.
-        by: whose it becomes. Whether they may use these files is asked before.
-        name: of the registered model.
-        model: files that are kept.
-        source: where they come from. lineage: of which version they were made, and how. notes: for people.
-        configuration: what the next job begins with; None: what the model's file says.
+        job_service: Job service of the server.
+        requester: The owner. The caller has checked that they may use the files.
+        name: Name of the registered model.
+        model: Stored files.
+        source: Origin of the files.
+        lineage: From which version they were derived, and how.
+        notes: Notes for users.
+        configuration: Defaults of the next job; None is what the model's file says.
 
-    Raises: NotFound: a file is not here. BadParameter: they are no whole model, or the name is none. Forbidden: the
-        model is another's. Conflict: several are called so.
+    Returns:
+        The model, the version, and whether the version is new; the same content is the same version.
+
+    Raises:
+        NotFound: A file is not stored.
+        BadParameter: The model is incomplete, or the name is invalid.
+        Forbidden: The model belongs to another user.
+        Conflict: Several models have this name.
     """
-    from visualprof.remote.queue.store.registry import NewVersion  # with the libraries of the database
+    from visualprof.remote.queue.store.registry import NewVersion  # loads the database's libraries
 
-    queue = remote.open()
-    content = _content(queue, model)
+    services = job_service.open()
+    content = _inspect_model(services, model)
     facts = ModelFacts(content.format, content.parameters, content.operators)
-    new = NewVersion(model, facts, configuration or configuration_from_model(content), source, lineage, notes)
-    return queue.registry.add_version(name, new, by)
+    version = NewVersion(model, facts, configuration or configuration_from_model(content), source, lineage, notes)
+    return services.registry.add_version(name, version, requester)
 
 
 def configuration_from_model(model: InspectedModel) -> Configuration:
-    """What a model's file says of its inputs."""
-    return Configuration([ConfiguredInput(t.name, t.dtype, _all_known(t.dims)) for t in model.inputs])
+    """Return the configuration of the inputs that a model's file declares."""
+    return Configuration([ConfiguredInput(t.name, t.dtype, _known_dims(t.dims)) for t in model.inputs])
 
 
-def _all_known(dims: list[int | str | None] | None) -> list[int | str] | None:
-    """Dimensions that are all known, else none."""
+def _known_dims(dims: list[int | str | None] | None) -> list[int | str] | None:
+    """Return dimensions if all are known, else None."""
     return None if dims is None or None in dims else [dim for dim in dims if dim is not None]
 
 
 def configuration_from_request(request: Request) -> Configuration:
-    """What a job asked for."""
+    """Return the configuration that a job requested."""
     sizes = request.sweep.values if request.sweep.dim else []
     inputs = [ConfiguredInput(i.name, i.dtype, i.dims) for i in request.inputs]
     return Configuration(
@@ -104,48 +111,53 @@ def configuration_from_request(request: Request) -> Configuration:
 
 
 def draft_from_version(model: RegisteredModel, version: ModelVersion) -> Draft:
-    """What somebody would type to measure a version."""
-    configured = version.configuration
-    sizes = [str(size) for size in (configured.min_batch, configured.max_batch) if size is not None]
+    """Return the draft of a job that measures a version."""
+    configuration = version.configuration
+    sizes = [str(size) for size in (configuration.min_batch, configuration.max_batch) if size is not None]
     return Draft(
         model=version.ref.blob,
         model_name=version.ref.name,
         parts={part.path: part.blob for part in version.ref.parts},
         name=f"{model.name}/{version.number}",
         inputs=[
-            DraftInput(i.name, i.dtype, None if i.dims is None else dims_text(i.dims)) for i in configured.inputs
+            DraftInput(i.name, i.dtype, None if i.dims is None else dims_text(i.dims)) for i in configuration.inputs
         ] or None,
-        sweep=configured.sweep,
-        sizes=":".join(dict.fromkeys(sizes)) if sizes and configured.sweep != "" else None,
-        dims={dim: str(size) for dim, size in configured.dims.items()},
+        sweep=configuration.sweep,
+        sizes=":".join(dict.fromkeys(sizes)) if sizes and configuration.sweep != "" else None,
+        dims={dim: str(size) for dim, size in configuration.dims.items()},
     )  # fmt: skip
 
 
-def _content(queue: JobServices, model: ModelRef) -> InspectedModel:
-    """Raises: NotFound, BadParameter."""
+def _inspect_model(services: JobServices, model: ModelRef) -> InspectedModel:
+    """Return the inspection of a model whose weight files are complete.
+
+    Raises:
+        NotFound: A file is not stored.
+        BadParameter: The model is invalid or incomplete.
+    """
     errors = list(model_errors(model))
     if errors:
         raise InvalidRequest(errors)
-    content = inspected_model(queue, model.blob, model.name)
+    content = inspected_model(services, model.blob, model.name)
     if content is None:
-        known = queue.blobs.inspection(model.blob) is not None
+        is_stored = services.blobs.inspection(model.blob) is not None
         error = (
             msg("queue.no_model", f"{model.name} is no model")
-            if known
+            if is_stored
             else msg("queue.file_not_here_2", f"the file {model.blob[:64]!r} is not here")
         )
-        raise BadParameter(error) if known else NotFound(error, msg("queue.upload_first", "upload it first"))
+        raise BadParameter(error) if is_stored else NotFound(error, msg("queue.upload_first", "upload it first"))
     for part in model.parts:
-        if queue.blobs.inspection(part.blob) is None:
+        if services.blobs.inspection(part.blob) is None:
             raise NotFound(
                 msg("queue.file_not_here_2", f"the file {part.blob[:64]!r} is not here"),
                 msg("queue.upload_first", "upload it first"),
             )
-    given = {part.path for part in model.parts}
-    lacking = [file.path for file in content.external if file.path not in given]
-    if lacking:
+    paths = {part.path for part in model.parts}
+    missing = [file.path for file in content.external if file.path not in paths]
+    if missing:
         hint = msg("queue.upload_together_model_both", "upload it together with the model, or both in a zip")
         raise BadParameter(
-            msg("queue.missing_weights_model_lie", f"{lacking[0]} is missing: weights of the model lie in it"), hint
+            msg("queue.missing_weights_model_lie", f"{missing[0]} is missing: weights of the model lie in it"), hint
         )
     return content

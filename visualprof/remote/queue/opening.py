@@ -72,7 +72,7 @@ def open_services(
     leases = Leases(database, store, notifier, lease_s, reports)
     bucket = store if isinstance(store, Bucket) else None
     results = Results(database, store, root.path, bucket if store_runs else None)
-    mirror = Mirror(database, bucket, root, results.partial, busy_paths) if bucket and not read_only else None
+    mirror = Mirror(database, bucket, root, results.partial_folder, busy_paths) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", reports)
     deleter = JobDeleter(database, jobs, results, store, folder, root.path)
     finalizer = TaskFinalizer(
@@ -91,7 +91,7 @@ def open_services(
 
         def clean_up() -> None:
             """Remove leftovers and recover unfinished results; runs at start and every hour."""
-            remove_leftovers(database, store, results.partial)
+            remove_leftovers(database, store, results.partial_folder)
             finalizer.recover_all()
 
         leases.extend_running()

@@ -1,4 +1,4 @@
-"""Uploaded files: kept when a job can use them, with what was found in them; gone again when not."""
+"""Uploaded files: inspected, and stored if a job can use them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,14 @@ MAX_LISTED_MODELS = 200
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file that was kept."""
+    """A stored file.
+
+    Attributes:
+        blob: Digest of the file.
+        name: Name of the file.
+        size: Size in bytes.
+        content: Result of the inspection.
+    """
 
     blob: str
     name: str
@@ -49,7 +56,16 @@ class UploadedFile:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model among the kept files. name: all by which it was uploaded. path: where it is once it was `fetched`."""
+    """A model among the stored files.
+
+    Attributes:
+        id: Id on the Graph page.
+        name: All names under which the model was uploaded.
+        path: Where the model is after `ensure_local`.
+        format: Format of the model.
+        size: Size in bytes.
+        kept_ns: When the model was stored.
+    """
 
     id: str
     name: str
@@ -60,152 +76,181 @@ class StoredModel:
 
 
 def save_upload(
-    remote: JobService, name: str, read: ReadChunk, part: bool = False, known: Callable[[str], bool] = lambda _: True
+    job_service: JobService,
+    name: str,
+    read: ReadChunk,
+    part: bool = False,
+    may_know: Callable[[str], bool] = lambda _: True,
 ) -> list[UploadedFile]:
-    """Keep a file and finds out what it is; the same content again is not read again.
+    """Store and inspect a file. Content that was inspected before is not inspected again.
 
-    An `.npz` becomes its arrays, a zip with an ONNX model that model and the files beside it, model first.
-    part: the file has weights of a model, and nothing is looked for in it.
-    known: may whoever sends it know that a file is here? Else it is read again, so that the time does not tell.
+    An `.npz` file becomes its arrays. A zip with an ONNX model becomes the model and its weight files, the model first.
 
-    Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
+    Args:
+        job_service: Job service of the server.
+        name: Name of the file.
+        read: Reads the file.
+        part: Whether the file contains weights of a model and is not inspected.
+        may_know: Whether the sender may learn that a file is stored. Otherwise the file is inspected again, so that the
+            response time reveals nothing.
+
+    Raises:
+        VisualprofError: Nothing can be stored here, or the file cannot be used; then it is not stored.
     """
-    queue = remote.open()
-    if queue.store.direct_uploads:
+    services = job_service.open()
+    if services.store.direct_uploads:
         raise Conflict(
             msg("queue.files_not_come_through", "files do not come through this server"),
             msg("queue.announce_them_post_api", "announce them: POST /api/v1/uploads/direct"),
         )
-    return _uploads_of(queue, *queue.save_upload(safe_name(name), read), name, part, known)
+    return _inspect_and_save(services, *services.save_upload(safe_name(name), read), name, part, may_know)
 
 
 def begin_upload(
-    remote: JobService, owner: str | None, name: str, size: int, sha256: str = "", part: bool = False
+    job_service: JobService, owner: str | None, name: str, size: int, sha256: str = "", part: bool = False
 ) -> tuple[str, UploadPlan]:
-    """Await a file in the bucket: its id, and where its bytes go.
+    """Announce an upload to the bucket.
 
-    Raises: Conflict: there is no bucket. Oversize, OverQuota, StoreDown.
+    Returns:
+        The id of the upload, and where to send its bytes.
+
+    Raises:
+        Conflict: There is no bucket.
+        PayloadTooLarge: The file is too large.
+        QuotaExceeded: The owner has reached a quota.
+        StoreUnavailable: The bucket does not answer.
     """
-    queue, bucket = _direct(remote)
+    services, bucket = _services_and_bucket(job_service)
     if size > MAX_BLOB_BYTES:
         raise PayloadTooLarge(
             msg("queue.file_over_mib", f"the file is over {MAX_BLOB_BYTES >> 20:,} MiB"),
             msg("queue.server_keeps_no_larger", "this server keeps no larger ones"),
         )
-    arrival, new = queue.pending_uploads.begin(owner, safe_name(name), size, sha256, part)
-    return arrival.id, bucket.begin_upload(arrival.key, size, new)
+    upload, is_new = services.pending_uploads.begin(owner, safe_name(name), size, sha256, part)
+    return upload.id, bucket.begin_upload(upload.key, size, is_new)
 
 
-def resume_upload(remote: JobService, owner: str | None, upload: str) -> UploadPlan:
-    """What is missing of an announced file, with new addresses.
+def resume_upload(job_service: JobService, owner: str | None, upload_id: str) -> UploadPlan:
+    """Return what is missing of an upload, with new URLs.
 
-    Raises: NotFound, StoreDown.
+    Raises:
+        NotFound: The upload was not announced.
+        StoreUnavailable: The bucket does not answer.
     """
-    queue, bucket = _direct(remote)
-    arrival = queue.pending_uploads.get(upload, owner)
-    return bucket.begin_upload(arrival.key, arrival.size_bytes, new=False)
+    services, bucket = _services_and_bucket(job_service)
+    upload = services.pending_uploads.get(upload_id, owner)
+    return bucket.begin_upload(upload.key, upload.size_bytes, new=False)
 
 
 def finish_upload(
-    remote: JobService, owner: str | None, upload: str, known: Callable[[str], bool] = lambda _: True
+    job_service: JobService, owner: str | None, upload_id: str, may_know: Callable[[str], bool] = lambda _: True
 ) -> list[UploadedFile]:
-    """Keep an announced file that is all there; as `take`.
+    """Store and inspect an upload that is complete; see `save_upload`.
 
-    Raises: NotFound. Unfit: it is not all there, or differs; it can be sent again. VisualprofError: as `take`.
+    Raises:
+        NotFound: The upload was not announced.
+        InvalidResult: The upload is incomplete or differs; it can be sent again.
+        VisualprofError: The file cannot be used; then it is not stored.
     """
-    queue, bucket = _direct(remote)
-    arrival = queue.pending_uploads.get(upload, owner)
-    blob = bucket.finalize(arrival.key, arrival.size_bytes, arrival.sha256)
-    queue.add_upload(blob, arrival.name, arrival.size_bytes)
-    _end(queue, arrival)
-    return _uploads_of(queue, blob, arrival.size_bytes, arrival.name, arrival.part, known)
+    services, bucket = _services_and_bucket(job_service)
+    upload = services.pending_uploads.get(upload_id, owner)
+    blob = bucket.finalize(upload.key, upload.size_bytes, upload.sha256)
+    services.add_upload(blob, upload.name, upload.size_bytes)
+    _remove_pending(services, upload)
+    return _inspect_and_save(services, blob, upload.size_bytes, upload.name, upload.part, may_know)
 
 
-def cancel_upload(remote: JobService, owner: str | None, upload: str) -> None:
-    """Await a file no more.
+def cancel_upload(job_service: JobService, owner: str | None, upload_id: str) -> None:
+    """Cancel an upload.
 
-    Raises: NotFound.
+    Raises:
+        NotFound: The upload was not announced.
     """
-    queue, _ = _direct(remote)
-    _end(queue, queue.pending_uploads.get(upload, owner))
+    services, _ = _services_and_bucket(job_service)
+    _remove_pending(services, services.pending_uploads.get(upload_id, owner))
 
 
-def _end(queue: JobServices, arrival: PendingUpload) -> None:
-    queue.pending_uploads.remove(arrival.id)
-    with contextlib.suppress(StoreUnavailable):  # upkeep removes it, too
-        queue.store.delete(arrival.key)
+def _remove_pending(services: JobServices, upload: PendingUpload) -> None:
+    services.pending_uploads.remove(upload.id)
+    with contextlib.suppress(StoreUnavailable):  # then maintenance removes it
+        services.store.delete(upload.key)
 
 
-def _direct(remote: JobService) -> tuple[JobServices, Bucket]:
-    queue = remote.open()
-    if not isinstance(queue.store, Bucket):
+def _services_and_bucket(job_service: JobService) -> tuple[JobServices, Bucket]:
+    services = job_service.open()
+    if not isinstance(services.store, Bucket):
         raise Conflict(
             msg("queue.files_come_through_server", "files come through this server"),
             msg("queue.send_them_post_api", "send them: POST /api/v1/uploads"),
         )
-    return queue, queue.store
+    return services, services.store
 
 
-def _uploads_of(
-    queue: JobServices, blob: str, size: int, name: str, part: bool, known: Callable[[str], bool]
+def _inspect_and_save(
+    services: JobServices, blob: str, size: int, name: str, part: bool, may_know: Callable[[str], bool]
 ) -> list[UploadedFile]:
-    """What is in a file that is kept; it is not, if that is of no use."""
+    """Inspect a stored file; delete it if it cannot be used."""
     try:
         if part:
-            return [_remembered(queue, blob, name, size, InspectedPart(size))]
-        packed = _packed(queue.blobs.path(blob), name)
-        if packed:
-            uploads = _unpacked(queue, queue.blobs.path(blob), packed, known)
-            queue.blobs.delete_unused(blob)
+            return [_save_inspection(services, blob, name, size, InspectedPart(size))]
+        members = _zip_members(services.blobs.path(blob), name)
+        if members:
+            uploads = _unpack(services, services.blobs.path(blob), members, may_know)
+            services.blobs.delete_unused(blob)
             return uploads
-        return [_inspected(queue, blob, safe_name(name), size, known(blob))]
+        return [_inspect(services, blob, safe_name(name), size, may_know(blob))]
     except BaseException:
-        queue.blobs.delete_unused(blob)
+        services.blobs.delete_unused(blob)
         raise
 
 
-def reuse_upload(remote: JobService, blob: str, name: str, part: bool = False) -> UploadedFile:
-    """A file that is here already, as if it had been sent under this name.
+def reuse_upload(job_service: JobService, blob: str, name: str, part: bool = False) -> UploadedFile:
+    """Inspect a file that is already stored, as if it had been sent under this name.
 
-    Raises: NotFound: it is not here. VisualprofError: as `take`.
+    Raises:
+        NotFound: The file is not stored.
+        VisualprofError: The file cannot be used.
     """
-    queue = remote.open()
-    size = queue.blobs.reuse(blob, name)
+    services = job_service.open()
+    size = services.blobs.reuse(blob, name)
     if part:
-        return _remembered(queue, blob, name, size, InspectedPart(size))
-    return _inspected(queue, blob, safe_name(name), size)
+        return _save_inspection(services, blob, name, size, InspectedPart(size))
+    return _inspect(services, blob, safe_name(name), size)
 
 
 def graph_id(blob: str, format: str) -> str | None:
-    """Id of a kept model on the Graph page; of a format that only a backend knows there is none."""
+    """Return the id of a stored model on the Graph page; None if only a backend reads its format."""
     return f"upload:{blob}" if any(model.name == format for model in all_models()) else None
 
 
-def _inspected(queue: JobServices, blob: str, name: str, size: int, known: bool = True) -> UploadedFile:
-    kept = queue.blobs.inspection(blob) if known else None
-    found = inspection_from_json(kept) if kept else None
-    if found is None or isinstance(found, InspectedPart):
-        found = inspect_file(queue.blobs.path(blob), name)
-    return _remembered(queue, blob, name, size, found)
+def _inspect(services: JobServices, blob: str, name: str, size: int, may_reuse: bool = True) -> UploadedFile:
+    inspection = services.blobs.inspection(blob) if may_reuse else None
+    content = inspection_from_json(inspection) if inspection else None
+    if content is None or isinstance(content, InspectedPart):
+        content = inspect_file(services.blobs.path(blob), name)
+    return _save_inspection(services, blob, name, size, content)
 
 
-def _remembered(queue: JobServices, blob: str, name: str, size: int, content: Inspected) -> UploadedFile:
+def _save_inspection(services: JobServices, blob: str, name: str, size: int, content: Inspected) -> UploadedFile:
     graph = None
     if isinstance(content, InspectedModel):
         name, graph = model_name(name, content.format), graph_id(blob, content.format)
         content = with_weights_named(name, content)
-    kept = queue.blobs.inspection(blob)
-    if not isinstance(content, InspectedPart) or kept is None:  # what is a model stays one, whatever it is beside
-        queue.blobs.save_inspection(
+    previous = services.blobs.inspection(blob)
+    if (
+        not isinstance(content, InspectedPart) or previous is None
+    ):  # a model stays a model, even if it is also a weight file
+        services.blobs.save_inspection(
             blob, name, {**inspection_to_json(content), "graph": graph, "name": name, "size_bytes": size}
         )
     return UploadedFile(blob, name, size, content)
 
 
-def _packed(path: Path, name: str) -> list[str]:
-    """The files of a zip that is no model itself: arrays, or one model and what lies beside it, model first.
+def _zip_members(path: Path, name: str) -> list[str]:
+    """Return the files of a zip that is not a model itself: arrays, or one model and its weight files, the model first.
 
-    Raises: FormatError: it is no zip that can be opened, or there are several models in it.
+    Raises:
+        FormatError: The zip cannot be opened, or it contains several models.
     """
     names = zips.list_members(path, name)
     if names and all(member.endswith(".npy") for member in names):
@@ -217,68 +262,79 @@ def _packed(path: Path, name: str) -> list[str]:
             msg("queue.one_model_zip_weights", "one model in a zip, with its weights"),
         )
     folder = models[0].rpartition("/")[0] if models else ""
-    beside = [member for member in names if member not in models and member.startswith(folder)]
-    return [*models, *beside] if models else []
+    weights = [member for member in names if member not in models and member.startswith(folder)]
+    return [*models, *weights] if models else []
 
 
-def _unpacked(queue: JobServices, path: Path, names: Sequence[str], known: Callable[[str], bool]) -> list[UploadedFile]:
-    """The files of a zip, each kept: of those beside a model only what it names."""
+def _unpack(
+    services: JobServices, path: Path, names: Sequence[str], may_know: Callable[[str], bool]
+) -> list[UploadedFile]:
+    """Store the files of a zip. Of the files next to a model, only those that the model names are stored."""
     uploads: list[UploadedFile] = []
     with zipfile.ZipFile(path) as archive:
         for member in names:
-            below = member.removeprefix(names[0].rpartition("/")[0]).lstrip("/")
-            first = uploads[0].content if uploads else None
-            wanted = {file.path for file in first.external} if isinstance(first, InspectedModel) else None
-            if wanted is not None and below not in wanted:
+            path_in_model = member.removeprefix(names[0].rpartition("/")[0]).lstrip("/")
+            model = uploads[0].content if uploads else None
+            weight_paths = {file.path for file in model.external} if isinstance(model, InspectedModel) else None
+            if weight_paths is not None and path_in_model not in weight_paths:
                 continue
             with archive.open(member) as file:
-                blob, size = queue.save_upload(safe_name(member), file.read)
-            if wanted is None:
-                uploads.append(_inspected(queue, blob, safe_name(member), size, known(blob)))
+                blob, size = services.save_upload(safe_name(member), file.read)
+            if weight_paths is None:
+                uploads.append(_inspect(services, blob, safe_name(member), size, may_know(blob)))
             else:
-                uploads.append(_remembered(queue, blob, below, size, InspectedPart(size)))
+                uploads.append(_save_inspection(services, blob, path_in_model, size, InspectedPart(size)))
     return uploads
 
 
-def save_local_files(remote: JobService, files: Mapping[str, Path], part: bool = False) -> list[UploadedFile]:
-    """Keep a model, which comes first, and files with weights of it that lie on this machine, by their names.
+def save_local_files(job_service: JobService, files: Mapping[str, Path], part: bool = False) -> list[UploadedFile]:
+    """Store files of this machine, by name: a model first, then its weight files.
 
-    part: nothing is looked for in the first, either.
+    Args:
+        job_service: Job service of the server.
+        files: Paths by name.
+        part: Whether the first file is not inspected either.
 
-    Raises: VisualprofError: as `take`.
+    Raises:
+        VisualprofError: A file cannot be used, or nothing can be stored.
     """
-    queue = remote.open()
+    services = job_service.open()
     uploads: list[UploadedFile] = []
     for name, path in files.items():
         with path.open("rb") as file:
-            kept = queue.save_upload(safe_name(name), file.read)
-        uploads += _uploads_of(queue, *kept, name, part=part or bool(uploads), known=lambda _: True)
+            blob_and_size = services.save_upload(safe_name(name), file.read)
+        uploads += _inspect_and_save(
+            services, *blob_and_size, name, part=part or bool(uploads), may_know=lambda _: True
+        )
     return uploads
 
 
-def inspected_model(queue: JobServices, blob: str, name: str) -> InspectedModel | None:
-    """What is in a kept model, its operators too, which earlier versions did not count; None when it is no model.
+def inspected_model(services: JobServices, blob: str, name: str) -> InspectedModel | None:
+    """Return the inspection of a stored model; None if the file is not a model.
 
-    Raises: VisualprofError: as `take`.
+    A model that was inspected by an earlier version, which did not count operators, is inspected again.
+
+    Raises:
+        VisualprofError: The file cannot be used.
     """
-    kept = queue.blobs.inspection(blob)
-    found = inspection_from_json(kept) if kept else None
-    if kept and isinstance(found, InspectedModel) and "operators" not in kept:
-        found = inspect_file(queue.blobs.path(blob), name)
-        queue.blobs.save_inspection(blob, name, {**kept, **inspection_to_json(found)})
-    return found if isinstance(found, InspectedModel) else None
+    inspection = services.blobs.inspection(blob)
+    content = inspection_from_json(inspection) if inspection else None
+    if inspection and isinstance(content, InspectedModel) and "operators" not in inspection:
+        content = inspect_file(services.blobs.path(blob), name)
+        services.blobs.save_inspection(blob, name, {**inspection, **inspection_to_json(content)})
+    return content if isinstance(content, InspectedModel) else None
 
 
-def stored_uploads(remote: JobService, names: Sequence[str], owner: str | None) -> list[UploadedFile]:
-    """Kept files by their sha256, in this order, as their owner calls them; those that are gone are left out."""
-    queue = remote.open_existing()
-    if queue is None:
+def stored_uploads(job_service: JobService, names: Sequence[str], owner: str | None) -> list[UploadedFile]:
+    """Return stored files by digest, in this order, with their owner's names. Deleted files are omitted."""
+    services = job_service.open_existing()
+    if services is None:
         return []
-    rows, own = queue.blobs.inspected_rows(names), queue.blobs.names(names, owner)
+    rows, names_of_owner = services.blobs.inspected_rows(names), services.blobs.names(names, owner)
     return [
         UploadedFile(
             name,
-            own.get(name, str(rows[name].name)),
+            names_of_owner.get(name, str(rows[name].name)),
             rows[name].size_bytes,
             inspection_from_json(msgspec.json.decode(rows[name].inspected)),
         )
@@ -287,31 +343,38 @@ def stored_uploads(remote: JobService, names: Sequence[str], owner: str | None) 
     ]
 
 
-def ensure_local(remote: JobService, path: Path) -> None:
-    """Bring a kept model to where `kept_models` says that it is.
+def ensure_local(job_service: JobService, path: Path) -> None:
+    """Download a stored model to the path that `stored_models` returns.
 
-    Raises: NotFound, StoreDown.
+    Raises:
+        NotFound: The model was deleted.
+        StoreUnavailable: The bucket does not answer.
     """
-    remote.open().blobs.path(path.name)
+    job_service.open().blobs.path(path.name)
 
 
-def stored_models(remote: JobService, viewer: str | None = None, id: str = "") -> list[StoredModel]:
-    """The models among the kept files that somebody may see, or of all, the latest first, for the Graph page.
+def stored_models(job_service: JobService, viewer: str | None = None, id: str = "") -> list[StoredModel]:
+    """Return the stored models that a viewer may see, latest first, for the Graph page. None sees all.
 
-    id: only this one, however old it is.
+    Args:
+        job_service: Job service of the server.
+        viewer: Id of a user; None sees everything.
+        id: Only the model of this id, regardless of its age.
     """
-    queue = remote.open_existing()
-    if queue is None:
+    services = job_service.open_existing()
+    if services is None:
         return []
     models: list[StoredModel] = []
-    rows = queue.blobs.models(MAX_LISTED_MODELS, viewer, id.removeprefix("upload:"))
-    own = queue.blobs.names([row.sha256 for row in rows], viewer)
+    rows = services.blobs.models(MAX_LISTED_MODELS, viewer, id.removeprefix("upload:"))
+    names_of_viewer = services.blobs.names([row.sha256 for row in rows], viewer)
     for row in rows:
-        path = queue.store.local_path(row.sha256)
-        if not (queue.store.direct_uploads or path.is_file()):  # somebody tidied up
+        path = services.store.local_path(row.sha256)
+        if not (services.store.direct_uploads or path.is_file()):  # the file was deleted by hand
             continue
-        found = msgspec.json.decode(row.inspected)
-        names = ", ".join(found.get("names", [row.name])) if viewer is None else own.get(row.sha256, "")
-        if graph := graph_id(row.sha256, found["format"]):
-            models.append(StoredModel(graph, names, path, found["format"], row.size_bytes, row.kept_ns))
+        inspection = msgspec.json.decode(row.inspected)
+        names = (
+            ", ".join(inspection.get("names", [row.name])) if viewer is None else names_of_viewer.get(row.sha256, "")
+        )
+        if graph := graph_id(row.sha256, inspection["format"]):
+            models.append(StoredModel(graph, names, path, inspection["format"], row.size_bytes, row.kept_ns))
     return models

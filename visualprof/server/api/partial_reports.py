@@ -61,10 +61,10 @@ class Making:
         return (self._remote.root.path / run).is_dir()
 
     def _report(self, job: Job, task: Task, agent: Agent | None, points: list[dict[str, object]], run: str) -> Report:
-        from visualprof.remote.queue.tasks.task_finalizer import documents  # with the libraries of the database
+        from visualprof.remote.queue.tasks.task_finalizer import result_documents  # with the libraries of the database
 
         model = {"name": job.request.model.name, "sha256": job.request.model.blob}
-        told = documents(job, task, agent, model)
+        told = result_documents(job, task, agent, model)
         # Of the last point, and not of the last sign of life: a report changes with its points alone.
         ends = [end for point in points if isinstance(end := point.get("end_ns"), int)]
         told["status"]["finished_ns"] = max(ends, default=task.started_ns or job.submitted_ns)

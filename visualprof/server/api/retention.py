@@ -108,5 +108,5 @@ class Retention(Resource):
         from visualprof.accounts.audit import record_event  # with the libraries of the database
 
         return {
-            "noted": partial(record_event, actor=actor(), action=msg("server.change_retention", "change retention"))
+            "record": partial(record_event, actor=actor(), action=msg("server.change_retention", "change retention"))
         }

@@ -1,1 +1,1 @@
-"""What is kept: tables, rows as values, uploaded and result files."""
+"""Persistence: tables, rows as values, uploaded files and results."""

@@ -1,4 +1,4 @@
-"""Registered machines and their tokens."""
+"""Registered agents and their tokens."""
 
 from __future__ import annotations
 
@@ -24,56 +24,64 @@ from visualprof.remote.queue.store.visibility import visible_agents
 TOKEN_PREFIX = "vp_a_"
 MAX_CAPABILITIES_BYTES, MAX_FLEET_BYTES = 64 << 10, 512 << 10
 MAX_AGENTS = 1000
-MAX_NEW_PER_MINUTE = 60  # in a minute
+MAX_NEW_PER_MINUTE = 60
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("named", expanding=True)))
-_OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
-_ONE = select(agents).where(agents.c.id == bindparam("of"))
-_SEEN = without_result(update(agents).where(agents.c.id == bindparam("of")))
+_NAMES_BY_ID = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("agent_ids", expanding=True)))
+_BY_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
+_BY_ID = select(agents).where(agents.c.id == bindparam("agent_id"))
+_MARK_SEEN = without_result(update(agents).where(agents.c.id == bindparam("agent_id")))
 
 
 def new_id() -> str:
-    """A new id: 50 random bits, which are good in addresses, folders and speech."""
+    """Return a new id of 50 random bits, whose letters suit URLs, folders and speech."""
     return "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
 
 
 def hash_token(token: str) -> str:
-    """What is kept of a token."""
+    """Return the digest of a token that is stored."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def _credentials(known: tuple[str, str]) -> ColumnElement[bool]:
-    return (agents.c.id == known[0]) & (agents.c.token_sha256 == hash_token(known[1]))
+def _has_credentials(credentials: tuple[str, str]) -> ColumnElement[bool]:
+    return (agents.c.id == credentials[0]) & (agents.c.token_sha256 == hash_token(credentials[1]))
 
 
-def _encoded(capabilities: Capabilities) -> str:
-    """Raises: Oversize: a list of agents would be megabytes."""
+def _encode(capabilities: Capabilities) -> str:
+    """Encode capabilities as JSON.
+
+    Raises:
+        PayloadTooLarge: The JSON is too long; it would make lists of agents large.
+    """
     text = msgspec.json.encode(capabilities).decode()
-    most = MAX_FLEET_BYTES if capabilities.fleet else MAX_CAPABILITIES_BYTES
-    if len(text) > most:
+    max_bytes = MAX_FLEET_BYTES if capabilities.fleet else MAX_CAPABILITIES_BYTES
+    if len(text) > max_bytes:
         raise PayloadTooLarge(
             msg(
                 "queue.machine_says_most_kib",
-                f"a machine says at most {most >> 10} KiB of itself, not {len(text) >> 10}",
+                f"a machine says at most {max_bytes >> 10} KiB of itself, not {len(text) >> 10}",
             )
         )
     return text
 
 
-def _refuse_crowd(connection: Connection, now: int) -> None:
-    """Raises: Crowded: whoever has the registration token must not fill the table."""
-    lately = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
-    new, everybody = connection.execute(select(lately, func.count()).select_from(agents)).one()
-    if new >= MAX_NEW_PER_MINUTE:
+def _check_limits(connection: Connection, now: int) -> None:
+    """Raise an error if too many agents are registered, so that a leaked registration token cannot fill the table.
+
+    Raises:
+        ServerBusy: Too many agents are registered.
+    """
+    recent = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
+    recent_count, total = connection.execute(select(recent, func.count()).select_from(agents)).one()
+    if recent_count >= MAX_NEW_PER_MINUTE:
         raise ServerBusy(
             msg(
                 "queue.machines_registered_last_minute", f"{MAX_NEW_PER_MINUTE} machines registered in the last minute"
             ),
             msg("queue.wait_minute", "wait a minute"),
         )
-    if everybody >= MAX_AGENTS:
+    if total >= MAX_AGENTS:
         raise ServerBusy(
             msg("queue.machines_registered", f"{MAX_AGENTS:,} machines are registered"),
             msg("queue.remove_some_machines_page", "remove some on the Machines page"),
@@ -81,12 +89,16 @@ def _refuse_crowd(connection: Connection, now: int) -> None:
 
 
 class Agents:
-    """The table of agents."""
+    """The `agents` table.
+
+    Attributes:
+        clock_offsets_ns: How far the clocks of agents are ahead, in ns by id, as far as they reported it.
+    """
 
     def __init__(self, database: Database, lease_s: float) -> None:
         self._database = database
         self._lease_s = lease_s
-        self.clock_offsets_ns: dict[str, int] = {}  # ns by which those of machines are ahead, as far as they said
+        self.clock_offsets_ns: dict[str, int] = {}
 
     def register(
         self,
@@ -95,79 +107,94 @@ class Agents:
         local: bool,
         address: str,
         capabilities: Capabilities,
-        known: tuple[str, str] = ("", ""),
+        credentials: tuple[str, str] = ("", ""),
         join: Callable[[Connection], str] | None = None,
     ) -> tuple[str, str]:
-        """Id and token of a machine.
+        """Register an agent, or update it if its credentials are valid.
 
         Args:
-            name, local, address, capabilities: of it.
-            public: it works for everybody.
-            known: the id and token that it had, which it keeps if they are right.
-            join: where people have accounts: gives the owner of a new one, which is private. Who may use one that is
-                there is not for itself to say.
+            name: Name of the agent.
+            public: Whether it accepts tasks of all users.
+            local: Whether the server started it.
+            address: Address of the agent.
+            capabilities: Its capabilities.
+            credentials: Id and token from an earlier registration; valid ones are kept.
+            join: Returns the owner of a new agent, on a server with accounts. A new agent is private; a registered
+                agent
+                cannot change who may use it.
 
-        Raises: PutOut. Oversize: it says too much of itself. Crowded: too many new ones at once, or at all.
+        Returns:
+            The id and the token of the agent.
+
+        Raises:
+            AgentRevoked: The agent is blocked.
+            PayloadTooLarge: The capabilities are too long.
+            ServerBusy: Too many agents are registered.
         """
         now = self._database.now_ns()
         values = {
             "name": name[:200],
             "local": local,
             "address": address[:200],
-            "capabilities": _encoded(capabilities),
+            "capabilities": _encode(capabilities),
             "seen_ns": now,
         }
         with self._database.write() as connection:
-            earlier = connection.execute(select(agents).where(_credentials(known))).first() if known[0] else None
-            if earlier is None:
-                joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
-                return self._new(connection, {**values, **joined})
-            if earlier.standing == "out":
+            existing = (
+                connection.execute(select(agents).where(_has_credentials(credentials))).first()
+                if credentials[0]
+                else None
+            )
+            if existing is None:
+                access = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
+                return self._insert(connection, {**values, **access})
+            if existing.standing == "out":
                 raise AgentRevoked(
-                    msg("queue.put_out_server", f"{earlier.name} was put out of this server"),
+                    msg("queue.put_out_server", f"{existing.name} was put out of this server"),
                     msg("queue.machines_page_lets_again", "the Machines page lets it in again"),
                 )
-            told = values if join else {**values, "public": public}
-            connection.execute(update(agents).where(agents.c.id == earlier.id).values(told))
-            return known
+            changes = values if join else {**values, "public": public}
+            connection.execute(update(agents).where(agents.c.id == existing.id).values(changes))
+            return credentials
 
     def assign_folder(self, agent: Agent, folder: str) -> None:
-        """A new folder of the log directory is of a machine's owner, where it has one, and as public as the machine."""
+        """Give a new folder of the log directory to the agent's owner, with the agent's visibility."""
         values = {"owner": agent.owner, "visibility": "public" if agent.public else "private", "project": None}
         with self._database.write() as connection:
-            connection.execute(delete(runs).where(runs.c.folder == folder))  # of one that was there before
+            connection.execute(delete(runs).where(runs.c.folder == folder))  # of an earlier folder with this name
             if agent.owner is not None:
                 values |= {"folder": folder, "revision": next_revision(connection, "runs")}
                 connection.execute(insert(runs).values(values))
 
-    def is_registered(self, known: tuple[str, str]) -> bool:
-        """Are these the id and the token of an agent?"""
+    def is_registered(self, credentials: tuple[str, str]) -> bool:
+        """Return whether the id and token belong to an agent."""
         with self._database.query() as connection:
-            return connection.execute(select(agents.c.id).where(_credentials(known))).first() is not None
+            return connection.execute(select(agents.c.id).where(_has_credentials(credentials))).first() is not None
 
     @staticmethod
-    def _new(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:
-        """A new row; but a server has one agent of its own, whatever state that has lost."""
+    def _insert(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:
+        """Insert an agent. The server's own agent is updated instead, even if it has lost its credentials."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         values = {**values, "token_sha256": hash_token(token)}
-        own = select(agents.c.id).where(agents.c.local).limit(1)
-        earlier = connection.execute(own).scalar() if values["local"] else None
-        if earlier:
-            connection.execute(update(agents).where(agents.c.id == earlier).values(values))
-            return earlier, token
-        _refuse_crowd(connection, values["seen_ns"])
-        identity = new_id()
-        connection.execute(insert(agents).values(id=identity, registered_ns=values["seen_ns"], **values))
-        return identity, token
+        local_agent = select(agents.c.id).where(agents.c.local).limit(1)
+        existing = connection.execute(local_agent).scalar() if values["local"] else None
+        if existing:
+            connection.execute(update(agents).where(agents.c.id == existing).values(values))
+            return existing, token
+        _check_limits(connection, values["seen_ns"])
+        agent_id = new_id()
+        connection.execute(insert(agents).values(id=agent_id, registered_ns=values["seen_ns"], **values))
+        return agent_id, token
 
     def authenticate(self, token: str) -> Agent:
-        """The agent of a token.
+        """Return the agent of a token.
 
-        Raises: Untrusted.
+        Raises:
+            Unauthenticated: The token is unknown, or the agent is blocked.
         """
         digest = hash_token(token)
         with self._database.query() as connection:
-            row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
+            row = connection.execute(_BY_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN_PREFIX) or not hmac.compare_digest(row.token_sha256, digest):
             raise Unauthenticated(
                 msg("queue.agent_not_registered_here", "this agent is not registered here"),
@@ -181,7 +208,13 @@ class Agents:
         return agent_from_row(row, self._database.clock_offset_ns)
 
     def mark_seen(self, agent: Agent, capabilities: Capabilities | None = None, clock_ns: int | None = None) -> None:
-        """It gave a sign of life. Those that come often are noted a few times a lease. clock_ns: its own."""
+        """Record a sign of life. Frequent ones are recorded a few times per lease.
+
+        Args:
+            agent: The agent.
+            capabilities: Its new capabilities, if they changed.
+            clock_ns: The agent's clock.
+        """
         if clock_ns is not None:
             self.clock_offsets_ns[agent.id] = clock_ns - time.time_ns()
         now = self._database.now_ns()
@@ -191,26 +224,26 @@ class Agents:
             return
         values: dict[str, object] = {"seen_ns": now}
         if capabilities is not None:
-            values["capabilities"] = _encoded(capabilities)
+            values["capabilities"] = _encode(capabilities)
         with self._database.write() as connection:
-            connection.execute(_SEEN, {"of": agent.id, **values})
+            connection.execute(_MARK_SEEN, {"agent_id": agent.id, **values})
 
-    def names(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Of those that are there, by id."""
-        named = list(wanted)
-        if not named:
+    def names(self, agent_ids: Iterable[str]) -> dict[str, str]:
+        """Return the names of the agents that exist, by id."""
+        ids = list(agent_ids)
+        if not ids:
             return {}
         with self._database.query() as connection:
-            return {row.id: row.name for row in connection.execute(_NAMES, {"named": named})}
+            return {row.id: row.name for row in connection.execute(_NAMES_BY_ID, {"agent_ids": ids})}
 
-    def get(self, identity: str | None) -> Agent | None:
-        """An agent; None for one that is gone."""
+    def get(self, agent_id: str | None) -> Agent | None:
+        """Return an agent; None if it was deleted."""
         with self._database.query() as connection:
-            row = connection.execute(_ONE, {"of": identity}).first()
+            row = connection.execute(_BY_ID, {"agent_id": agent_id}).first()
         return agent_from_row(row, self._database.clock_offset_ns) if row else None
 
     def list_visible(self, viewer: str | None = None) -> list[Agent]:
-        """Those that somebody may see, by name."""
+        """Return the agents that a viewer may see, by name."""
         with self._database.query() as connection:
             return [
                 agent_from_row(row, self._database.clock_offset_ns)
@@ -219,53 +252,66 @@ class Agents:
 
     def update(
         self,
-        identity: str,
+        agent_id: str,
         name: str | None,
         public: bool | None,
         standing: Standing | None = None,
         allow: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """Change what is not None of an agent. What one that is put out was doing goes to others.
+        """Change the values that are not None. The tasks of a blocked agent are requeued.
 
-        allow: raises where whoever asks may not do it.
+        Args:
+            agent_id: Id of the agent.
+            name: New name.
+            public: Whether it accepts tasks of all users.
+            standing: New standing.
+            allow: Raises an error if the change is not allowed.
 
-        Raises: NotFound. Conflict: it is the server's own, and is to be put out.
+        Raises:
+            NotFound: There is no such agent.
+            Conflict: The server's own agent cannot be blocked.
         """
-        wanted = {"name": name, "public": public, "standing": standing}
-        values = {field: value for field, value in wanted.items() if value is not None} or {"id": identity}
+        fields = {"name": name, "public": public, "standing": standing}
+        values = {field: value for field, value in fields.items() if value is not None} or {"id": agent_id}
         with self._database.write() as connection:
             allow(connection)
             row = connection.execute(
-                update(agents).where(agents.c.id == identity).values(values).returning(agents)
+                update(agents).where(agents.c.id == agent_id).values(values).returning(agents)
             ).first()
             if row is None:
-                raise NotFound(msg("queue.there_no_agent", f"there is no agent {identity[:40]!r}"))
+                raise NotFound(msg("queue.there_no_agent", f"there is no agent {agent_id[:40]!r}"))
             if standing == "out" and row.local:
                 raise Conflict(
                     msg("queue.belongs_server", f"{row.name} belongs to this server"),
                     msg("queue.drain_start_server_without", "drain it, or start the server without --with-agent"),
                 )
-            if standing == "out":  # `Upkeep` takes back what it has
-                held = update(tasks).where(tasks.c.agent == identity, tasks.c.state == "running")
-                connection.execute(held.values(lease_until_ns=0))
+            if standing == "out":  # `MaintenanceThread` requeues its tasks
+                running = update(tasks).where(tasks.c.agent == agent_id, tasks.c.state == "running")
+                connection.execute(running.values(lease_until_ns=0))
 
-    def delete(self, identity: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
-        """Forget an agent that is gone. allow: raises where whoever asks may not do it.
+    def delete(self, agent_id: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
+        """Delete an agent that is offline or blocked.
 
-        Raises: NotFound, Conflict: it is online or has a task.
+        Args:
+            agent_id: Id of the agent.
+            allow: Raises an error if the deletion is not allowed.
+
+        Raises:
+            NotFound: There is no such agent.
+            Conflict: The agent is online or has a task.
         """
         with self._database.write() as connection:
             allow(connection)
-            row = connection.execute(select(agents).where(agents.c.id == identity)).first()
+            row = connection.execute(select(agents).where(agents.c.id == agent_id)).first()
             if row is None:
-                raise NotFound(msg("queue.there_no_agent", f"there is no agent {identity[:40]!r}"))
-            holds = select(tasks.c.id).where(tasks.c.agent == identity, tasks.c.state == "running").limit(1)
-            online = agent_from_row(row, self._database.clock_offset_ns).online(self._lease_s)
-            if (online and row.standing != "out") or connection.execute(holds).first():
+                raise NotFound(msg("queue.there_no_agent", f"there is no agent {agent_id[:40]!r}"))
+            has_task = select(tasks.c.id).where(tasks.c.agent == agent_id, tasks.c.state == "running").limit(1)
+            is_online = agent_from_row(row, self._database.clock_offset_ns).online(self._lease_s)
+            if (is_online and row.standing != "out") or connection.execute(has_task).first():
                 raise Conflict(
                     msg("queue.online", f"{row.name} is online"),
                     msg("queue.end_there_put_out", "end it there, or put it out: it would come back by itself"),
                 )
-            connection.execute(delete(agents).where(agents.c.id == identity))
+            connection.execute(delete(agents).where(agents.c.id == agent_id))
             for table in (grants, bookings):
-                connection.execute(delete(table).where(table.c.agent == identity))
+                connection.execute(delete(table).where(table.c.agent == agent_id))

@@ -22,12 +22,12 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 from visualprof.remote.queue.store.visibility import visible_models
 
-_FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
+_FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("digest"))
 _held = (holders.c.sha256 == blobs.c.sha256) & holders.c.owner.in_(bindparam("owners", expanding=True))
 _FACTS = (  # of each file, with the names that some give it
     select(blobs.c.sha256, blobs.c.name, blobs.c.inspected, holders.c.owner, holders.c.name.label("own_name"))
     .outerjoin(holders, _held)
-    .where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+    .where(blobs.c.sha256.in_(bindparam("digests", expanding=True)))
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -149,7 +149,7 @@ class Blobs:
     def inspection(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
         with self._database.query() as connection:
-            text = connection.execute(_FOUND, {"of": sha256}).scalar()
+            text = connection.execute(_FOUND, {"digest": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
     def inspected_rows(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
@@ -184,7 +184,7 @@ class Blobs:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
         named, owners = sorted({sha256 for sha256, _ in wanted}), sorted({owner or "" for _, owner in wanted})
         with self._database.query() as connection:
-            rows = connection.execute(_FACTS, {"named": named, "owners": owners}).all()
+            rows = connection.execute(_FACTS, {"digests": named, "owners": owners}).all()
         files = {row.sha256: (str(row.name), _graph(row.inspected)) for row in rows}
         own = {(row.sha256, row.owner): str(row.own_name) for row in rows if row.owner is not None}
         known = {key: files[key[0]] for key in wanted if key[0] in files}

@@ -45,28 +45,35 @@ _HOUR_NS = 3600 * 10**9
 _ASK = msg("queue.ask_administrator_more", "ask an administrator for more")
 
 # Statements are made once: making one takes longer than running it.
-_OF = select(quotas).where(quotas.c.user.in_([bindparam("of"), DEFAULT_USER])).order_by(quotas.c.user.desc()).limit(1)
+_OF = (
+    select(quotas)
+    .where(quotas.c.user.in_([bindparam("user_id"), DEFAULT_USER]))
+    .order_by(quotas.c.user.desc())
+    .limit(1)
+)
 _RUNS = func.max(case((tasks.c.state == "running", 1), else_=0))
 _JOBS = (
     select(_RUNS.label("runs"))
-    .where(tasks.c.owner == bindparam("of"), tasks.c.state.in_(("initiated", "waiting", "running")))
+    .where(tasks.c.owner == bindparam("user_id"), tasks.c.state.in_(("initiated", "waiting", "running")))
     .group_by(tasks.c.job)
 )
 _BYTES = (
     select(func.coalesce(func.sum(blobs.c.size_bytes), 0))
     .join(holders, holders.c.sha256 == blobs.c.sha256)
-    .where(holders.c.owner == bindparam("of"))
+    .where(holders.c.owner == bindparam("user_id"))
 )
-_ARRIVING = select(func.coalesce(func.sum(uploads.c.size_bytes), 0)).where(uploads.c.owner == bindparam("of"))
+_ARRIVING = select(func.coalesce(func.sum(uploads.c.size_bytes), 0)).where(uploads.c.owner == bindparam("user_id"))
 _SINCE, _NOW = bindparam("since", type_=BigInteger), bindparam("now", type_=BigInteger)
 _BEGUN = case((device_use.c.begun_ns < _SINCE, _SINCE), else_=device_use.c.begun_ns)
 _ENDED = func.coalesce(device_use.c.ended_ns, _NOW)
 _DEVICES = select(func.coalesce(func.sum(_ENDED - _BEGUN), 0)).where(
-    device_use.c.owner == bindparam("of"), _ENDED > _SINCE
+    device_use.c.owner == bindparam("user_id"), _ENDED > _SINCE
 )
 _BEGIN = without_result(insert(device_use))
 _END = without_result(
-    update(device_use).where(device_use.c.task == bindparam("of"), device_use.c.attempt == bindparam("tried"))
+    update(device_use).where(
+        device_use.c.task == bindparam("task_id"), device_use.c.attempt == bindparam("task_attempt")
+    )
 )
 
 
@@ -106,13 +113,13 @@ def set_quota(connection: Connection, user: str, quota: Quota | None) -> None:
 
 def quota_of(connection: Connection, user: str) -> Quota:
     """What somebody may have."""
-    row = connection.execute(_OF, {"of": user}).first()
+    row = connection.execute(_OF, {"user_id": user}).first()
     return _quota(row) if row else Quota()
 
 
 def usage_of(connection: Connection, user: str) -> Usage:
     """What somebody has."""
-    runs = list(connection.execute(_JOBS, {"of": user}).scalars())
+    runs = list(connection.execute(_JOBS, {"user_id": user}).scalars())
     return Usage(runs.count(0), runs.count(1), _uploaded(connection, user), _device_ns(connection, user))
 
 
@@ -177,7 +184,7 @@ def allowance_of(connection: Connection, user: str | None) -> Allowance:
     quota = Quota() if user is None else quota_of(connection, user)
     spent = 0 if user is None or quota.device_ns is None else _device_ns(connection, user)
     bounded = quota.jobs_running is not None
-    running = list(connection.execute(_JOBS, {"of": user}).scalars()).count(1) if bounded else 0
+    running = list(connection.execute(_JOBS, {"user_id": user}).scalars()).count(1) if bounded else 0
     return Allowance(quota, spent, running)
 
 
@@ -190,17 +197,17 @@ def start_device_use(connection: Connection, user: str | None, task: str, attemp
 def end_device_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
     """It has it no more; a task that was taken back may end again, by an agent that was late."""
     if user is not None:
-        connection.execute(_END, {"of": task, "tried": attempt, "ended_ns": now})
+        connection.execute(_END, {"task_id": task, "task_attempt": attempt, "ended_ns": now})
 
 
 def _uploaded(connection: Connection, user: str) -> int:
     """Bytes of what is kept, and of what is announced."""
-    return sum(int(connection.execute(some, {"of": user}).scalar_one()) for some in (_BYTES, _ARRIVING))
+    return sum(int(connection.execute(some, {"user_id": user}).scalar_one()) for some in (_BYTES, _ARRIVING))
 
 
 def _device_ns(connection: Connection, user: str) -> int:
     now = time.time_ns()
-    return int(connection.execute(_DEVICES, {"of": user, "now": now, "since": now - WINDOW_NS}).scalar_one())
+    return int(connection.execute(_DEVICES, {"user_id": user, "now": now, "since": now - WINDOW_NS}).scalar_one())
 
 
 def _quota(row: AnyRow) -> Quota:

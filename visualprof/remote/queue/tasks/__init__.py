@@ -1,1 +1,1 @@
-"""The life of jobs and tasks, from submission to a run in the log directory."""
+"""The life cycle of jobs and tasks."""

@@ -1,6 +1,7 @@
-"""Removing jobs: with their results, points, logs, and the files that nothing else names.
+"""Deletion of jobs with their results, points, logs, and the uploaded files that nothing else uses.
 
-What somebody uploaded is theirs: of files that others have, too, the removal of a job neither takes these nor tells.
+Uploaded files belong to their uploaders. If other users uploaded the same file, deleting a job neither deletes the file
+nor reveals this.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from visualprof.remote.queue.tasks.results import Results
 
 @dataclass(frozen=True)
 class FreedSpace:
-    """What removing a job frees. runs: its results, below the log directory. size_bytes: of them and its owner's files.
+    """The space that deleting a job frees.
 
-    Without accounts those are the bytes on the disk.
+    Attributes:
+        runs: Ids of the deleted results, relative to the log directory.
+        size_bytes: Size of the results and of the owner's files. Without accounts, the size on disk.
     """
 
     runs: list[str]
@@ -41,12 +44,15 @@ class FreedSpace:
 
 
 class JobDeleter:
-    """Removes what has ended.
+    """Deletes jobs that have ended.
 
     Args:
-        database, jobs, results, store: of the queue.
-        folder: of the queue.
-        root: the log directory.
+        database: Database of the queue.
+        jobs: Jobs of the queue.
+        results: Results of the queue.
+        store: File store of the queue.
+        folder: Folder of the queue's data.
+        root: The log directory.
     """
 
     def __init__(
@@ -59,121 +65,141 @@ class JobDeleter:
         self._folder = folder
         self._root = root
 
-    def estimate(self, name: str) -> FreedSpace:
-        """What removing jobs would free.
+    def estimate(self, job_id: str) -> FreedSpace:
+        """Return the space that deleting a job would free.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job.
         """
-        job = self._jobs.get(name)
+        job = self._jobs.get(job_id)
         with self._database.read() as connection:
-            own, kept = _own_blobs(connection, job), _bucket_bytes(connection, [job])
-        runs, others = self._runs(job), set(job.request.blobs) - set(own)
-        paths = [*(self._root / run for run in runs if run not in kept), *self._files(job, own)]
-        size = _size(paths, list(map(self._store.local_path, others)) if job.owner else None)
-        return FreedSpace(sorted({*runs, *kept}), size + sum(kept.values()))
+            blobs_freed, bucket_sizes = _blobs_freed_for_owner(connection, job), _bucket_result_sizes(connection, [job])
+        runs, blobs_left = self._result_folders(job), set(job.request.blobs) - set(blobs_freed)
+        paths = [
+            *(self._root / run for run in runs if run not in bucket_sizes),
+            *self._log_and_blob_files(job, blobs_freed),
+        ]
+        size = _size_bytes(paths, list(map(self._store.local_path, blobs_left)) if job.owner else None)
+        return FreedSpace(sorted({*runs, *bucket_sizes}), size + sum(bucket_sizes.values()))
 
-    def estimate_bytes(self, names: Sequence[str]) -> int:
-        """Bytes on the disk that removing these jobs frees, for who may know of all files.
+    def estimate_bytes(self, job_ids: Sequence[str]) -> int:
+        """Return the bytes on disk that deleting these jobs would free, for viewers who may see all files.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job.
         """
-        of = [self._jobs.get(name) for name in names]
+        jobs = [self._jobs.get(name) for name in job_ids]
         with self._database.read() as connection:
-            unneeded, kept = _unneeded_without(connection, of), _bucket_bytes(connection, of)
-        runs = [self._root / run for job in of for run in self._runs(job) if run not in kept]
-        return sum(kept.values()) + _size(
-            [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local_path, unneeded)],
+            unneeded, bucket_sizes = _blobs_freed_on_disk(connection, jobs), _bucket_result_sizes(connection, jobs)
+        runs = [self._root / run for job in jobs for run in self._result_folders(job) if run not in bucket_sizes]
+        return sum(bucket_sizes.values()) + _size_bytes(
+            [
+                *runs,
+                *(file for job in jobs for file in self._log_and_blob_files(job, ())),
+                *map(self._store.local_path, unneeded),
+            ],
             None,
         )
 
-    def delete(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> FreedSpace:
-        """Remove a job, and says what that freed. allow: raises where it may stay after all.
+    def delete(self, job_id: str, allow: Callable[[Job], None] = lambda _: None) -> FreedSpace:
+        """Delete a job, and return the space that this freed.
 
-        Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
+        Args:
+            job_id: Id of the job.
+            allow: Raises an error if the job must be kept after all.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: The job has not ended.
+            DiskFull: A result cannot be deleted.
         """
-        freed = self.estimate(name)
+        freed = self.estimate(job_id)
         with self._database.write() as connection:
-            states = connection.execute(select(tasks.c.state).where(tasks.c.job == name)).scalars()
+            states = connection.execute(select(tasks.c.state).where(tasks.c.job == job_id)).scalars()
             if not set(states) <= set(FINAL):
                 raise Conflict(
-                    msg("queue.job_not_ended", f"job {name[:40]} has not ended"),
+                    msg("queue.job_not_ended", f"job {job_id[:40]} has not ended"),
                     msg("queue.cancel_first", "cancel it first"),
                 )
-            job = self._jobs.get(name)
+            job = self._jobs.get(job_id)
             allow(job)
-            own = _own_blobs(connection, job)
-            _forget(connection, job, own)
-            gone = delete_unneeded(connection, own)
+            blobs_freed = _blobs_freed_for_owner(connection, job)
+            _delete_rows(connection, job, blobs_freed)
+            deleted_blobs = delete_unneeded(connection, blobs_freed)
         with disk_errors(str(self._root)):
-            for run in freed.runs:  # whole, or not at all
-                self._results.partial.mkdir(parents=True, exist_ok=True)
-                aside = self._results.partial / uuid.uuid4().hex
+            for run in freed.runs:  # renamed first, so that a result disappears atomically
+                self._results.partial_folder.mkdir(parents=True, exist_ok=True)
+                trash = self._results.partial_folder / uuid.uuid4().hex
                 with contextlib.suppress(FileNotFoundError):
-                    (self._root / run).rename(aside)
-                    shutil.rmtree(aside, ignore_errors=True)
-        for file in self._files(job, gone):
+                    (self._root / run).rename(trash)
+                    shutil.rmtree(trash, ignore_errors=True)
+        for file in self._log_and_blob_files(job, deleted_blobs):
             file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody's notes lie there, too
+        with contextlib.suppress(OSError):  # the folder may contain a user's own files
             (self._root / job.folder).rmdir()
         return freed
 
-    def _runs(self, job: Job) -> list[str]:
-        """The folders of its results, as far as they are still where they were put."""
+    def _result_folders(self, job: Job) -> list[str]:
+        """Return the folders of the job's results that are still in their original place."""
         folder = self._root / job.folder
-        found = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
-        return [f"{job.folder}/{path.name}" for path in found if self._results.belongs_to(job.id, path)]
+        paths = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+        return [f"{job.folder}/{path.name}" for path in paths if self._results.belongs_to(job.id, path)]
 
-    def _files(self, job: Job, own: Iterable[str]) -> list[Path]:
-        """Its logs, and uploaded files, or the copies of those that are in a bucket: there, upkeep removes them."""
+    def _log_and_blob_files(self, job: Job, blob_digests: Iterable[str]) -> list[Path]:
+        """Return the logs of the job, and the local copies of blobs. Maintenance deletes blobs in a bucket."""
         logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
-        return [*logs, *map(self._store.local_path, own)]
+        return [*logs, *map(self._store.local_path, blob_digests)]
 
 
-def _own_blobs(connection: Connection, job: Job) -> list[str]:
-    """The uploaded files that no other job of its owner names, and no version of a model that they registered."""
-    same = func.coalesce(jobs.c.owner, "") == (job.owner or "")
-    others = exists().where(jobs.c.id != job.id, same, jobs.c.request.contains(blobs.c.sha256))
-    mine = blobs.c.sha256.in_(list(job.request.blobs))
-    made = (versions.c.model == version_files.c.model) & (versions.c.number == version_files.c.number)
+def _blobs_freed_for_owner(connection: Connection, job: Job) -> list[str]:
+    """Return the job's files that no other job or model version of its owner uses."""
+    same_owner = func.coalesce(jobs.c.owner, "") == (job.owner or "")
+    other_job = exists().where(jobs.c.id != job.id, same_owner, jobs.c.request.contains(blobs.c.sha256))
+    of_job = blobs.c.sha256.in_(list(job.request.blobs))
+    same_version = (versions.c.model == version_files.c.model) & (versions.c.number == version_files.c.number)
     by_owner = func.coalesce(versions.c.creator, "") == (job.owner or "")
-    version = exists().where(version_files.c.sha256 == blobs.c.sha256, made, by_owner)
-    return list(connection.execute(select(blobs.c.sha256).where(mine, ~others, ~version)).scalars())
+    in_version = exists().where(version_files.c.sha256 == blobs.c.sha256, same_version, by_owner)
+    return list(connection.execute(select(blobs.c.sha256).where(of_job, ~other_job, ~in_version)).scalars())
 
 
-def _bucket_bytes(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
-    """The results of jobs that are in the bucket, with their bytes there."""
-    mine = artefacts.c.task.in_([task.id for job in of for task in job.tasks])
-    rows = connection.execute(select(artefacts).where(mine, artefacts.c.key.startswith("runs/")))
-    kept = Counter[str]()
+def _bucket_result_sizes(connection: Connection, jobs: Sequence[Job]) -> dict[str, int]:
+    """Return the sizes of the jobs' results in the bucket, by run id."""
+    of_jobs = artefacts.c.task.in_([task.id for job in jobs for task in job.tasks])
+    rows = connection.execute(select(artefacts).where(of_jobs, artefacts.c.key.startswith("runs/")))
+    sizes = Counter[str]()
     for row in rows:
-        kept[run_id(row.key)] += row.size_bytes
-    return kept
+        sizes[run_id(row.key)] += row.size_bytes
+    return sizes
 
 
-def _unneeded_without(connection: Connection, of: Sequence[Job]) -> list[str]:
-    """The uploaded files of jobs that nothing else names, and nobody else has."""
-    others = exists().where(jobs.c.id.not_in([job.id for job in of]), jobs.c.request.contains(blobs.c.sha256))
-    owners = [job.owner for job in of if job.owner is not None]
-    held = exists().where(holders.c.sha256 == blobs.c.sha256, holders.c.owner.not_in(owners))
-    theirs = blobs.c.sha256.in_({blob for job in of for blob in job.request.blobs})
-    free = ~others & ~held & ~used_by_version()
-    return list(connection.execute(select(blobs.c.sha256).where(theirs, free)).scalars())
+def _blobs_freed_on_disk(connection: Connection, deleted_jobs: Sequence[Job]) -> list[str]:
+    """Return the jobs' files that no other job, model version or user holds."""
+    other_job = exists().where(
+        jobs.c.id.not_in([job.id for job in deleted_jobs]), jobs.c.request.contains(blobs.c.sha256)
+    )
+    owners = [job.owner for job in deleted_jobs if job.owner is not None]
+    held_by_others = exists().where(holders.c.sha256 == blobs.c.sha256, holders.c.owner.not_in(owners))
+    of_jobs = blobs.c.sha256.in_({blob for job in deleted_jobs for blob in job.request.blobs})
+    unreferenced = ~other_job & ~held_by_others & ~used_by_version()
+    return list(connection.execute(select(blobs.c.sha256).where(of_jobs, unreferenced)).scalars())
 
 
-def _forget(connection: Connection, job: Job, own: Iterable[str]) -> None:
-    names = [task.id for task in job.tasks]
+def _delete_rows(connection: Connection, job: Job, blob_digests: Iterable[str]) -> None:
+    task_ids = [task.id for task in job.tasks]
     for table in (points, artefacts):
-        connection.execute(delete(table).where(table.c.task.in_(names)))
+        connection.execute(delete(table).where(table.c.task.in_(task_ids)))
     connection.execute(delete(tasks).where(tasks.c.job == job.id))
     connection.execute(delete(jobs).where(jobs.c.id == job.id))
-    connection.execute(delete(holders).where(holders.c.owner == job.owner, holders.c.sha256.in_(list(own))))
+    connection.execute(delete(holders).where(holders.c.owner == job.owner, holders.c.sha256.in_(list(blob_digests))))
     next_revision(connection)
 
 
-def _size(paths: Iterable[Path], others: Iterable[Path] | None) -> int:
-    """Bytes that these files and folders alone hold.
+def _size_bytes(paths: Iterable[Path], kept_paths: Iterable[Path] | None) -> int:
+    """Return the bytes that are freed when these files and folders are deleted.
 
-    others: what stays; None is whatever has a name elsewhere, too.
+    Args:
+        paths: Files and folders to delete.
+        kept_paths: Files to keep. None keeps every file that has a link elsewhere.
     """
     names, links, sizes = Counter[tuple[int, int]](), dict[tuple[int, int], int](), dict[tuple[int, int], int]()
     for path in paths:
@@ -183,7 +209,7 @@ def _size(paths: Iterable[Path], others: Iterable[Path] | None) -> int:
                 key = (status.st_dev, status.st_ino)
                 names[key] += 1
                 links[key], sizes[key] = status.st_nlink, status.st_size
-    if others is None:
+    if kept_paths is None:
         return sum(sizes[key] for key, count in names.items() if count >= links[key])
-    stay = {(status.st_dev, status.st_ino) for path in others if path.is_file() and (status := path.lstat())}
-    return sum(size for key, size in sizes.items() if key not in stay)
+    kept_files = {(status.st_dev, status.st_ino) for path in kept_paths if path.is_file() and (status := path.lstat())}
+    return sum(size for key, size in sizes.items() if key not in kept_files)

@@ -1,4 +1,4 @@
-"""Jobs: submitting, cancelling, retrying, listing."""
+"""Jobs: submit, cancel, retry, list."""
 
 from __future__ import annotations
 
@@ -33,39 +33,50 @@ from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, 
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
-_MANY = 100  # jobs; more are not named one by one in a statement
-_PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leases
+_MAX_IDS_IN_STATEMENT = 100
+_CANCEL_GRACE_NS = 20 * 10**9  # time for an agent to end a child, in addition to two leases
 
-# Statements are made once: making one takes longer than running it.
-_ALL = select(jobs)
-_number = select(func.count()).select_from(jobs).scalar_subquery()
-_NOW = select(
-    revision_subquery("jobs").label("revision"), revision_subquery("shared").label("shared"), _number.label("number")
+# Statements are built once, because building one takes longer than running it.
+_SELECT_JOBS = select(jobs)
+_total = select(func.count()).select_from(jobs).scalar_subquery()
+_CURRENT = select(
+    revision_subquery("jobs").label("revision"), revision_subquery("shared").label("shared"), _total.label("number")
 )
-_LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+_CHANGED_SINCE = _SELECT_JOBS.where(jobs.c.revision > bindparam("known")).order_by(
+    jobs.c.submitted_ns.desc(), jobs.c.id
+)
 _TASKS = select(tasks).order_by(tasks.c.seq)
-_TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
-_POINTS_OF = select(points).where(points.c.task.in_(bindparam("named", expanding=True)))
-_COUNTS = (
+_TASKS_OF_JOBS = _TASKS.where(tasks.c.job.in_(bindparam("job_ids", expanding=True)))
+_POINTS_OF_TASKS = select(points).where(points.c.task.in_(bindparam("task_ids", expanding=True)))
+_POINT_COUNTS = (
     select(points.c.task, func.count())
     .join(tasks, tasks.c.id == points.c.task)
     .where(points.c.attempt == tasks.c.attempt, tasks.c.state != "waiting")
     .group_by(points.c.task)
 )
-_COUNTS_OF = _COUNTS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
-_HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
-_WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
-    bindparam("of_owner") == OF_OWNER, jobs.c.key == bindparam("its_key")
+_POINT_COUNTS_OF_JOBS = _POINT_COUNTS.where(tasks.c.job.in_(bindparam("job_ids", expanding=True)))
+_STORED_BLOBS = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("sha256s", expanding=True)))
+_BY_KEY = select(jobs.c.id, jobs.c.digest).where(bindparam("owner_id") == OF_OWNER, jobs.c.key == bindparam("job_key"))
+_NEXT_REVISION = without_result(
+    update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1)
 )
-_COUNTED = without_result(update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1))
-_NEWER = without_result(update(jobs).values(revision=revision_subquery("jobs")))
-_TOUCHED = _NEWER.where(jobs.c.id == bindparam("of"))
-_TOUCHED_OF = _NEWER.where(jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id.in_(bindparam("of", expanding=True)))))
-_SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
+_SET_REVISION = without_result(update(jobs).values(revision=revision_subquery("jobs")))
+_SET_JOB_REVISION = _SET_REVISION.where(jobs.c.id == bindparam("job_id"))
+_SET_REVISION_OF_TASKS = _SET_REVISION.where(
+    jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id.in_(bindparam("task_ids", expanding=True))))
+)
+_INSERT_JOB, _INSERT_TASKS, _INSERT_RUN = insert(jobs), insert(tasks), insert(runs)
 
 
 class JobChanges(NamedTuple):
-    """The jobs that changed, the newest first, and how many there are. shared: the revision of who may see what."""
+    """Jobs that changed after a revision.
+
+    Attributes:
+        revision: Current revision of jobs.
+        shared: Current revision of sharing.
+        jobs: The changed jobs, newest first.
+        total: Number of all jobs.
+    """
 
     revision: int
     shared: int
@@ -74,7 +85,7 @@ class JobChanges(NamedTuple):
 
 
 class Jobs:
-    """The table of jobs, and that of tasks as far as people change it."""
+    """The `jobs` table, and the user-controlled part of the `tasks` table."""
 
     def __init__(self, database: Database, notifier: Notifier, lease_s: float) -> None:
         self._database = database
@@ -82,77 +93,92 @@ class Jobs:
         self._lease_ns = int(lease_s * 1e9)
 
     def submit(self, request: Request, owner: str | None = None) -> tuple[str, bool]:
-        """Queues a job; its id, and whether it is new. The same request with the same key is the same job.
+        """Queue a job. The same request with the same key is the same job.
 
-        Raises: Conflict: the key belongs to another request. Invalid: what no job may ask for. OverQuota.
+        Returns:
+            The job's id, and whether the job is new.
+
+        Raises:
+            Conflict: The key belongs to another request.
+            InvalidRequest: The request exceeds a limit.
+            QuotaExceeded: The owner has reached a quota.
         """
         errors = limit_errors(request)
         if errors:
             raise InvalidRequest(errors)
-        text = _text(request)
+        text = _encode(request)
         digest = _digest(text)
         try:
             with self._database.write() as connection:
-                before = _with_key(connection, owner, request.key)
-                if before is None:
+                existing = _find_by_key(connection, owner, request.key)
+                if existing is None:
                     check_job_quota(connection, owner)
-                    identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
+                    job = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
             with self._database.query() as connection:
-                before = _with_key(connection, owner, request.key)
-            if before is None:
+                existing = _find_by_key(connection, owner, request.key)
+            if existing is None:
                 raise
-        if before is None:
+        if existing is None:
             self._notifier.notify(len(request.specs))
-            return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
-        return _same(before, request, digest), False
+            return job, True  # pyright: ignore[reportPossiblyUnboundVariable]
+        return _same_job(existing, request, digest), False
 
     def find(self, request: Request, owner: str | None = None) -> str | None:
-        """The job that this request made before.
+        """Return the id of the job that this request created before, else None.
 
-        Raises: Conflict: its key belongs to another request.
+        Raises:
+            Conflict: The key belongs to another request.
         """
         with self._database.query() as connection:
-            before = _with_key(connection, owner, request.key)
-        return _same(before, request, _digest(_text(request))) if before else None
+            existing = _find_by_key(connection, owner, request.key)
+        return _same_job(existing, request, _digest(_encode(request))) if existing else None
 
     def cancel(self, job: str) -> None:
-        """End what waits at once, and asks the agents of what runs to end it.
+        """Cancel waiting tasks immediately, and ask agents to cancel running tasks.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job.
         """
         with self._database.write() as connection:
             now = self._database.now_ns()
             self._row(connection, job)
             of_job = tasks.c.job == job
             waiting = of_job & tasks.c.state.in_(("initiated", "waiting"))
-            ended = {"state": "cancelled", "phase": None, "lease": None, "updated_ns": now}
-            stopped = connection.execute(update(tasks).where(waiting).values(ended)).rowcount
-            patience = now + 2 * self._lease_ns + _PATIENCE_NS  # after it `Upkeep` ends it
-            asked = connection.execute(
+            values = {"state": "cancelled", "phase": None, "lease": None, "updated_ns": now}
+            stopped = connection.execute(update(tasks).where(waiting).values(values)).rowcount
+            deadline_ns = now + 2 * self._lease_ns + _CANCEL_GRACE_NS  # then `MaintenanceThread` ends the task
+            requested = connection.execute(
                 update(tasks)
                 .where(of_job, tasks.c.state == "running", ~tasks.c.cancel)
-                .values(cancel=True, deadline_ns=patience, updated_ns=now)
+                .values(cancel=True, deadline_ns=deadline_ns, updated_ns=now)
             ).rowcount
-            if stopped or asked:
+            if stopped or requested:
                 bump_revision(connection, job)
 
     def retry(self, job: str, task: str = "") -> None:
-        """Queues failed and cancelled tasks again, or one of them.
+        """Queue failed and canceled tasks again.
 
-        Raises: NotFound. Conflict: none has failed or was cancelled. OverQuota.
+        Args:
+            job: Id of the job.
+            task: Id of one task; "" is all tasks of the job.
+
+        Raises:
+            NotFound: There is no such job or task.
+            Conflict: No task has failed or was canceled.
+            QuotaExceeded: The owner has reached a quota.
         """
         with self._database.write() as connection:
             check_job_quota(connection, self._row(connection, job).owner)
-            chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
-            if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
+            selected = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
+            if task and connection.execute(select(tasks.c.id).where(selected)).first() is None:
                 raise NotFound(msg("queue.job_no_task", f"job {job} has no task {task[:60]!r}"))
-            again = (
+            statement = (
                 update(tasks)
-                .where(chosen, tasks.c.state.in_(("failed", "cancelled")))
-                .values(_fresh(self._database.now_ns()))
+                .where(selected, tasks.c.state.in_(("failed", "cancelled")))
+                .values(_reset_values(self._database.now_ns()))
             )
-            queued = connection.execute(again).rowcount
+            queued = connection.execute(statement).rowcount
             if not queued:
                 raise Conflict(
                     msg("queue.nothing_try_again", "nothing to try again"),
@@ -162,95 +188,102 @@ class Jobs:
         self._notifier.notify(queued)
 
     def file_arrived(self, sha256: str) -> None:
-        """A file is here: jobs that only lacked it begin to wait for an agent."""
+        """Queue the jobs that waited for this file only."""
         with self._database.query() as connection:
             pending = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated"))
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
             with self._database.write() as connection:
-                if _lacks(connection, REQUEST.decode(row.request)):
+                if _is_missing_files(connection, REQUEST.decode(row.request)):
                     continue
-                ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
-                queued = connection.execute(ready.values(state="waiting", updated_ns=self._database.now_ns())).rowcount
+                statement = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
+                queued = connection.execute(
+                    statement.values(state="waiting", updated_ns=self._database.now_ns())
+                ).rowcount
                 bump_revision(connection, row.id)
             self._notifier.notify(queued)
 
     def revision(self) -> int:
-        """Grow with every change of a job."""
+        """Return the current revision, which increases with every change of a job."""
         with self._database.query() as connection:
             return current_revision(connection)
 
-    def changes_since(self, known: int) -> JobChanges:
-        """What changed after a revision."""
+    def changes_since(self, seen: int) -> JobChanges:
+        """Return the jobs that changed after a revision."""
         with self._database.read() as connection:
-            later = _jobs(connection, _LATER, {"known": known})
-            now = connection.execute(_NOW).one()
-            return JobChanges(now.revision, now.shared, later, now.number)
+            changed = _load_jobs(connection, _CHANGED_SINCE, {"known": seen})
+            current = connection.execute(_CURRENT).one()
+            return JobChanges(current.revision, current.shared, changed, current.number)
 
     def ids(self) -> set[str]:
-        """Of all jobs."""
+        """Return the ids of all jobs."""
         with self._database.query() as connection:
             return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
-        """The jobs of which a task runs."""
-        some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
+        """Return the jobs that have a running task."""
+        is_running = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
         with self._database.read() as connection:
-            return _jobs(connection, visible_jobs(viewer).where(some))
+            return _load_jobs(connection, visible_jobs(viewer).where(is_running))
 
     def totals(self) -> tuple[int, int, int | None]:
-        """How many wait, of which nothing runs, and how many run; when the oldest that waits was submitted, ns."""
-        runs = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
-        live = select(runs, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
-        live = live.where(tasks.c.state.in_(("initiated", "waiting", "running")))
+        """Return the numbers of waiting and of running jobs, and the submit time of the oldest waiting job.
+
+        The time is in ns, or None if no job waits.
+        """
+        is_running = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
+        unfinished = select(is_running, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
+        unfinished = unfinished.where(tasks.c.state.in_(("initiated", "waiting", "running")))
         with self._database.query() as connection:
-            rows = connection.execute(live).all()
+            rows = connection.execute(unfinished).all()
         waiting = [row.submitted_ns for row in rows if not row.runs]
         return len(waiting), len(rows) - len(waiting), min(waiting, default=None)
 
     def get(self, job: str, viewer: str | None = None) -> Job:
-        """A job.
+        """Return a job.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such job, or the viewer may not see it.
         """
         with self._database.read() as connection:
-            rows = _jobs(connection, visible_jobs(viewer).where(jobs.c.id == job))
+            rows = _load_jobs(connection, visible_jobs(viewer).where(jobs.c.id == job))
         if not rows:
             raise NotFound(msg("queue.there_no_job", f"there is no job {job[:40]!r}"))
         return rows[0]
 
     def get_by_task(self, task: str, viewer: str | None = None) -> Job:
-        """The job of a task.
+        """Return the job of a task.
 
-        Raises: NotFound.
+        Raises:
+            NotFound: There is no such task, or the viewer may not see it.
         """
-        its = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id == task))
+        has_task = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id == task))
         with self._database.read() as connection:
-            rows = _jobs(connection, visible_jobs(viewer).where(its))
+            rows = _load_jobs(connection, visible_jobs(viewer).where(has_task))
         if not rows:
             raise NotFound(msg("queue.there_no_task", f"there is no task {task[:60]!r}"))
         return rows[0]
 
     def points(self, job: Job) -> dict[str, list[dict[str, Any]]]:
-        """The points of each task's last attempt, in the order in which they came."""
-        out: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
+        """Return the points of each task's last attempt, in the order of their start."""
+        points_by_task: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
         if not any(attempts.values()):  # none ever ran
-            return out
+            return points_by_task
         with self._database.query() as connection:
-            for row in connection.execute(_POINTS_OF, {"named": list(out)}):
+            for row in connection.execute(_POINTS_OF_TASKS, {"task_ids": list(points_by_task)}):
                 if row.attempt == attempts.get(row.task):
-                    out[row.task].append(msgspec.json.decode(row.point))
-        return {task: sorted(measured, key=_start) for task, measured in out.items()}
+                    points_by_task[row.task].append(msgspec.json.decode(row.point))
+        return {task: sorted(points, key=_start_ns) for task, points in points_by_task.items()}
 
-    def point_counts(self, of: list[Job]) -> dict[str, int]:
-        """Points of the last attempt of each task of these jobs."""
-        some = len(of) <= _MANY
+    def point_counts(self, jobs: list[Job]) -> dict[str, int]:
+        """Return the number of points of each task's last attempt."""
+        is_short = len(jobs) <= _MAX_IDS_IN_STATEMENT
         with self._database.query() as connection:
             rows = (
-                connection.execute(_COUNTS_OF, {"named": [job.id for job in of]})
-                if some
-                else connection.execute(_COUNTS)
+                connection.execute(_POINT_COUNTS_OF_JOBS, {"job_ids": [job.id for job in jobs]})
+                if is_short
+                else connection.execute(_POINT_COUNTS)
             )
             return {row[0]: row[1] for row in rows}
 
@@ -262,36 +295,36 @@ class Jobs:
         return row
 
 
-def _start(point: dict[str, Any]) -> float:
-    """When it was measured; an agent may have sent anything for it."""
+def _start_ns(point: dict[str, Any]) -> float:
+    """Return the start time of a point, 0 if the agent sent an invalid one."""
     start = point.get("start_ns")
     return start if isinstance(start, (int, float)) else 0
 
 
 def bump_revision(connection: Connection, job: str) -> None:
-    """Count a change of a job or of one of its tasks."""
-    connection.execute(_COUNTED)
-    connection.execute(_TOUCHED, {"of": job})
+    """Record a change of a job or of one of its tasks."""
+    connection.execute(_NEXT_REVISION)
+    connection.execute(_SET_JOB_REVISION, {"job_id": job})
 
 
 def bump_revisions(connection: Connection, tasks: Collection[str]) -> None:
-    """As `touch`, of the jobs of tasks."""
-    connection.execute(_COUNTED)
-    connection.execute(_TOUCHED_OF, {"of": list(tasks)})
+    """Record a change of the jobs of several tasks."""
+    connection.execute(_NEXT_REVISION)
+    connection.execute(_SET_REVISION_OF_TASKS, {"task_ids": list(tasks)})
 
 
 def result_folder(model: str, job: str) -> str:
-    """The folder of a job's results: the model's name as far as folders may have it, and the id."""
+    """Return the folder of a job's results: the sanitized name of the model, and the id."""
     stem = PurePosixPath(display_name(model)).stem
     slug = re.sub(r"[^\w.-]+", "-", stem).strip("-._")[:48]
     return f"{slug or 'model'}-{job}"
 
 
-def _with_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
-    return connection.execute(_WITH_KEY, {"of_owner": owner or "", "its_key": key}).first()
+def _find_by_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
+    return connection.execute(_BY_KEY, {"owner_id": owner or "", "job_key": key}).first()
 
 
-def _text(request: Request) -> str:
+def _encode(request: Request) -> str:
     return msgspec.json.encode(request, order="sorted").decode()
 
 
@@ -299,13 +332,13 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _same(before: AnyRow, request: Request, digest: str) -> str:
-    if before.digest != digest:
+def _same_job(existing: AnyRow, request: Request, digest: str) -> str:
+    if existing.digest != digest:
         raise Conflict(
             msg("queue.key_belongs_another_job", f"the key {request.key!r} belongs to another job"),
             msg("queue.choose_new_key_new", "choose a new key for a new job"),
         )
-    return before.id
+    return existing.id
 
 
 def _insert(connection: Connection, now: int, request: Request, owner: str | None, text: str, digest: str) -> str:
@@ -318,7 +351,7 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
             "visibility": "private",
             "revision": next_revision(connection, "runs"),
         }
-        connection.execute(_PRIVATE, values)
+        connection.execute(_INSERT_RUN, values)
     values = {
         "id": job,
         "owner": owner,
@@ -332,16 +365,16 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
         "submitted_ns": now,
         "revision": next_revision(connection),
     }
-    connection.execute(_SUBMITTED, values)
-    state = "initiated" if _lacks(connection, request) else "waiting"
+    connection.execute(_INSERT_JOB, values)
+    state = "initiated" if _is_missing_files(connection, request) else "waiting"
     common = {"job": job, "owner": owner, "state": state, "updated_ns": now}
     common["priority"] = PRIORITIES.index(request.priority)
-    rows = [{"id": f"{job}-{i}", **_wanted(spec), **common} for i, spec in enumerate(request.specs)]
-    connection.execute(_QUEUED, rows)
+    rows = [{"id": f"{job}-{i}", **_spec_columns(spec), **common} for i, spec in enumerate(request.specs)]
+    connection.execute(_INSERT_TASKS, rows)
     return job
 
 
-def _wanted(spec: Spec) -> dict[str, Any]:
+def _spec_columns(spec: Spec) -> dict[str, Any]:
     return {
         "spec_id": spec.id,
         "spec": msgspec.json.encode(spec).decode(),
@@ -353,15 +386,15 @@ def _wanted(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _lacks(connection: Connection, request: Request) -> bool:
-    """Is a file of the job not here yet?"""
-    named = list(request.blobs)
-    here = connection.execute(_HERE, {"named": named}).scalar_one()
-    return here < len(named)
+def _is_missing_files(connection: Connection, request: Request) -> bool:
+    """Return whether a file of the job is not stored yet."""
+    blobs = list(request.blobs)
+    stored = connection.execute(_STORED_BLOBS, {"sha256s": blobs}).scalar_one()
+    return stored < len(blobs)
 
 
-def _fresh(now: int) -> dict[str, Any]:
-    """A task as if nobody had ever tried it, but for the number of its attempts."""
+def _reset_values(now: int) -> dict[str, Any]:
+    """Return the column values that reset a task for a retry. The number of attempts is kept."""
     empty = ("phase", "agent", "on_device", "on_version", "lease", "lease_until_ns", "deadline_ns")
     empty += ("reason", "error", "hint", "run")
     return {
@@ -377,12 +410,19 @@ def _fresh(now: int) -> dict[str, Any]:
     }
 
 
-def _jobs(connection: Connection, query: Select[tuple[object, ...]], given: dict[str, Any] | None = None) -> list[Job]:
-    """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
-    rows = connection.execute(query, given or {}).all()
-    of_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
-    some = len(of_job) <= _MANY
-    for row in connection.execute(_TASKS_OF, {"named": list(of_job)}) if some else connection.execute(_TASKS):
-        if row.job in of_job:
-            of_job[row.job].append(row)
-    return [job_from_row(row, of_job[row.id]) for row in rows]
+def _load_jobs(
+    connection: Connection, query: Select[tuple[object, ...]], parameters: dict[str, Any] | None = None
+) -> list[Job]:
+    """Return jobs with their tasks.
+
+    A long list of jobs is not passed as ids, because statements have a limit.
+    """
+    rows = connection.execute(query, parameters or {}).all()
+    tasks_by_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
+    is_short = len(tasks_by_job) <= _MAX_IDS_IN_STATEMENT
+    for row in (
+        connection.execute(_TASKS_OF_JOBS, {"job_ids": list(tasks_by_job)}) if is_short else connection.execute(_TASKS)
+    ):
+        if row.job in tasks_by_job:
+            tasks_by_job[row.job].append(row)
+    return [job_from_row(row, tasks_by_job[row.id]) for row in rows]

@@ -1,4 +1,4 @@
-"""Giving tasks to agents, and taking them back. Every transition is a compare-and-set UPDATE."""
+"""Leases of tasks by agents: claim, renew, finish. Every transition is a compare-and-set UPDATE."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from visualprof.remote.queue.tasks.messages import TaskHeartbeat, TaskReport
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import replace_points, save_point
 from visualprof.remote.queue.tasks.report_batcher import ReportBatcher
-from visualprof.remote.queue.tasks.scheduling import OWNER, SERVED, WAITS, in_order, offer_parameters
+from visualprof.remote.queue.tasks.scheduling import OWNER, SERVED_BY_AGENT, WAITS, in_order, offer_parameters
 
-TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
+MAX_TRANSFER_NS = 2 * 3600 * 10**9  # for downloads, waiting and uploads, in addition to the task's timeout
 
-# Statements are made once: making one takes longer than running it.
-_TASK = select(tasks).where(tasks.c.id == bindparam("of"))
-_HELD = _TASK.with_for_update()
-_CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
-_RENEWED = without_result(_CHANGE)
-_ADOPTED = _RENEWED.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
-_ENDED = _RENEWED.where(tasks.c.lease == bindparam("token"))
-# What allowed it may be gone since the task was looked for.
-_CLAIM = _CHANGE.where(WAITS, tasks.c.attempt == bindparam("earlier"), SERVED)
-_JOB = select(jobs).where(jobs.c.id == bindparam("of"))
-_TIMEOUT = (  # of a job, with the number of its specs
+# Statements are built once, because building one takes longer than running it.
+_TASK = select(tasks).where(tasks.c.id == bindparam("task_id"))
+_SELECT_FOR_UPDATE = _TASK.with_for_update()
+_UPDATE_TASK = update(tasks).where(tasks.c.id == bindparam("task_id"))
+_RENEW_LEASE = without_result(_UPDATE_TASK)
+_REACQUIRE = _RENEW_LEASE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
+_END_LEASE = _RENEW_LEASE.where(tasks.c.lease == bindparam("token"))
+# The conditions are repeated because they may have changed since the task was selected.
+_CLAIM_TASK = _UPDATE_TASK.where(WAITS, tasks.c.attempt == bindparam("last_attempt"), SERVED_BY_AGENT)
+_JOB = select(jobs).where(jobs.c.id == bindparam("job_id"))
+_TIMEOUT = (  # timeout and number of specs of a job
     select(jobs.c.timeout_ns, func.count())
     .join(tasks, tasks.c.job == jobs.c.id)
-    .where(jobs.c.id == bindparam("of"))
+    .where(jobs.c.id == bindparam("job_id"))
     .group_by(jobs.c.timeout_ns)
 )
-_NAME = select(agents.c.name).where(agents.c.id == bindparam("of"))
-_BLOBS = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
-_BEGAN = (  # the machines that began a spec which any may run, the first one first
+_AGENT_NAME = select(agents.c.name).where(agents.c.id == bindparam("agent_id"))
+_BLOB_SIZES = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("sha256s", expanding=True)))
+_FIRST_AGENTS = (  # the agent that first started a spec of the job that any agent may run
     select(agents)
     .join(tasks, tasks.c.agent == agents.c.id)
-    .where(tasks.c.job == bindparam("of"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
+    .where(tasks.c.job == bindparam("job_id"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
     .where(serves(agents.c.id, OWNER, bindparam("now")))
     .order_by(tasks.c.started_ns)
     .limit(1)
@@ -62,7 +62,11 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
 
 
 class Leases:
-    """Leases over the table of tasks."""
+    """Leases on rows of the `tasks` table.
+
+    Attributes:
+        reports: Batches the agents' reports into few transactions.
+    """
 
     def __init__(
         self, database: Database, store: Store, notifier: Notifier, lease_s: float, reports: ReportBatcher
@@ -79,92 +83,104 @@ class Leases:
         agent: Agent,
         devices: Sequence[str],
         wait_s: float,
-        gone: Callable[[], bool] = lambda: False,
-        begun: Mapping[str, str] | None = None,
+        is_disconnected: Callable[[], bool] = lambda: False,
+        started_jobs: Mapping[str, str] | None = None,
         fleet: Sequence[Offer] = (),
     ) -> Lease | None:
-        """The next task for an agent with these free devices; None when none came within `wait_s`.
+        """Lease the next task that an agent can run; None if none arrived within `wait_s`.
 
-        gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
-        begun: jobs of which the agent takes more specs on a device that is not free, where they take turns.
-        fleet: what its free nodes can run.
+        Args:
+            agent: The agent.
+            devices: Its free devices.
+            wait_s: Maximum waiting time.
+            is_disconnected: Whether the agent has disconnected. Its task would otherwise be lost until the lease
+                expires.
+            started_jobs: Devices by job for which the agent accepts more specs of the job, although the device is in
+                use;
+                the specs take turns.
+            fleet: What the free nodes of a fleet can run.
 
-        Raises: Crowded: there is none now, and no place to wait for one.
+        Raises:
+            ServerBusy: There is no task and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        free = FreeCapacity(devices, begun or {}, fleet)
+        free = FreeCapacity(devices, started_jobs or {}, fleet)
         offered = offer_parameters(agent, free)
-        known = self._notifier.notification_count
-        lease = self._claim(agent, free, offered)
+        seen = self._notifier.notification_count
+        lease = self._claim_task(agent, free, offered)
         if lease or wait_s <= 0:
             return lease
         with self._notifier.waiter_slot():
             while lease is None and not self._notifier.closed and (left := end - time.monotonic()) > 0:
-                self._notifier.wait(known, min(self._notifier.recheck_interval_s, left))
-                if gone():
+                self._notifier.wait(seen, min(self._notifier.recheck_interval_s, left))
+                if is_disconnected():
                     break
-                told, known = known != self._notifier.notification_count, self._notifier.notification_count
-                lease = self._claim(agent, free, offered)
-                if told and lease is None:
+                notified, seen = seen != self._notifier.notification_count, self._notifier.notification_count
+                lease = self._claim_task(agent, free, offered)
+                if notified and lease is None:
                     self._notifier.wake_next()
             if lease is None:
-                self._notifier.wake_next()  # a notice may have come since
+                self._notifier.wake_next()  # a notification may have arrived since the last claim
         return lease
 
-    def heartbeat(self, agent: Agent, beats: Sequence[TaskHeartbeat]) -> tuple[list[str], list[str]]:
-        """Renews leases; the tasks that people want cancelled, and those that are not the agent's any more."""
-        if not beats:
+    def heartbeat(self, agent: Agent, heartbeats: Sequence[TaskHeartbeat]) -> tuple[list[str], list[str]]:
+        """Renew leases; return the tasks to cancel and the tasks whose lease has expired."""
+        if not heartbeats:
             return [], []
 
         def renew(connection: Connection) -> tuple[tuple[list[str], list[str]], list[str]]:
-            cancel, stale, shown = list[str](), list[str](), list[str]()
-            for beat in beats:
+            cancel, expired, changed = list[str](), list[str](), list[str]()
+            for heartbeat in heartbeats:
                 try:
-                    row = self.lock_leased(connection, agent.id, beat.task, beat.lease)
+                    row = self.lock_leased(connection, agent.id, heartbeat.task, heartbeat.lease)
                 except LeaseExpired:
-                    stale.append(beat.task)
+                    expired.append(heartbeat.task)
                     continue
-                if self._renew(connection, row, beat):
-                    shown.append(beat.task)
+                if self._renew(connection, row, heartbeat):
+                    changed.append(heartbeat.task)
                 if row.cancel:
-                    cancel.append(beat.task)
-            return (cancel, stale), shown
+                    cancel.append(heartbeat.task)
+            return (cancel, expired), changed
 
         return self.reports.commit(renew)
 
     def leased_task(self, agent: Agent, task: str, token: str) -> Task:
-        """The task of a lease that still holds.
+        """Return the task of a valid lease.
 
-        Raises: Stale.
+        Raises:
+            LeaseExpired: The lease is not valid.
         """
         with self._database.query() as connection:
-            row = connection.execute(_TASK, {"of": task}).first()
+            row = connection.execute(_TASK, {"task_id": task}).first()
         return self._task_from_row(agent, row, task, token)
 
     def lock_leased(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
-        """The row of a task under a lease; one that was given back, but not out again, is taken back.
+        """Lock and return the row of a leased task. A task that was requeued but not claimed is leased again.
 
-        Raises: Stale.
+        Raises:
+            LeaseExpired: The lease is not valid.
         """
-        row = connection.execute(_HELD, {"of": task}).first()
-        if row is None or not _same(row, agent, token) or row.state not in ("running", "waiting"):
+        row = connection.execute(_SELECT_FOR_UPDATE, {"task_id": task}).first()
+        if row is None or not _holds_lease(row, agent, token) or row.state not in ("running", "waiting"):
             raise LeaseExpired(task)
         if row.state == "waiting":
             now = self._database.now_ns()
-            back = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
-            connection.execute(_ADOPTED, {"of": task, "token": token, **back})
+            values = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
+            connection.execute(_REACQUIRE, {"task_id": task, "token": token, **values})
             bump_revision(connection, row.job)
         return row
 
     def save_point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
-        """Keep a point; the same size again replaces it.
+        """Save a point; a point of the same size is replaced.
 
-        Raises: Stale. Oversize: it has more of them than a job can ask for.
+        Raises:
+            LeaseExpired: The lease is not valid.
+            PayloadTooLarge: The task has more points than a job can request.
         """
 
-        def keep(connection: Connection) -> tuple[None, tuple[str]]:
+        def save(connection: Connection) -> tuple[None, tuple[str]]:
             if not save_point(connection, agent.id, task, token, batch, point):
-                self.lock_leased(connection, agent.id, task, token)  # it may be one that was given back
+                self.lock_leased(connection, agent.id, task, token)  # leases a requeued task again
                 if not save_point(connection, agent.id, task, token, batch, point):
                     raise PayloadTooLarge(
                         msg("queue.task_points_already", f"task {task} has {MAX_VALUES} points already"),
@@ -172,16 +188,17 @@ class Leases:
                     )
             return None, (task,)
 
-        self.reports.commit(keep)
+        self.reports.commit(save)
 
     def finishing_task(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
-        """The task of a lease that is to end in that state; None when it did so before.
+        """Return the task of a lease that is to end in `state`; None if it has ended in that state before.
 
-        Raises: Stale: it ended otherwise, or the lease does not hold.
+        Raises:
+            LeaseExpired: The task ended in another state, or the lease is not valid.
         """
         with self._database.query() as connection:
-            row = connection.execute(_TASK, {"of": task}).first()
-        if row is None or row.state not in FINAL or not _same(row, agent.id, token):
+            row = connection.execute(_TASK, {"task_id": task}).first()
+        if row is None or row.state not in FINAL or not _holds_lease(row, agent.id, token):
             return self._task_from_row(agent, row, task, token)
         if row.state != state:
             raise LeaseExpired(task)
@@ -195,16 +212,26 @@ class Leases:
         token: str,
         report: TaskReport,
         run: str | None = None,
-        measured: Mapping[int, str] | None = None,
+        points: Mapping[int, str] | None = None,
     ) -> None:
-        """The last transition of a lease. measured: the points of its result, None without a file of them.
+        """End a lease with the task's final state.
 
-        Raises: Stale.
+        Args:
+            connection: Connection of the transaction.
+            agent: The agent.
+            task: Id of the task.
+            token: Token of the lease.
+            report: The agent's report.
+            run: Id of the published run; None without one.
+            points: JSON of each point by size; None if the result has no file of points.
+
+        Raises:
+            LeaseExpired: The lease is not valid.
         """
         row = self.lock_leased(connection, agent.id, task, token)
         failed = report.state == "failed"
-        if measured is not None:
-            replace_points(connection, row, measured)
+        if points is not None:
+            replace_points(connection, row, points)
         values = {
             "state": report.state,
             "phase": None,
@@ -212,78 +239,86 @@ class Leases:
             "reason": (report.reason or "agent_error") if failed else None,
             "error": report.error[:4000] if report.error else None,
             "hint": report.hint[:2000] if report.hint else None,
-            "warnings": _texts(report.warnings),
+            "warnings": _encode_warnings(report.warnings),
             "run": run,
             "updated_ns": self._database.now_ns(),
         }
         end_device_use(connection, row.owner, task, row.attempt, self._database.now_ns())
-        connection.execute(_ENDED, {"of": task, "token": token, **values})
+        connection.execute(_END_LEASE, {"task_id": task, "token": token, **values})
         bump_revision(connection, row.job)
 
     def extend_running(self) -> None:
-        """At start: the server's own absence must not cost an agent its work."""
+        """Extend running leases at start, so that the server's own downtime does not cost an agent its work."""
         later = self._database.now_ns() + self._lease_ns
         with self._database.write() as connection:
             for column in (tasks.c.lease_until_ns, tasks.c.deadline_ns):
-                late = update(tasks).where(tasks.c.state == "running", column < later)
-                connection.execute(late.values({column: later}))
+                expiring = update(tasks).where(tasks.c.state == "running", column < later)
+                connection.execute(expiring.values({column: later}))
 
     def _task_from_row(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
-        """The task of a row that was read: one that runs needs no lock of the writers."""
-        if row is not None and row.state == "running" and _same(row, agent.id, token):
+        """Return the task of a row; a running task needs no writer lock."""
+        if row is not None and row.state == "running" and _holds_lease(row, agent.id, token):
             return task_from_row(row)
         with self._database.write() as connection:
             return task_from_row(self.lock_leased(connection, agent.id, task, token))
 
-    def _claim(self, agent: Agent, free: FreeCapacity, offered: dict[str, Any]) -> Lease | None:
-        """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
+    def _claim_task(self, agent: Agent, free: FreeCapacity, offered: dict[str, Any]) -> Lease | None:
+        """Claim the first runnable task. If another server was faster, try the next task; threads take turns."""
         with self._claiming:
             while True:
                 offered["now"] = self._database.now_ns()
                 with self._database.read() as connection:
-                    found = self._first(connection, agent, offered)
-                    if found is None:
+                    candidate = self._first_runnable(connection, agent, offered)
+                    if candidate is None:
                         return None
-                    row, job, request = found
-                    again = _retry_warnings(connection, row)
+                    row, job, request = candidate
+                    warnings = _retry_warnings(connection, row)
                     files = self._files(connection, request)
-                taken = self._lease_answer(row, agent.id, *choose_device(agent, row, free), job.timeout_ns, again)
+                values = self._lease_values(row, agent.id, *choose_device(agent, row, free), job.timeout_ns, warnings)
                 with self._database.write() as connection:
-                    claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
-                    if connection.execute(_CLAIM, claim).rowcount:
-                        start_device_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
+                    claim = {
+                        "task_id": row.id,
+                        "last_attempt": row.attempt,
+                        "agent_id": agent.id,
+                        "now": offered["now"],
+                        **values,
+                    }
+                    if connection.execute(_CLAIM_TASK, claim).rowcount:
+                        start_device_use(connection, row.owner, row.id, values["attempt"], values["started_ns"])
                         bump_revision(connection, row.job)
                         self._notifier.task_claimed()
-                        return _lease(row, job, request, taken, files, again)
+                        return _build_lease(row, job, request, values, files, warnings)
 
-    def _first(
+    def _first_runnable(
         self, connection: Connection, agent: Agent, offered: dict[str, Any]
     ) -> tuple[AnyRow, AnyRow, Request] | None:
-        """The first task that no other machine is to have, with its job and what that asks for."""
-        seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
+        """Return the first task that no other agent is preferred for, with its job and its request."""
+        jobs_seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
         for row in in_order(connection, offered):
-            if row.job not in seen:
-                job = connection.execute(_JOB, {"of": row.job}).one()
+            if row.job not in jobs_seen:
+                job = connection.execute(_JOB, {"job_id": row.job}).one()
                 request = REQUEST.decode(job.request)
-                seen[row.job] = job, request, self._began(connection, job.id, request)
-            job, request, began = seen[row.job]
-            if began is None or began.id == agent.id or row.wanted_agent or row.tries:  # tries: it was lost there
+                jobs_seen[row.job] = job, request, self._preferred_agent(connection, job.id, request)
+            job, request, preferred = jobs_seen[row.job]
+            # A task with tries was lost by the preferred agent.
+            if preferred is None or preferred.id == agent.id or row.wanted_agent or row.tries:
                 return row, job, request
-            if any(missing_requirements(SPEC.decode(row.spec), began)):
+            if any(missing_requirements(SPEC.decode(row.spec), preferred)):
                 return row, job, request
         return None
 
-    def _began(self, connection: Connection, job: str, request: Request) -> Agent | None:
-        """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
+    def _preferred_agent(self, connection: Connection, job: str, request: Request) -> Agent | None:
+        """Return the online agent that first started a spec of the job; it gets all specs that any agent may run."""
         if request.spread or len(request.specs) == 1:
             return None
-        row = connection.execute(_BEGAN, {"of": job, "now": self._database.now_ns()}).first()
-        began = agent_from_row(row, self._database.clock_offset_ns) if row else None
-        return began if began and began.online(self._lease_ns / 1e9) else None
+        row = connection.execute(_FIRST_AGENTS, {"job_id": job, "now": self._database.now_ns()}).first()
+        preferred = agent_from_row(row, self._database.clock_offset_ns) if row else None
+        return preferred if preferred and preferred.online(self._lease_ns / 1e9) else None
 
-    def _lease_answer(
+    def _lease_values(
         self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
     ) -> dict[str, Any]:
+        """Return the column values of a new lease."""
         now = self._database.now_ns()
         return {
             "state": "running",
@@ -299,15 +334,15 @@ class Leases:
             "started_ns": now,
             "deadline_ns": now + timeout_ns + self._lease_ns,
             "updated_ns": now,
-            "warnings": _texts(warnings),
+            "warnings": _encode_warnings(warnings),
             "log_bytes": 0,
             "log_cut": 0,
         }
 
     def files(self, task: Task) -> list[File]:
-        """What a task needs, with new addresses: those of its lease are good for minutes."""
+        """Return the files of a task with new URLs. The URLs of its lease are valid for minutes only."""
         with self._database.read() as connection:
-            request = REQUEST.decode(connection.execute(_JOB, {"of": task.job}).one().request)
+            request = REQUEST.decode(connection.execute(_JOB, {"job_id": task.job}).one().request)
             return self._files(connection, request)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
@@ -317,44 +352,48 @@ class Leases:
         ]
         files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
         files.extend(("data", name, blob) for name, blob in request.advise.data.items())
-        kept = connection.execute(_BLOBS, {"named": sorted({blob for _, _, blob in files})})
-        sizes = {row.sha256: row.size_bytes for row in kept}
+        rows = connection.execute(_BLOB_SIZES, {"sha256s": sorted({blob for _, _, blob in files})})
+        sizes = {row.sha256: row.size_bytes for row in rows}
         url = self._store.get_url
         return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
 
-    def _renew(self, connection: Connection, row: AnyRow, beat: TaskHeartbeat) -> bool:
-        """Prolongs a lease; whether people see what it tells."""
+    def _renew(self, connection: Connection, row: AnyRow, heartbeat: TaskHeartbeat) -> bool:
+        """Extend a lease; return whether the heartbeat changes visible state."""
         now = self._database.now_ns()
-        phase = beat.phase or row.phase
+        phase = heartbeat.phase or row.phase
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": phase}
-        values["progress"] = row.progress if beat.progress is None else min(max(beat.progress, 0.0), 1.0)
-        if beat.warnings is not None:
-            values["warnings"] = _texts(beat.warnings)
+        values["progress"] = row.progress if heartbeat.progress is None else min(max(heartbeat.progress, 0.0), 1.0)
+        if heartbeat.warnings is not None:
+            values["warnings"] = _encode_warnings(heartbeat.warnings)
         if phase in UNTIMED_PHASES and not row.cancel:
-            own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
-            waiting = own * (specs - 1)  # for the turns of the others
-            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)
-        shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
-        if shown:
+            timeout_ns, specs = connection.execute(_TIMEOUT, {"job_id": row.job}).one()
+            queue_time_ns = timeout_ns * (specs - 1)  # while other specs have their turn
+            values["deadline_ns"] = (
+                self._lease_ns + timeout_ns + min(now, row.started_ns + MAX_TRANSFER_NS + queue_time_ns)
+            )
+        is_visible = any(
+            name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings")
+        )
+        if is_visible:
             values["updated_ns"] = now
-        connection.execute(_RENEWED, {"of": row.id, **values})
-        return shown
+        connection.execute(_RENEW_LEASE, {"task_id": row.id, **values})
+        return is_visible
 
 
-def _lease(
-    row: AnyRow, job: AnyRow, request: Request, taken: dict[str, Any], files: list[File], again: list[str]
+def _build_lease(
+    row: AnyRow, job: AnyRow, request: Request, values: dict[str, Any], files: list[File], warnings: list[str]
 ) -> Lease:
-    asked = SPEC.decode(row.spec)
-    spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
+    requested = SPEC.decode(row.spec)
+    spec = replace(requested, device=values["on_device"], version=values["on_version"])
     run = f"{job.folder}/{spec.id}"
-    return Lease(row.id, job.id, run, taken["attempt"], taken["lease"], spec, request, files, again)
+    return Lease(row.id, job.id, run, values["attempt"], values["lease"], spec, request, files, warnings)
 
 
 def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:
-    """Why a task begins once more, as a warning of its result; nothing for one that nobody lost."""
+    """Return a warning that says why a task starts again; empty if it was never lost."""
     if not row.tries:
         return []
-    name = connection.execute(_NAME, {"of": row.agent}).scalar()
+    name = connection.execute(_AGENT_NAME, {"agent_id": row.agent}).scalar()
     return [
         msg(
             "queue.measured_again_beginning_attempt",
@@ -363,10 +402,11 @@ def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:
     ]
 
 
-def _same(row: AnyRow, agent: str, token: str) -> bool:
-    sent = token.encode("utf-8", "replace")
-    return row.agent == agent and bool(row.lease) and hmac.compare_digest(row.lease.encode(), sent)
+def _holds_lease(row: AnyRow, agent: str, token: str) -> bool:
+    """Return whether the agent and the token hold the task's lease."""
+    token_bytes = token.encode("utf-8", "replace")
+    return row.agent == agent and bool(row.lease) and hmac.compare_digest(row.lease.encode(), token_bytes)
 
 
-def _texts(warnings: Sequence[str]) -> str:
+def _encode_warnings(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()

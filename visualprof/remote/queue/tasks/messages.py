@@ -1,4 +1,4 @@
-"""What agents tell of tasks. It needs no database: the API is described by it before one is opened."""
+"""Messages of agents about tasks. The API's description imports this module, which needs no database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ MAX_POINT_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class TaskHeartbeat:
-    """What an agent says of a task that it has. phase, progress: as they were where it does not say."""
+    """An agent's heartbeat for a task.
+
+    Attributes:
+        task: Id of the task.
+        lease: Token of the lease.
+        phase: Current phase; None is unchanged.
+        progress: Current progress, 0 to 1; None is unchanged.
+        warnings: All warnings so far; None is unchanged.
+    """
 
     task: str
     lease: str
@@ -26,7 +34,16 @@ class TaskHeartbeat:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """How a task ended, by its agent. files: names of those that it uploaded."""
+    """An agent's report of how a task ended.
+
+    Attributes:
+        state: Final state.
+        reason: Reason of a failure.
+        error: What went wrong.
+        hint: What to do about it.
+        warnings: Warnings of the result.
+        files: Names of the uploaded files.
+    """
 
     state: State
     reason: Reason | None = None
@@ -38,7 +55,7 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class AnnouncedFile:
-    """A file that an agent is going to upload."""
+    """A file that an agent is about to upload."""
 
     name: str
     size_bytes: int
@@ -46,7 +63,7 @@ class AnnouncedFile:
 
 
 class RepeatHead(msgspec.Struct):
-    """What the server reads of a repeat of a point."""
+    """The fields of a point's repeat that the server reads."""
 
     samples_per_s: float | None = None
     p50_ns: int | None = None
@@ -54,7 +71,13 @@ class RepeatHead(msgspec.Struct):
 
 
 class StepHead(msgspec.Struct):
-    """What the server reads of the step that stands for a point. tail_ns: latency at the load's percentile."""
+    """The fields of the load step that represents a point.
+
+    Attributes:
+        concurrency: Concurrent lanes.
+        offered_per_s: Offered rate.
+        tail_ns: Latency at the load's percentile.
+    """
 
     concurrency: int | None = None
     offered_per_s: float | None = None
@@ -62,7 +85,15 @@ class StepHead(msgspec.Struct):
 
 
 class LoadHead(msgspec.Struct):
-    """What the server reads of a point's load. verdict: PASS, FAIL or INCONCLUSIVE, null without a limit."""
+    """The fields of a point's load that the server reads.
+
+    Attributes:
+        scenario: Scenario of the load.
+        percentile: Percentile of the limit.
+        limit_ns: Latency limit.
+        verdict: PASS, FAIL or INCONCLUSIVE; null without a limit.
+        step: The step that represents the point.
+    """
 
     scenario: str = ""
     percentile: float | None = None
@@ -72,7 +103,7 @@ class LoadHead(msgspec.Struct):
 
 
 class PointHead(msgspec.Struct):
-    """What the server reads of a point; null where it is not known, or n is too small for it."""
+    """The fields of a point that the server reads; null if unknown, or if there are too few samples."""
 
     batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
     qps: float
@@ -93,8 +124,10 @@ _HEAD = msgspec.json.Decoder(PointHead)
 
 
 def parse_batch(text: bytes) -> int:
-    """The size of a point.
+    """Return the size of a point.
 
-    Raises: ValueError, RecursionError: it is none.
+    Raises:
+        ValueError: The point is invalid.
+        RecursionError: The point is nested too deeply.
     """
     return _HEAD.decode(text).batch

@@ -1,8 +1,8 @@
-"""Runs whose files are in the bucket, as folders of the log directory that fill as they are read.
+"""Runs whose files are in the bucket, as folders of the log directory whose files are downloaded on demand.
 
-Which there are says the database. What lists need of a run comes at once and stays; its other files come when somebody
-reads them, and go when there is no room. A folder of such a run is marked, and nothing but a copy: it may be removed at
-any time. One without a mark is somebody's own.
+The database lists the runs. The files that lists need are downloaded at once and stay. Other files are downloaded when
+they are read, and are removed when the cache is full. The folder of such a run contains a marker file; the folder is
+only a copy and may be deleted at any time. A folder without a marker belongs to a user.
 """
 
 from __future__ import annotations
@@ -35,217 +35,251 @@ from visualprof.remote.queue.tasks.logs import LOG_FILE
 
 _log = logging.getLogger(__name__)
 
-# What lists and the table of reports need; the last one makes it a report.
+# Files that lists and the table of reports need. The last one makes the folder a report.
 HEAD_FILES = ("env.json", "status.json", "points.jsonl", "advice.json", "job.json")
-_EVERY_S = 1.0
-_ROUND_S = 5.0  # of fetching heads, before new runs are looked for again
-_WAIT_S = 1.0  # for a file that somebody reads: most are there by then
-_LATER_S = 60.0
-_AT_ONCE = 4
-_STRAY_S = 3600  # a folder that no row names may be about to get one
+_SYNC_INTERVAL_S = 1.0
+_MAX_ROUND_S = 5.0  # for downloads of head files, before the next look for new runs
+_DOWNLOAD_WAIT_S = 1.0  # for a file that a request reads; most downloads are done by then
+_RETRY_DELAY_S = 60.0
+_DOWNLOAD_THREADS = 4
+_MIN_STRAY_AGE_S = 3600  # the row of a younger folder may not be written yet
 
-_ABOUT = artefacts.outerjoin(blobs, blobs.c.sha256 == artefacts.c.sha256)
-_LATER = (
-    select(jobs.c.id.label("of_job"), artefacts, blobs.c.inspected)
-    .select_from(jobs.outerjoin(tasks, tasks.c.job == jobs.c.id).outerjoin(_ABOUT, artefacts.c.task == tasks.c.id))
+_FILES_WITH_BLOBS = artefacts.outerjoin(blobs, blobs.c.sha256 == artefacts.c.sha256)
+_CHANGED_JOBS = (
+    select(jobs.c.id.label("job_id"), artefacts, blobs.c.inspected)
+    .select_from(
+        jobs.outerjoin(tasks, tasks.c.job == jobs.c.id).outerjoin(_FILES_WITH_BLOBS, artefacts.c.task == tasks.c.id)
+    )
     .where(jobs.c.revision > bindparam("known"))
 )
-_COUNT = select(func.count()).select_from(jobs)
+_JOB_COUNT = select(func.count()).select_from(jobs)
 
 
 class Mirror:
     """Keeps a log directory in step with the runs in the bucket.
 
     Args:
-        database, bucket: of the queue.
-        root: the log directory.
-        partial: where files are put together, on the same disk.
-        busy: paths of files that are being read for longer than a moment.
+        database: Database of the queue.
+        bucket: Bucket of the queue.
+        root: The log directory.
+        partial_folder: Folder where files are assembled, on the log directory's disk.
+        busy_paths: Returns the paths of files that are being read for a long time.
     """
 
     def __init__(
-        self, database: Database, bucket: Bucket, root: Root, partial: Path, busy: Callable[[], set[str]]
+        self, database: Database, bucket: Bucket, root: Root, partial_folder: Path, busy_paths: Callable[[], set[str]]
     ) -> None:
-        self._database, self._bucket, self._root, self._partial, self._busy = database, bucket, root, partial, busy
+        self._database, self._bucket, self._root, self._partial_folder, self._busy_paths = (
+            database,
+            bucket,
+            root,
+            partial_folder,
+            busy_paths,
+        )
         self._revision = -1
-        self._jobs: set[str] = set()  # all, also those without such runs
-        self._runs: dict[str, dict[str, BucketRun]] = {}  # by job and id
-        self._by_id: dict[str, BucketRun] = {}
-        self._places: dict[str, str] = {}  # of the runs whose folders are there; "" is somebody's own folder
-        self._later: dict[str, float] = {}  # when a place that lacks something is looked at again
-        self._here: set[Path] = set()  # copies that may go
-        self._full = True
+        self._job_ids: set[str] = set()  # all jobs, with or without runs in the bucket
+        self._runs_by_job: dict[str, dict[str, BucketRun]] = {}  # by job and run id
+        self._runs_by_id: dict[str, BucketRun] = {}
+        self._local_prefixes: dict[str, str] = {}  # by run id, for existing folders; "" is a user's own folder
+        self._retry_at: dict[str, float] = {}  # monotonic time by prefix, for runs with missing files
+        self._local_copies: set[Path] = set()  # copies that may be removed
+        self._may_exceed_cache = True
         self._files: list[LogFile] | None = None
-        self._coming: dict[str, Future[None]] = {}
-        self._lock, self._looking, self._making = threading.RLock(), threading.Lock(), threading.Lock()
-        self._wanted = SimpleQueue[tuple[str, Future[None]] | None]()
+        self._downloads: dict[str, Future[None]] = {}
+        self._lock, self._sync_lock, self._folder_lock = threading.RLock(), threading.Lock(), threading.Lock()
+        self._queue = SimpleQueue[tuple[str, Future[None]] | None]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="mirror", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow the database, and to fetch."""
+        """Start to follow the database and to download files."""
         self._thread.start()
-        for _ in range(_AT_ONCE):
-            threading.Thread(target=self._serve, name="fetch", daemon=True).start()
+        for _ in range(_DOWNLOAD_THREADS):
+            threading.Thread(target=self._download_loop, name="fetch", daemon=True).start()
 
     def close(self) -> None:
-        """End its threads; a store that does not answer keeps nobody waiting."""
+        """Stop the threads; a bucket that does not answer does not delay this."""
         self._stop.set()
-        for _ in range(_AT_ONCE):
-            self._wanted.put(None)
+        for _ in range(_DOWNLOAD_THREADS):
+            self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
     def sync(self) -> None:
-        """Takes note of what was published and removed since the last look."""
-        with self._looking:
+        """Load the runs that were published or deleted since the last call."""
+        with self._sync_lock:
             with self._database.read() as connection:
-                now = current_revision(connection)
-                if now == self._revision:
+                revision = current_revision(connection)
+                if revision == self._revision:
                     return
-                rows = connection.execute(_LATER, {"known": self._revision}).all()
-                known = self._jobs | {row.of_job for row in rows}
-                if connection.execute(_COUNT).scalar_one() != len(known):
-                    known = set(connection.execute(select(jobs.c.id)).scalars())
-            of_job: dict[str, list[AnyRow]] = {job: [] for job in self._jobs - known}
+                rows = connection.execute(_CHANGED_JOBS, {"known": self._revision}).all()
+                job_ids = self._job_ids | {row.job_id for row in rows}
+                if connection.execute(_JOB_COUNT).scalar_one() != len(job_ids):
+                    job_ids = set(connection.execute(select(jobs.c.id)).scalars())
+            rows_by_job: dict[str, list[AnyRow]] = {job: [] for job in self._job_ids - job_ids}
             for row in rows:
-                of_job.setdefault(row.of_job, []).append(row)
-            news = {job: runs for job, rows in of_job.items() if (runs := runs_of_job(rows)) != self._runs.get(job, {})}
+                rows_by_job.setdefault(row.job_id, []).append(row)
+            changed = {
+                job: runs
+                for job, rows in rows_by_job.items()
+                if (runs := runs_of_job(rows)) != self._runs_by_job.get(job, {})
+            }
             with self._lock:
-                self._jobs, self._revision = known, now
-                if news or self._files is None:  # most changes of jobs are none of what they left
-                    self._runs = {job: runs for job, runs in (self._runs | news).items() if runs}
-                    self._by_id = {name: run for runs in self._runs.values() for name, run in runs.items()}
+                self._job_ids, self._revision = job_ids, revision
+                if changed or self._files is None:  # most changes of jobs do not change their runs
+                    self._runs_by_job = {job: runs for job, runs in (self._runs_by_job | changed).items() if runs}
+                    self._runs_by_id = {name: run for runs in self._runs_by_job.values() for name, run in runs.items()}
                     self._files = None
 
     def contains(self, run: str) -> bool:
-        """Is a run of this id in the bucket?"""
-        return run in self._by_id
+        """Return whether a run of this id is in the bucket."""
+        return run in self._runs_by_id
 
     def files(self) -> list[LogFile] | None:
-        """The files that are here when somebody asks for them; None before the first look."""
+        """Return the files that can be downloaded; None before the first sync."""
         with self._lock:
             if self._files is None and self._revision >= 0:
                 self._files = [
                     self._log_file(run, name, file)
-                    for run in self._by_id.values()
-                    if self._is_copy(run)
+                    for run in self._runs_by_id.values()
+                    if self._may_write_folder(run)
                     for name, file in run.files.items()
                     if name not in HEAD_FILES
                 ]
             return self._files
 
     def ensure_local(self, path: str) -> None:
-        """Somebody is about to read a file.
+        """Download a file that is about to be read.
 
-        Raises: NotReady: it is being fetched. NotFound, StoreDown, DiskFull.
+        Raises:
+            NotReady: The download is still running.
+            NotFound: The file was deleted.
+            StoreUnavailable: The bucket does not answer.
+            DiskFull: The disk is full.
         """
         if not os.path.isfile(path):
             if self._find(path) is None:
                 return
-            coming = self._begun(path)
-            wait([coming], _WAIT_S)
-            if not coming.done():
+            download = self._start_download(path)
+            wait([download], _DOWNLOAD_WAIT_S)
+            if not download.done():
                 raise NotReady(
                     msg("queue.being_fetched", f"{os.path.basename(path)} is being fetched"),
                     msg("queue.ask_again_moment", "ask again in a moment"),
                 )
-            coming.result()
+            download.result()
         touch_access_time(Path(path))
 
     def log_path(self, run: str) -> Path:
-        """Where the log of a run is.
+        """Return the path of a run's log, after downloading it.
 
-        Raises: as `bring`.
+        Raises:
+            VisualprofError: The log cannot be downloaded; see `ensure_local`.
         """
         path = self._root.path / run / LOG_FILE
         self.ensure_local(str(path))
         return path
 
-    def fetch_in_background(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
-        """Bring a file to its path in the background. then: is told why it could not be, or None."""
+    def fetch_in_background(self, path: str, on_done: Callable[[VisualprofError | None], object]) -> None:
+        """Download a file in the background.
 
-        def tell(done: Future[None]) -> None:
-            error = done.exception()
+        Args:
+            path: Path of the file.
+            on_done: Called with the error, or with None after a successful download.
+        """
+
+        def report(download: Future[None]) -> None:
+            error = download.exception()
             if error and not isinstance(error, VisualprofError):
                 _log.error("fetching %s failed", path, exc_info=error)
                 error = VisualprofError(
                     msg("queue.cannot_fetched", f"{os.path.basename(path)} cannot be fetched ({error})")
                 )
-            then(error)
+            on_done(error)
 
-        self._begun(path).add_done_callback(tell)
+        self._start_download(path).add_done_callback(report)
 
-    def _begun(self, path: str) -> Future[None]:
+    def _start_download(self, path: str) -> Future[None]:
         with self._lock:
-            if path not in self._coming:
-                self._coming[path] = Future()
-                self._wanted.put((path, self._coming[path]))
-            return self._coming[path]
+            if path not in self._downloads:
+                self._downloads[path] = Future()
+                self._queue.put((path, self._downloads[path]))
+            return self._downloads[path]
 
-    def _serve(self) -> None:
-        while (wanted := self._wanted.get()) and not self._stop.is_set():
-            path, coming = wanted
+    def _download_loop(self) -> None:
+        while (request := self._queue.get()) and not self._stop.is_set():
+            path, download = request
             error: BaseException | None = None
             try:
-                self._fetch(path)
-            except Exception as raised:  # noqa: BLE001 - told to who wants the file
-                error = raised
+                self._fetch_with_model_files(path)
+            except Exception as exception:  # noqa: BLE001 - passed to the waiting readers
+                error = exception
             with self._lock:
-                del self._coming[path]
+                del self._downloads[path]
             if error:
-                coming.set_exception(error)
+                download.set_exception(error)
             else:
-                coming.set_result(None)
+                download.set_result(None)
 
     def _find(self, path: str) -> tuple[BucketRun, str] | None:
         with contextlib.suppress(ValueError):
             folder, spec, *name = Path(path).relative_to(self._root.path).parts or ("", "")
-            run = self._by_id.get(f"{folder}/{spec}")
+            run = self._runs_by_id.get(f"{folder}/{spec}")
             if run and "/".join(name) in run.files:
                 return run, "/".join(name)
         return None
 
-    def _fetch(self, path: str) -> None:
-        """A file; of a model all that belongs to it."""
-        found = self._find(path)
-        if found is None:
+    def _fetch_with_model_files(self, path: str) -> None:
+        """Download a file. For a file of a model, download all files of the model."""
+        file = self._find(path)
+        if file is None:
             raise NotFound(msg("queue.gone", f"{os.path.basename(path)} is gone"))
-        run, name = found
-        self._make(run)
-        together = [other for other, file in run.files.items() if file.uploaded]
-        for each in together if name in together else [name]:
-            self._bring(run, each)
+        run, name = file
+        self._create_folder(run)
+        uploads = [other for other, file in run.files.items() if file.is_upload]
+        for file_name in uploads if name in uploads else [name]:
+            self._copy_to_folder(run, file_name)
 
-    def _bring(self, run: BucketRun, name: str) -> None:
-        """Raises: NotFound, StoreDown, DiskFull."""
+    def _copy_to_folder(self, run: BucketRun, name: str) -> None:
+        """Download one file of a run into the run's folder.
+
+        Raises:
+            NotFound: The run was deleted.
+            StoreUnavailable: The bucket does not answer.
+            DiskFull: The disk is full.
+        """
         file, target = run.files[name], self._root.path / run.id / name
         if target.is_file():
             return
-        part = self._partial / uuid.uuid4().hex
+        part = self._partial_folder / uuid.uuid4().hex
         try:
             with disk_errors(str(self._root.path)):
                 self._download(file, part)
-                if not file.uploaded:
+                if not file.is_upload:
                     os.utime(part, ns=(time.time_ns(), run.published_ns))
                 if not self._is_marked(run):
                     raise NotFound(msg("queue.gone", f"{target.name} is gone"))
                 target.parent.mkdir(exist_ok=True)
                 part.replace(target)
-                if not self._is_marked(run):  # another result took its place at that very moment
+                if not self._is_marked(run):  # another result replaced the folder at the same time
                     target.unlink(missing_ok=True)
         finally:
             part.unlink(missing_ok=True)
         if name not in HEAD_FILES:
             with self._lock:
-                self._here.add(target)
-                self._full = True
+                self._local_copies.add(target)
+                self._may_exceed_cache = True
 
     def _download(self, file: RunFile, part: Path) -> None:
-        """Raises: VisualprofError: it is not there as it was; perhaps it will be again. StoreDown."""
+        """Download a file and verify its digest.
+
+        Raises:
+            VisualprofError: The file is missing or damaged.
+            StoreUnavailable: The bucket does not answer.
+        """
         sha256 = file.sha256
         try:
-            if file.uploaded:
+            if file.is_upload:
                 link_or_copy(self._bucket.path(file.key), part)
             else:
                 sha256 = self._bucket.download(file.key, file.size_bytes, part)
@@ -263,120 +297,122 @@ class Mirror:
             try:
                 self.sync()
                 self._trim()
-                self._settle()
+                self._update_folders()
                 if first:
                     self._remove_strays()
                 first = failed = False
-            except StoreUnavailable:  # the bucket has said so
-                self._stop.wait(_EVERY_S)
-            except Exception as error:  # noqa: BLE001 - a full disk, a database that is away: the next round may do better
+            except StoreUnavailable:  # logged by the bucket
+                self._stop.wait(_SYNC_INTERVAL_S)
+            except Exception as error:  # noqa: BLE001 - for example a full disk; the next round may succeed
                 if not failed:
-                    known = isinstance(error, VisualprofError)
-                    _log.warning("following the runs in the bucket failed: %s", error, exc_info=not known)
+                    is_expected = isinstance(error, VisualprofError)
+                    _log.warning("following the runs in the bucket failed: %s", error, exc_info=not is_expected)
                 failed = True
-            if self._stop.wait(_EVERY_S):
+            if self._stop.wait(_SYNC_INTERVAL_S):
                 return
 
-    def _settle(self) -> None:
-        """Removes folders of runs that are gone, and brings the heads of new ones, the newest first."""
+    def _update_folders(self) -> None:
+        """Remove the folders of deleted runs, and download the head files of new runs, newest first."""
         with self._lock:
-            runs = list(self._by_id.values())
-            gone = self._places.keys() - self._by_id.keys()
-        for name in gone:
-            if self._places.pop(name):
-                self._remove(name)
-        new = [run for run in runs if self._places.get(run.id) not in (run.place, "")]
-        end = time.monotonic() + _ROUND_S
+            runs = list(self._runs_by_id.values())
+            deleted = self._local_prefixes.keys() - self._runs_by_id.keys()
+        for name in deleted:
+            if self._local_prefixes.pop(name):
+                self._remove_copy(name)
+        new = [run for run in runs if self._local_prefixes.get(run.id) not in (run.prefix, "")]
+        end = time.monotonic() + _MAX_ROUND_S
         for run in sorted(new, key=lambda run: -run.published_ns):
             if time.monotonic() > end or self._stop.is_set():
                 break
-            if time.monotonic() < self._later.get(run.place, 0.0):
+            if time.monotonic() < self._retry_at.get(run.prefix, 0.0):
                 continue
             try:
-                self._set_up(run)
+                self._prepare_folder(run)
             except StoreUnavailable:
                 raise
             except VisualprofError as error:
-                _log.warning("the run %s is not whole: %s", run.id, error.error)
-                self._later[run.place] = time.monotonic() + _LATER_S
+                _log.warning("the run %s is incomplete: %s", run.id, error.error)
+                self._retry_at[run.prefix] = time.monotonic() + _RETRY_DELAY_S
 
-    def _set_up(self, run: BucketRun) -> None:
-        if not self._is_copy(run):
-            self._places[run.id] = ""
+    def _prepare_folder(self, run: BucketRun) -> None:
+        if not self._may_write_folder(run):
+            self._local_prefixes[run.id] = ""
             return
-        self._make(run)
+        self._create_folder(run)
         for name in HEAD_FILES:
             if name in run.files:
-                self._bring(run, name)
+                self._copy_to_folder(run, name)
         folder = self._root.path / run.id
-        here = {folder / name for name in run.files if name not in HEAD_FILES and (folder / name).is_file()}
+        local_copies = {folder / name for name in run.files if name not in HEAD_FILES and (folder / name).is_file()}
         with self._lock:
-            self._here |= here
-            self._full = True
-        self._places[run.id] = run.place
+            self._local_copies |= local_copies
+            self._may_exceed_cache = True
+        self._local_prefixes[run.id] = run.prefix
 
-    def _make(self, run: BucketRun) -> None:
-        """Its folder, with its mark, at once; what an earlier result left there goes."""
-        with self._making, disk_errors(str(self._root.path)):
-            self._partial.mkdir(parents=True, exist_ok=True)
+    def _create_folder(self, run: BucketRun) -> None:
+        """Create the run's folder with its marker atomically, and remove an earlier result there."""
+        with self._folder_lock, disk_errors(str(self._root.path)):
+            self._partial_folder.mkdir(parents=True, exist_ok=True)
             if self._is_marked(run):
                 return
-            self._remove(run.id)
-            new, folder = self._partial / uuid.uuid4().hex, self._root.path / run.id
-            new.mkdir()
-            (new / MARKER_FILE).write_text(run.place, "utf-8")
+            self._remove_copy(run.id)
+            new_folder, folder = self._partial_folder / uuid.uuid4().hex, self._root.path / run.id
+            new_folder.mkdir()
+            (new_folder / MARKER_FILE).write_text(run.prefix, "utf-8")
             folder.parent.mkdir(exist_ok=True)
             try:
-                new.rename(folder)
-            except OSError:  # another server made it, or it is somebody's own by now
-                shutil.rmtree(new, ignore_errors=True)
+                new_folder.rename(folder)
+            except OSError:  # another server created it, or a user did
+                shutil.rmtree(new_folder, ignore_errors=True)
                 if not self._is_marked(run):
                     raise
 
-    def _remove(self, name: str) -> None:
-        """Its folder, if that is a copy."""
-        folder = self._root.path / name
+    def _remove_copy(self, run_name: str) -> None:
+        """Remove a run's folder if it is a copy."""
+        folder = self._root.path / run_name
         if (folder / MARKER_FILE).is_file():
-            self._partial.mkdir(parents=True, exist_ok=True)
-            aside = self._partial / uuid.uuid4().hex
+            self._partial_folder.mkdir(parents=True, exist_ok=True)
+            trash = self._partial_folder / uuid.uuid4().hex
             with contextlib.suppress(FileNotFoundError):
-                folder.rename(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-            with contextlib.suppress(OSError):  # it has other results
+                folder.rename(trash)
+                shutil.rmtree(trash, ignore_errors=True)
+            with contextlib.suppress(OSError):  # the job's folder has other results
                 folder.parent.rmdir()
 
     def _remove_strays(self) -> None:
-        """Copies of runs that were removed while this server was not there."""
+        """Remove copies of runs that were deleted while this server was down."""
         for mark in self._root.path.glob(f"*/*/{MARKER_FILE}"):
             name = mark.parent.relative_to(self._root.path).as_posix()
             with contextlib.suppress(FileNotFoundError):
-                if not self.contains(name) and time.time() - mark.stat().st_mtime > _STRAY_S:
-                    self._remove(name)
+                if not self.contains(name) and time.time() - mark.stat().st_mtime > _MIN_STRAY_AGE_S:
+                    self._remove_copy(name)
 
     def _trim(self) -> None:
-        """Makes room after something came."""
+        """Remove the least recently used copies if the cache is too large."""
         with self._lock:
-            if not self._full:
+            if not self._may_exceed_cache:
                 return
-            self._full, here = False, list(self._here)
-        full = self._bucket.trim(here, self._busy())
+            self._may_exceed_cache, copies = False, list(self._local_copies)
+        exceeds_cache = self._bucket.trim(copies, self._busy_paths())
         with self._lock:
-            self._full |= full
-            self._here.difference_update([path for path in here if not path.is_file()])
+            self._may_exceed_cache |= exceeds_cache
+            self._local_copies.difference_update([path for path in copies if not path.is_file()])
 
     def _is_marked(self, run: BucketRun) -> bool:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return (self._root.path / run.id / MARKER_FILE).read_text("utf-8") == run.place
+            return (self._root.path / run.id / MARKER_FILE).read_text("utf-8") == run.prefix
         return False
 
-    def _is_copy(self, run: BucketRun) -> bool:
-        """Is the folder of its id its own, or free for it?"""
+    def _may_write_folder(self, run: BucketRun) -> bool:
+        """Return whether the run's folder is a copy or does not exist."""
         folder = self._root.path / run.id
         return not os.path.lexists(folder) or (folder / MARKER_FILE).is_file()
 
     def _log_file(self, run: BucketRun, name: str, file: RunFile) -> LogFile:
-        below, _, last = f"{run.id}/{name}".rpartition("/")
-        shown = f"{self._root.prefix}/{below}/{last}".lstrip("/")
-        verdict = Verdict("other" if file.uploaded or not file.format else "profile", file.format)
+        parent, _, base_name = f"{run.id}/{name}".rpartition("/")
+        display_path = f"{self._root.prefix}/{parent}/{base_name}".lstrip("/")
+        verdict = Verdict("other" if file.is_upload or not file.format else "profile", file.format)
         version = Version(file.size_bytes, run.published_ns, 0)
-        return LogFile(str(self._root.path / below / last), shown, self._root, below, last, version, verdict)
+        return LogFile(
+            str(self._root.path / parent / base_name), display_path, self._root, parent, base_name, version, verdict
+        )

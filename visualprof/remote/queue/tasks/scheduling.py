@@ -1,4 +1,4 @@
-"""Which waiting task a machine gets next: one that it can run and may, of the user whose turn it is."""
+"""The order in which waiting tasks are given to agents, among those that an agent can and may run."""
 
 from __future__ import annotations
 
@@ -15,89 +15,111 @@ from visualprof.remote.queue.store.records import Agent, AnyRow
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.store.visibility import serves
 
-MAX_CANDIDATES = 200  # waiting tasks of a user, for one that no other machine is to have
+MAX_CANDIDATES = 200  # waiting tasks of one owner that are tried per request
 
-# Conditions on `tasks`, and whose they are.
+# Conditions and expressions on `tasks`.
 WAITS = tasks.c.state == "waiting"
 OWNER = func.coalesce(tasks.c.owner, "")
-SERVED = serves(bindparam("taker"), OWNER, bindparam("now"))
-# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-# A task that names a machine goes to it whatever it has become since; one that names a fleet, to a node that fits.
-_platform = case((tasks.c.wanted_agent == bindparam("machine"), ""), else_=tasks.c.platform)
-_wanted = _platform, tasks.c.backend, tasks.c.version, tasks.c.device
+SERVED_BY_AGENT = serves(bindparam("agent_id"), OWNER, bindparam("now"))
+# Condition on `tasks`: an agent can and may run the task; `offer_parameters` returns its parameters.
+# A task that names an agent is given to it on any platform; a task that names a fleet needs a matching node.
+_wanted_platform = case((tasks.c.wanted_agent == bindparam("machine"), ""), else_=tasks.c.platform)
+_wanted_runtime = _wanted_platform, tasks.c.backend, tasks.c.version, tasks.c.device
 _FITTING = and_(
-    or_(tasks.c.wanted_agent == "", tasks.c.wanted_agent == bindparam("taker")),
+    or_(tasks.c.wanted_agent == "", tasks.c.wanted_agent == bindparam("agent_id")),
     or_(
-        tuple_(*_wanted).in_(bindparam("served", expanding=True)),
-        tuple_(tasks.c.job, *_wanted).in_(bindparam("more", expanding=True)),
+        tuple_(*_wanted_runtime).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, *_wanted_runtime).in_(bindparam("served_jobs", expanding=True)),
     ),
-    SERVED,
+    SERVED_BY_AGENT,
 )
-# Whose tasks go first: the urgent ones; of those of one priority the user's of whom the fewest run, then who had a turn
-# the longest ago, then who came first.
-_others = tasks.alias("others")
-_theirs = _others.c.owner.is_not_distinct_from(tasks.c.owner)
-_running = select(func.count()).select_from(_others).where(_others.c.state == "running", _theirs).scalar_subquery()
-_started = select(func.max(_others.c.started_ns))  # by its index, which PostgreSQL has none for `_theirs`
-_of_owner = _started.where(_others.c.owner == tasks.c.owner).scalar_subquery()
-_of_nobody = _started.where(_others.c.owner.is_(None), tasks.c.owner.is_(None)).scalar_subquery()
-_latest = func.coalesce(_of_owner, _of_nobody, 0)
+# Order of turns, a turn being the tasks of one priority and one owner: highest priority first; then the owner with the
+# fewest running tasks; then the owner whose last task started the longest ago; then the earliest submission.
+_other_tasks = tasks.alias("others")
+_same_owner = _other_tasks.c.owner.is_not_distinct_from(tasks.c.owner)
+_running_count = (
+    select(func.count())
+    .select_from(_other_tasks)
+    .where(_other_tasks.c.state == "running", _same_owner)
+    .scalar_subquery()
+)
+_latest_start = select(
+    func.max(_other_tasks.c.started_ns)
+)  # two queries, because PostgreSQL has no index for `_same_owner`
+_latest_of_owner = _latest_start.where(_other_tasks.c.owner == tasks.c.owner).scalar_subquery()
+_latest_without_owner = _latest_start.where(_other_tasks.c.owner.is_(None), tasks.c.owner.is_(None)).scalar_subquery()
+_last_start = func.coalesce(_latest_of_owner, _latest_without_owner, 0)
 _TURNS = (
     select(tasks.c.priority, tasks.c.owner)
     .where(WAITS)
     .group_by(tasks.c.priority, tasks.c.owner)
-    .order_by(tasks.c.priority.desc(), _running, _latest, func.min(tasks.c.seq))
+    .order_by(tasks.c.priority.desc(), _running_count, _last_start, func.min(tasks.c.seq))
 )
 _NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
-# Of a user who may begin no further job: what is of jobs that run already.
-_going_on = tasks.c.job.in_(select(_others.c.job).where(_others.c.state == "running"))
+# Condition for owners who may not start another job: the task belongs to a running job.
+_of_running_job = tasks.c.job.in_(select(_other_tasks.c.job).where(_other_tasks.c.state == "running"))
 
 
 def in_order(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    """Waiting tasks that fit, in the order of turns. Mostly the first user has one; else all are looked through."""
+    """Yield the waiting tasks that fit, in the order of turns.
+
+    Usually the first turn has a fitting task; otherwise all turns are searched.
+    """
     turns = connection.execute(_NEXT_TURNS).all()
     for turn in turns[:1]:
-        yield from _of_turn(connection, turn, offered)
+        yield from _tasks_of_turn(connection, turn, offered)
     for turn in connection.execute(_FITTING_TURNS, offered).all() if turns[1:] else ():
         if turn != turns[0]:
-            yield from _of_turn(connection, turn, offered)
+            yield from _tasks_of_turn(connection, turn, offered)
 
 
-def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    """As far as the user's quota allows. Mostly the first one is taken; the others are read where it is not."""
-    room = allowance_of(connection, turn.owner)
-    statement, seen = _waiting(turn.owner is not None, room.may_start_job), 0
-    for most in (1, MAX_CANDIDATES) if room.may_start_task else ():
-        of_turn = {**offered, "turn": turn.priority, "whose": turn.owner, "most": most}
-        found = connection.execute(statement, of_turn).all()
-        yield from found[seen:]
-        if len(found) < most:
+def _tasks_of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    """Yield the tasks of one turn, as far as the owner's quota allows.
+
+    Usually the first task is claimed; more are read only if it is not.
+    """
+    allowance = allowance_of(connection, turn.owner)
+    statement, yielded = _select_waiting(turn.owner is not None, allowance.may_start_job), 0
+    for limit in (1, MAX_CANDIDATES) if allowance.may_start_task else ():
+        parameters = {**offered, "turn_priority": turn.priority, "owner_id": turn.owner, "max_rows": limit}
+        rows = connection.execute(statement, parameters).all()
+        yield from rows[yielded:]
+        if len(rows) < limit:
             return
-        seen = most
+        yielded = limit
 
 
 @lru_cache
-def _waiting(owned: bool, any_job: bool) -> Select[Any]:
-    """Tasks of one turn. Made once: making a statement takes longer than running it."""
-    whose = tasks.c.owner == bindparam("whose") if owned else tasks.c.owner.is_(None)
-    of_turn = select(tasks).where(WAITS, tasks.c.priority == bindparam("turn"), whose, _FITTING).order_by(tasks.c.seq)
-    return (of_turn if any_job else of_turn.where(_going_on)).limit(bindparam("most"))
+def _select_waiting(has_owner: bool, any_job: bool) -> Select[Any]:
+    """Return the query for the tasks of one turn.
+
+    It is cached because building a statement takes longer than running it.
+    """
+    of_owner = tasks.c.owner == bindparam("owner_id") if has_owner else tasks.c.owner.is_(None)
+    query = (
+        select(tasks)
+        .where(WAITS, tasks.c.priority == bindparam("turn_priority"), of_owner, _FITTING)
+        .order_by(tasks.c.seq)
+    )
+    return (query if any_job else query.where(_of_running_job)).limit(bindparam("max_rows"))
 
 
 def offer_parameters(agent: Agent, free: FreeCapacity) -> dict[str, Any]:
-    """The parameters of `_FITTING`: what a machine serves."""
+    """Return the parameters of `_FITTING`: what an agent can run."""
     return {
-        "taker": agent.id,
+        "agent_id": agent.id,
         "machine": "" if agent.capabilities.fleet else agent.id,
-        "served": _served(free.offers(agent)),
-        "more": [
-            (job, *one) for job, device in free.begun.items() for one in _served(FreeCapacity([device]).offers(agent))
+        "served": _served_runtimes(free.offers(agent)),
+        "served_jobs": [
+            (job, *runtime)
+            for job, device in free.begun.items()
+            for runtime in _served_runtimes(FreeCapacity([device]).offers(agent))
         ],
     }
 
 
-def _served(offers: Sequence[Offer]) -> list[tuple[str, str, str, str]]:
-    """Platforms, backends, versions and devices of the tasks that fit what is offered."""
+def _served_runtimes(offers: Sequence[Offer]) -> list[tuple[str, str, str, str]]:
+    """Return the platforms, backends, versions and devices of tasks that fit the offers."""
     served = {
         (platform, offer.backend, version, device)
         for offer in offers

@@ -1,7 +1,7 @@
-"""The end of a task: its result, or what is left of it, becomes a run of the log directory.
+"""The end of a task: its result, or what was measured before it failed, becomes a run in the log directory.
 
-A result is published by the lease that holds, and by no other. A task that ended without one (a lost agent, a passed
-deadline, a failed upload) still becomes a run of the points and the log that came while it ran.
+Only the valid lease can publish a result. A task that ended without a result (lost agent, missed deadline, failed
+upload) still becomes a run of the points and the log that arrived while it ran.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ from visualprof.remote.queue.tasks.results import Results
 
 _log = logging.getLogger(__name__)
 
-_MEASURED = exists().where(points.c.task == tasks.c.id, points.c.attempt == tasks.c.attempt)
-_LEFT = select(tasks.c.id, tasks.c.job).where(  # tasks that ended without a run, and left something
+_HAS_POINTS = exists().where(points.c.task == tasks.c.id, points.c.attempt == tasks.c.attempt)
+_UNPUBLISHED = select(tasks.c.id, tasks.c.job).where(  # ended tasks without a run, but with a log or points
     tasks.c.state.in_(FINAL),
     tasks.c.run.is_(None),
-    or_(tasks.c.log_bytes > 0, _MEASURED),
+    or_(tasks.c.log_bytes > 0, _HAS_POINTS),
 )
 
 
 class TaskFinalizer:
-    """Ends tasks and publishes what they leave. The arguments are the other parts of the queue."""
+    """Ends tasks and publishes their results. The arguments are the services of the queue."""
 
     def __init__(
         self,
+        *,
         database: Database,
         jobs: Jobs,
         leases: Leases,
@@ -70,112 +71,121 @@ class TaskFinalizer:
         self._locks = [threading.Lock() for _ in range(64)]
 
     def finish(self, agent: Agent, task: str, token: str, report: TaskReport) -> None:
-        """End a lease; the same report again changes nothing.
+        """End a lease and publish its result. A repeated report changes nothing.
 
-        Raises: Stale. Unfit: a file is missing or differs; the task still runs. DiskFull: the task has failed by it.
+        Args:
+            agent: The agent.
+            task: Id of the task.
+            token: Token of the lease.
+            report: The agent's report.
+
+        Raises:
+            LeaseExpired: The lease is not valid.
+            InvalidResult: A file is missing or differs; the task is still running.
+            DiskFull: The disk is full; the task has failed.
         """
-        with self._locks[hash(task) % 64]:  # the same report may come twice at once
-            held = self._leases.finishing_task(agent, task, token, report.state)
-            if held is None:
+        with self._locks[hash(task) % 64]:  # the same report may arrive twice at the same time
+            leased = self._leases.finishing_task(agent, task, token, report.state)
+            if leased is None:
                 return
             try:
-                run = self._end(agent, held, token, report)
-            except DiskFull as full:
-                failure = TaskReport("failed", "disk_full", full.error, full.hint, report.warnings)
+                run = self._publish_and_end(agent, leased, token, report)
+            except DiskFull as error:
+                failure = TaskReport("failed", "disk_full", error.error, error.hint, report.warnings)
                 with self._database.write() as connection:
                     self._leases.finish(connection, agent, task, token, failure)
-                    self._results.forget_announced(connection, held)
-                self._remove_arrived(held)
+                    self._results.forget_announced(connection, leased)
+                self._delete_uploads(leased)
                 raise
             except (LeaseExpired, InvalidResult, NotFound):
                 if self._leases.finishing_task(agent, task, token, report.state) is not None:
                     raise
-                return  # another server had the same report at the same time
-            self._remove_arrived(held)
+                return  # another server processed the same report at the same time
+            self._delete_uploads(leased)
             if not run:
                 self.recover(task)
 
     def recover(self, task: str) -> None:
-        """Make a run of a task that ended without one, if there is anything to show. Trouble is only logged."""
+        """Publish a task that ended without a result as a run, if it has points or a log. Errors are only logged."""
         try:
-            self._salvage(task)
-        except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra
-            _log.exception("what %s left cannot be kept as a run", task)
+            self._recover(task)
+        except Exception:  # noqa: BLE001 - the task has ended with its reason; a run of partial data is optional
+            _log.exception("the partial result of %s cannot be published", task)
 
     def recover_all(self) -> None:
-        """Does so for all: the disk may have been full before, or the store down."""
+        """Recover all unpublished tasks, for example after the disk was full or the store was unavailable."""
         with self._database.query() as connection:
-            left = connection.execute(_LEFT).all()
-        for task in left:
+            rows = connection.execute(_UNPUBLISHED).all()
+        for task in rows:
             self.recover(task.id)
 
-    def _end(self, agent: Agent, task: Task, token: str, report: TaskReport) -> str | None:
-        """The run that it leaves, None for nothing yet."""
-        publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
-        job = self._jobs.get(task.job) if publishing else None
+    def _publish_and_end(self, agent: Agent, task: Task, token: str, report: TaskReport) -> str | None:
+        """End the lease and publish the result; return the run's id, None without a result."""
+        has_result = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
+        job = self._jobs.get(task.job) if has_result else None
         folder = self._results.prepare(task, job.request, report.files) if job else None
         run = self._results.free_run_name(job.id, f"{job.folder}/{task.spec.id}") if job else None
         try:
             measured = read_points(folder / POINTS) if folder else None
             if job and report.state == "succeeded":
-                _refuse_part(len(measured or ()), job)
-            kept = self._results.store_in_bucket(folder, run, task, job.request) if folder and run and job else []
-            # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
+                _require_all_points(len(measured or ()), job)
+            rows = self._results.store_in_bucket(folder, run, task, job.request) if folder and run and job else []
+            # The folder is renamed inside the transaction, so that an expired lease cannot publish.
             with self._database.write() as connection:
                 self._leases.finish(connection, agent, task.id, token, report, run, measured)
                 self._results.forget_announced(connection, task)
                 if folder and run:
-                    self._results.record_files(connection, task, kept)
+                    self._results.record_files(connection, task, rows)
                     self._results.publish(folder, run)
-            self._published(kept)
+            self._sync_mirror(rows)
             return run
         finally:
             self._results.discard(folder)
 
-    def _published(self, kept: list[dict[str, Any]]) -> None:
-        if kept and self._mirror:
+    def _sync_mirror(self, rows: list[dict[str, Any]]) -> None:
+        if rows and self._mirror:
             self._mirror.sync()
 
-    def _remove_arrived(self, task: Task) -> None:
+    def _delete_uploads(self, task: Task) -> None:
         try:
             self._results.delete_uploads(task)
         except StoreUnavailable as error:
-            _log.warning("what arrived of %s is removed later: %s", task.id, error.error)
-        except Exception:  # noqa: BLE001 - the task has ended; what is left over is removed at the next start
-            _log.exception("removing what arrived of %s failed", task.id)
+            _log.warning("the uploads of %s are removed later: %s", task.id, error.error)
+        except Exception:  # noqa: BLE001 - the task has ended; leftovers are removed at the next start
+            _log.exception("removing the uploads of %s failed", task.id)
 
-    def _salvage(self, name: str) -> None:
+    def _recover(self, task_id: str) -> None:
         with self._database.query() as connection:
-            left = connection.execute(_LEFT.where(tasks.c.id == name)).first()
-        if left is None:
+            row = connection.execute(_UNPUBLISHED.where(tasks.c.id == task_id)).first()
+        if row is None:
             return
-        job = self._jobs.get(left.job)
-        task, measured = job.task(name), self._jobs.points(job)[name]
+        job = self._jobs.get(row.job)
+        task, task_points = job.task(task_id), self._jobs.points(job)[task_id]
         folder = self._results.new_folder(task)
         try:
-            self._write(folder, job, task, measured)
+            self._write_partial_result(folder, job, task, task_points)
             run = self._results.free_run_name(job.id, f"{job.folder}/{task.spec.id}")
-            kept = self._results.store_in_bucket(folder, run, task, job.request)
-            same = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
-            with self._database.write() as connection:  # nobody may have tried it again meanwhile
-                if connection.execute(update(tasks).where(same).values(run=run)).rowcount:
+            rows = self._results.store_in_bucket(folder, run, task, job.request)
+            unchanged = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
+            with self._database.write() as connection:  # checks that the task was not retried in the meantime
+                if connection.execute(update(tasks).where(unchanged).values(run=run)).rowcount:
                     bump_revision(connection, job.id)
-                    self._results.record_files(connection, task, kept)
+                    self._results.record_files(connection, task, rows)
                     self._results.publish(folder, run)
-            self._published(kept)
+            self._sync_mirror(rows)
         finally:
             self._results.discard(folder)
 
-    def _write(self, folder: Path, job: Job, task: Task, measured: list[dict[str, Any]]) -> None:
+    def _write_partial_result(self, folder: Path, job: Job, task: Task, task_points: list[dict[str, Any]]) -> None:
         model = job.request.model
         file = model_name(model.name, ())
         format = (self._blobs.inspection(model.blob) or {}).get("format", "")
-        facts = {"name": model.name, "sha256": model.blob, "format": format, "file": file}
+        model_facts = {"name": model.name, "sha256": model.blob, "format": format, "file": file}
         agent = self._agents.get(task.agent)
-        for name, content in documents(job, task, agent, facts).items():
+        for name, content in result_documents(job, task, agent, model_facts).items():
             (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
-        # Samples come with the result alone, so a point of these has none.
-        lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in measured]
+        # Samples arrive only with the result, so these points have none.
+        lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in task_points]
         (folder / POINTS).write_text("".join(lines), "utf-8")
         link_or_copy(self._blobs.path(model.blob), folder / file)
         log = self._logs.path(task, task.attempt)
@@ -183,22 +193,33 @@ class TaskFinalizer:
             link_or_copy(log, folder / LOG_FILE)
 
 
-def _refuse_part(points: int, job: Job) -> None:
-    """Raises: Unfit: a result that lacks points did not succeed."""
-    wanted = 0 if job.request.case.name else points_per_spec(job.request)  # of a case the result is case.json
-    if points < wanted:
+def _require_all_points(points: int, job: Job) -> None:
+    """Raise an error if a successful result has too few points.
+
+    Raises:
+        InvalidResult: Points are missing.
+    """
+    expected = 0 if job.request.case.name else points_per_spec(job.request)  # the result of a case is case.json
+    if points < expected:
         raise InvalidResult(
-            msg("queue.points", f"{POINTS} has {points} of {wanted} points"),
+            msg("queue.points", f"{POINTS} has {points} of {expected} points"),
             msg("queue.task_succeeded_measured_every", "a task that succeeded has measured every size"),
         )
 
 
-def documents(job: Job, task: Task, agent: Agent | None, model: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """What job.json, env.json and status.json say, as far as the server knows it. model: what job.json says of it."""
-    return {"job": _job(job, task, model), "env": _env(task, agent), "status": _status(task)}
+def result_documents(job: Job, task: Task, agent: Agent | None, model: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the contents of job.json, env.json and status.json, as far as the server knows them.
+
+    Args:
+        job: The job.
+        task: One of its tasks.
+        agent: The agent that ran the task; None if it was deleted.
+        model: The `model` entry of job.json.
+    """
+    return {"job": _job_document(job, task, model), "env": _env_document(task, agent), "status": _status_document(task)}
 
 
-def _job(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:
+def _job_document(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:
     return {
         "schema": JOB_SCHEMA,
         "job": job.id,
@@ -211,27 +232,27 @@ def _job(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _env(task: Task, agent: Agent | None) -> dict[str, Any]:
-    has = asdict(agent.capabilities) if agent else {}
-    same = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")
+def _env_document(task: Task, agent: Agent | None) -> dict[str, Any]:
+    capabilities = asdict(agent.capabilities) if agent else {}
+    names = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")
     return {
         "agent": agent.name if agent else "",
         "agent_id": task.agent or "",
-        **{name: has.get(name) for name in same},
+        **{name: capabilities.get(name) for name in names},
         "python": None,
         "backend": task.spec.backend,
         "version": task.on_version or task.spec.version,
         "device": task.on_device or task.spec.device,
         "effective": {},
-        "visualprof": has.get("version"),
+        "visualprof": capabilities.get("version"),
     }
 
 
-def _status(task: Task) -> dict[str, Any]:
-    same = ("state", "reason", "error", "hint", "warnings", "started_ns")
+def _status_document(task: Task) -> dict[str, Any]:
+    names = ("state", "reason", "error", "hint", "warnings", "started_ns")
     return {
         "schema": JOB_SCHEMA,
-        **{name: getattr(task, name) for name in same},
+        **{name: getattr(task, name) for name in names},
         "finished_ns": task.updated_ns,
         "load_ns": None,
         "profiles": [],
