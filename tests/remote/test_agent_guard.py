@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Iterator[CappedLog]:
 
 def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:
     """A Python that sets the limits as a child does, and then runs the code."""
-    main = ROOT / 'visualprof/remote/agent/work/child_main.py'
+    main = ROOT / "visualprof/remote/agent/work/child_main.py"
     begin = f"import runpy; runpy.run_path({str(main)!r})['apply_limits']()\n"
     env = {MARK_VARIABLE: str(folder), "VISUALPROF_LIMITS": limits}
     return Child([sys.executable, "-I", "-c", begin + code], env, folder, log, str(folder))

@@ -152,7 +152,7 @@ def test_a_cancelled_case_says_where(tmp_path: Path) -> None:
 
     folder = numpy_case(tmp_path / "net", export=SLEEPS)
     began = time.monotonic()
-    result = done(folder, tmp_path / "run", check=check, tell=tell)
+    result = done(folder, tmp_path / "run", check=check, say=tell)
     assert (result.state, result.step, states(result)[3]) == ("cancelled", "export", "cancelled")
     assert time.monotonic() - began < 30
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "cancelled"
