@@ -28,8 +28,8 @@ def run(*arguments: str) -> int:
     ("arguments", "error"),
     [
         ([], "--server is missing"),
-        (["--server", "host:8040"], "is no address"),
-        (["--server", "ftp://host"], "is no address"),
+        (["--server", "host:8040"], "is not an address"),
+        (["--server", "ftp://host"], "is not an address"),
         (["--server", "http://host"], "--token is missing"),
         (["--runtime", "nothing", "probe"], "is not BACKEND=PYTHON"),
         (["--runtime", "caffe=/x", "probe"], "is not BACKEND=PYTHON"),
@@ -115,7 +115,7 @@ def test_a_sandbox_shows_the_folder_of_weights_that_its_environment_names(
 
 
 def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no sha256"):
+    with pytest.raises(ValueError, match="is not a SHA-256"):
         StateFolder(tmp_path).blob_path("../../identity.json")
 
 
@@ -134,7 +134,7 @@ def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
     journal.close()
     again = Journal(tmp_path / "journal.sqlite", print)
     first, second = again.entries()
-    assert (first.lease, first.pid, first.started, first.starts, first.outcome) == (lease(), 12, 34, 1, None)
+    assert (first.lease, first.pid, first.start_ticks, first.starts, first.outcome) == (lease(), 12, 34, 1, None)
     assert (second.lease, second.folder, second.starts) == (lease(2), tmp_path / "work2", 2)
     assert second.outcome == outcome
     again.remove(lease())

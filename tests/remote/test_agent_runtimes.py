@@ -112,7 +112,7 @@ def test_a_case_has_an_environment_of_its_own(tmp_path: Path, python: MakePython
 def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, python: MakePython) -> None:
     with pytest.raises(AgentError, match="ended with status 1") as told:
         install("onnxruntime==99", str(python(pip=1)), tmp_path / "runtimes", print)
-    assert "onnxruntime==99 for Python 3.10" in told.value.hint
+    assert "onnxruntime==99 exists for Python 3.10" in told.value.hint
     assert installed_pythons(tmp_path / "runtimes") == []
     assert list((tmp_path / "runtimes").iterdir()) == []
 
@@ -137,14 +137,14 @@ def test_a_python_without_venv_is_explained(tmp_path: Path, python: MakePython) 
 
 
 def test_an_unknown_backend_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="'caffe' names no backend") as told:
+    with pytest.raises(AgentError, match="'caffe' is neither a backend nor a converter") as told:
         install("caffe", "", tmp_path, print)
     assert "onnxruntime" in told.value.hint
 
 
 def test_options_of_pip_cannot_come_in_as_a_requirement(tmp_path: Path) -> None:
     for each in ("--index-url=http://x", "onnxruntime --pre", "onnxruntime==1 -e .", "onnxruntime>=1", ""):
-        with pytest.raises(AgentError, match="names no backend"):
+        with pytest.raises(AgentError, match="is neither a backend nor a converter"):
             install(each, "", tmp_path, print)
 
 
@@ -181,14 +181,14 @@ def test_without_a_fitting_python_those_that_are_there_are_named(
     monkeypatch.setattr(runtimes, "find_pythons", lambda: there)
     monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     with pytest.raises(
-        AgentError, match=r"has packages for Python 3\.9 3\.10 alone, and this machine has 3\.77"
+        AgentError, match=r"has packages only for Python 3\.9 3\.10, and this machine has 3\.77"
     ) as told:
         install("onnxruntime", "", tmp_path / "runtimes", print)
     assert told.value.hint == "install Python 3.10, or give its path with --python"
 
 
 def test_a_path_that_is_no_python_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="is no Python that works"):
+    with pytest.raises(AgentError, match="is not a working Python"):
         install("onnxruntime", "/bin/true", tmp_path, print)
 
 

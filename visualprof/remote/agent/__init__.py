@@ -1,10 +1,10 @@
-"""The process on a machine that measures: leases tasks over HTTP, runs each in a child, sends the result.
+"""The agent: a process on a machine that measures. It leases tasks over HTTP, runs each in a child and uploads results.
 
-command -> daemon (registers, says that it is alive, leases) -> work/task (one task: fetch, stages, upload, finish)
-machine/  what the machine is and has: runtimes, GPUs, the sandbox, processes, the monitor
-link/     the way to the server: HTTP, files, the live log and points
-work/     one task: the child and what it says, the result's folder, its delivery
-state.py  what the agent was started with, and its folder; registration.py  who it is at its server
+- `command` parses the command line and starts `daemon`, which registers, sends heartbeats and leases tasks.
+- `work/` runs one task: the child and its events, the result folder, the delivery.
+- `machine/` describes the machine: runtimes, GPUs, the sandbox, processes, the monitor.
+- `link/` talks to the server: HTTP, file transfers, the live log and points.
+- `state` holds the settings and the agent's folder; `registration` holds the agent's identity at its server.
 
-The standard library and psutil; pynvml where there is one.
+The agent needs the standard library and psutil. It uses pynvml where that is installed.
 """

@@ -1,4 +1,7 @@
-"""Files in folders that a child may have written: it can plant links, pipes and names to lead the agent astray."""
+"""Safe access to folders that a child may have written.
+
+A hostile child can plant links, pipes and odd names to lead the agent astray.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,16 @@ MAX_DEPTH = 8
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file for reading; a link is refused, and a pipe does not block. Raises: OSError."""
+    """Open a file for reading. Links are rejected, and a pipe does not block.
+
+    Raises:
+        OSError: The file cannot be opened, or it is a link.
+    """
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
 
 
 def is_regular(path: Path) -> bool:
-    """Whether it is a file itself, not a link to one."""
+    """Return whether the path is a regular file and not a link to one."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -32,32 +39,32 @@ def is_regular(path: Path) -> bool:
 
 
 def regular_file_inside(folder: Path, name: str) -> Path | None:
-    """The plain file of that name below a folder, None when it is not one or leads out of it."""
+    """Return the regular file with this name below a folder; `None` if it is missing or the name leads out of it."""
     path = folder / name
     try:
-        below = path.parent.resolve().is_relative_to(folder.resolve())
+        is_below = path.parent.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):
         return None
-    return path if below and is_regular(path) else None
+    return path if is_below and is_regular(path) else None
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
-    """Files, links and the like below a folder, sorted; at most 10,000 entries, 8 folders deep."""
-    waiting, left = [(folder, 0)], MAX_ENTRIES
-    while waiting and left > 0:
-        parent, depth = waiting.pop(0)
+    """Yield files, links and other entries below a folder, sorted: at most 10,000 entries, 8 folders deep."""
+    pending, remaining = [(folder, 0)], MAX_ENTRIES
+    while pending and remaining > 0:
+        parent, depth = pending.pop(0)
         with suppress(OSError), os.scandir(parent) as entries:
-            some = sorted(islice(entries, left), key=lambda entry: entry.name)
-            left -= len(some)
-            for entry in some:
+            batch = sorted(islice(entries, remaining), key=lambda entry: entry.name)
+            remaining -= len(batch)
+            for entry in batch:
                 if not entry.is_dir(follow_symlinks=False):
                     yield Path(entry.path)
                 elif depth < MAX_DEPTH:
-                    waiting.append((Path(entry.path), depth + 1))
+                    pending.append((Path(entry.path), depth + 1))
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that a child has filled, also one without permissions, or deeper than Python can follow."""
+    """Remove a folder that a child has filled, even without permissions or nested deeper than Python can follow."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
@@ -68,7 +75,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_path(path: Path) -> None:
-    """Removes whatever has that name; a link is removed, not what it leads to."""
+    """Remove whatever has this path. A link is removed, not its target."""
     if path.is_dir() and not path.is_symlink():
         remove_folder(path)
     with suppress(FileNotFoundError):
@@ -76,7 +83,7 @@ def remove_path(path: Path) -> None:
 
 
 def link_or_copy(file: Path, target: Path) -> None:
-    """Make a file appear under another name too: a hard link, or a copy across file systems."""
+    """Make a file available under another path: as a hard link, or as a copy across file systems."""
     remove_path(target)
     try:
         os.link(file, target)
@@ -85,13 +92,13 @@ def link_or_copy(file: Path, target: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     with open_regular(path) as file:
         return stream_sha256(file)
 
 
 def stream_sha256(file: BinaryIO) -> str:
-    """The sha256 of what follows in a file, in hex."""
+    """Return the SHA-256 of the rest of an open file, in hex."""
     sha256 = hashlib.sha256()
     while block := file.read(BLOCK_BYTES):
         sha256.update(block)
@@ -99,6 +106,6 @@ def stream_sha256(file: BinaryIO) -> str:
 
 
 def free_bytes(folder: Path) -> int:
-    """Room on the disk of a folder."""
+    """Return the free space on the disk of a folder."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize

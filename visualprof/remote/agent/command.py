@@ -38,7 +38,7 @@ MAX_PRICE_PER_HOUR = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command to a parser."""
     parser.add_argument("--server", metavar="URL", help="Address of the dashboard, such as http://host:8040.")
     parser.add_argument(
         "--token", metavar="T", help=f"Registration token. Set {TOKEN_VARIABLE} to keep it out of the process list."
@@ -142,7 +142,11 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments say; returns the exit status. Raises: AgentError."""
+    """Run the command and return its exit status.
+
+    Raises:
+        AgentError: The command cannot start.
+    """
     if why := agent_unsupported_reason():
         raise AgentError(why)
     try:
@@ -150,23 +154,23 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise AgentError("the agent needs psutil", f"{sys.executable} -m pip install psutil") from None
     if args.action == "install-runtime":
-        return _install(args)
+        return _install_runtime(args)
     if args.action == "probe":
         return _probe(args)
     if runs_as_root() and not args.allow_root:
         raise AgentError(
-            "an agent does not run as root, because the code of a model could then change this machine",
-            "start it as its own user, or with --allow-root in a disposable container",
+            "the agent does not run as root, because the code of a model could then change this machine",
+            "start it as a separate user, or with --allow-root in a disposable container",
         )
     return _serve(args)
 
 
 def runs_as_root() -> bool:
-    """Whether this process is root."""
+    """Return whether this process runs as root."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
-def _install(args: argparse.Namespace) -> int:
+def _install_runtime(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.machine import runtimes
 
     folder = Path(args.folder).absolute() if args.folder else runtimes.runtimes_folder()
@@ -189,9 +193,9 @@ def _serve(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.state import Settings, default_state_folder
 
     if not args.server:
-        raise AgentError("--server is missing", "the whole command is on the dashboard's Machines page")
+        raise AgentError("--server is missing", "copy the command from the dashboard's Machines page")
     if urlsplit(args.server).scheme not in ("http", "https") or not urlsplit(args.server).netloc:
-        raise AgentError(f"--server {args.server!r} is no address", "it looks like http://host:8040")
+        raise AgentError(f"--server {args.server!r} is not an address", "use an address such as http://host:8040")
     settings = Settings(
         server=args.server.rstrip("/"),
         token=args.token or os.environ.get(TOKEN_VARIABLE, ""),
@@ -209,35 +213,39 @@ def _serve(args: argparse.Namespace) -> int:
     )
     if not settings.token:
         raise AgentError(
-            f"--token is missing, and {TOKEN_VARIABLE} is not set", "it is on the dashboard's Machines page"
+            f"--token is missing, and {TOKEN_VARIABLE} is not set", "copy it from the dashboard's Machines page"
         )
     return (_fleet_daemon(args, settings) if args.fleet else AgentDaemon(settings, say)).run()
 
 
 def _fleet_daemon(args: argparse.Namespace, settings: Settings) -> AgentDaemon:
-    """The agent of a fleet. Raises: AgentError."""
+    """Return the agent of a fleet.
+
+    Raises:
+        AgentError: An option is invalid, or fleets are not installed.
+    """
     try:
         daemon = importlib.import_module("visualprof.remote.fleets.daemon")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("visualprof."):
             raise
-        raise AgentError("agent.pyz has no fleets", "pip install visualprof") from None
+        raise AgentError("agent.pyz does not support fleets", "pip install visualprof") from None
     if settings.watch_runs:
-        raise AgentError("--watch-runs is for one machine, not for a fleet")
-    given: dict[str, str] = {}
+        raise AgentError("--watch-runs cannot be combined with --fleet: it is for one machine")
+    options: dict[str, str] = {}
     for text in args.fleet_option:
         name, equals, value = text.partition("=")
         if not equals:
             raise AgentError(f"--fleet-option {text!r} is not KEY=VALUE")
-        given[name] = value
+        options[name] = value
     cpus, waiting = max(args.fleet_cpus, 0), max(args.fleet_waiting, 0)
-    return daemon.FleetDaemon(settings, daemon.FleetOptions(args.fleet, given, cpus, waiting), say)
+    return daemon.FleetDaemon(settings, daemon.FleetOptions(args.fleet, options, cpus, waiting), say)
 
 
 def _price(args: argparse.Namespace) -> float | None:
     price: float | None = args.price_per_hour
     if price is not None and not 0 <= price <= MAX_PRICE_PER_HOUR:
-        raise AgentError(f"--price-per-hour {price:g} is no price")
+        raise AgentError(f"--price-per-hour {price:g} is not a valid price")
     return price
 
 
@@ -266,7 +274,7 @@ def say(line: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command of agent.pyz, with the exit status 2 for an error that is explained on stderr."""
+    """Run the command of agent.pyz. The exit status is 2 for an error, which is explained on stderr."""
     parser = argparse.ArgumentParser(
         prog="agent.pyz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

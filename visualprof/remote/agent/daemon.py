@@ -1,4 +1,4 @@
-"""The agent: says every few seconds that it is alive, leases tasks and runs each in a thread."""
+"""The agent's main process: sends heartbeats, leases tasks and runs each task in a thread."""
 
 from __future__ import annotations
 
@@ -26,48 +26,52 @@ from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.agent.work.task import AgentContext, LeasedTask
 from visualprof.remote.protocol import Lease, build
 
-BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
-BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel does not wait long
-BEAT_GAP_S = 1.0
-LOOK_S = 2.0
-FOLLOW_S, FOLLOW_AGAIN_S = 1.0, 5.0
-PARENT_S = 0.5
-ANSWER_S = 15.0  # beyond what a poll waits
-LEAVE_S = 15.0
-RESTARTS = 1
-RESTART_WARNING = "measured again from the beginning: its agent ended while it ran, and was started again"
+BUSY_POLL_S = 2.0  # while a device is busy, so that a later poll can offer it
+BUSY_HEARTBEATS = 4  # heartbeats per interval while a task runs, so that a cancellation arrives soon
+MIN_HEARTBEAT_GAP_S = 1.0
+PROBE_INTERVAL_S = 2.0
+FOLLOW_INTERVAL_S, FOLLOW_RETRY_S = 1.0, 5.0
+PARENT_POLL_S = 0.5
+ANSWER_MARGIN_S = 15.0  # added to the poll time
+SHUTDOWN_TIMEOUT_S = 15.0
+MAX_RESTARTS = 1
+RESTART_WARNING = "measured again from the beginning: its agent stopped during the task and was restarted"
 
 
 class AgentDaemon:
-    """One agent of one server. say: takes a line for whoever started it."""
+    """One agent of one server. `say` takes the lines that the user sees on the terminal."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings
         self._say = say
         self._state = StateFolder(settings.state)
         self._nvml = settings.nvml()
-        self._leaving = threading.Event()  # no further task
+        self._leaving = threading.Event()  # accepts no further task
         self._stopped = threading.Event()
         self._changed = threading.Event()
         self._probe_requested = threading.Event()
         self._fatal: AgentError | None = None
         self._parent = os.getppid()
         self._registration = Registration(settings, self._state, say, self._leaving)
-        # Each in a thread of its own; several on a device are specs of one job that is measured repeatedly.
+        # Each task has its own thread. Tasks that share a device are run configurations of one job with repeats.
         self._tasks: list[Task] = []
 
     def run(self) -> int:
-        """Run until a signal, or the task of --once, ends it. Raises: AgentError."""
+        """Run until a signal or the task of `--once` ends the agent.
+
+        Raises:
+            AgentError: The agent cannot start or continue.
+        """
         self._state.lock()
         self._level = sandbox_level(self._settings.sandbox, self._say)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
             signal.signal(number, self._handle_signal)
         if self._settings.exit_with_parent:
-            threading.Thread(target=self._follow_parent, daemon=True).start()
+            threading.Thread(target=self._watch_parent, daemon=True).start()
         journal = Journal(self._state.path / "journal.sqlite", self._say)
         entries = journal.entries()
         for entry in entries:
-            processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
+            processes.kill_orphan(entry.pid, entry.start_ticks, str(entry.folder))
         self._state.remove_work_except({entry.folder for entry in entries})
         self._context = AgentContext(
             self._settings, self._state, journal, self._registration, self._nvml, self._changed.set, self._probe()
@@ -82,16 +86,16 @@ class AgentDaemon:
         return 0
 
     def _wait(self) -> None:
-        """Waits until every task has ended. Signals are handled in this thread."""
+        """Wait until every task has ended. Signals are handled in this thread."""
         while not self._stopped.wait(0.2):
             if self._leaving.is_set() and (self._fatal or not self._tasks):
                 self._stopped.set()
-        end = time.monotonic() + LEAVE_S
+        end = time.monotonic() + SHUTDOWN_TIMEOUT_S
         while self._tasks and time.monotonic() < end:
             time.sleep(0.05)
 
     def _run_loop(self, loop: Callable[[], None]) -> None:
-        """Run a loop of the agent; when one of them fails, the agent ends and says why."""
+        """Run one of the agent's loops. If the loop fails, the agent stops and reports the error."""
         try:
             loop()
         except StopRequested:
@@ -100,23 +104,23 @@ class AgentDaemon:
             self._fatal = error
         except Exception as error:  # noqa: BLE001 - told, and the agent ends
             traceback.print_exc(file=sys.stderr)
-            hint = "is the server as new as it?"
+            hint = "check that the server and the agent have the same version"
             self._fatal = AgentError(f"the agent failed: {type(error).__name__}: {error}", hint)
         else:
             return
-        self._leave(now=True)
+        self._leave(abandon=True)
 
-    # --- what the machine has ---
+    # --- machine ---
 
     def _probe_loop(self) -> None:
-        """Look again when an environment was made or removed, or at SIGHUP."""
-        known = runtimes.folder_stamp(runtimes.runtimes_folder())
+        """Probe the machine again when an environment was added or removed, or on SIGHUP."""
+        last_stamp = runtimes.folder_stamp(runtimes.runtimes_folder())
         while not self._stopped.is_set():
-            self._probe_requested.wait(LOOK_S)
+            self._probe_requested.wait(PROBE_INTERVAL_S)
             stamp = runtimes.folder_stamp(runtimes.runtimes_folder())
-            if self._probe_requested.is_set() or stamp != known:
+            if self._probe_requested.is_set() or stamp != last_stamp:
                 self._probe_requested.clear()
-                known = stamp
+                last_stamp = stamp
                 self._context.machine = self._probe()
                 self._changed.set()
 
@@ -131,77 +135,79 @@ class AgentDaemon:
     # --- heartbeats ---
 
     def _heartbeat_loop(self) -> None:
-        known = self._context.machine  # to the server
+        reported = self._context.machine
         while not self._stopped.is_set():
             machine = self._context.machine
             try:
-                self._send_heartbeat(machine if machine is not known else None)
-                known = machine
+                self._send_heartbeat(machine if machine is not reported else None)
+                reported = machine
                 self._registration.report_reachable()
             except Unreachable as error:
                 self._registration.report_unreachable(error)
             except RequestRejected as error:
                 self._registration.handle_error(error, machine.capabilities)
-            between = self._registration.intervals.heartbeat_s / (BUSY_BEATS if self._tasks else 1)
-            gap = min(BEAT_GAP_S, between / 2)
-            self._stopped.wait(gap)
-            self._changed.wait(between - gap)
+            interval_s = self._registration.intervals.heartbeat_s / (BUSY_HEARTBEATS if self._tasks else 1)
+            gap_s = min(MIN_HEARTBEAT_GAP_S, interval_s / 2)
+            self._stopped.wait(gap_s)
+            self._changed.wait(interval_s - gap_s)
             self._changed.clear()
 
     def _send_heartbeat(self, machine: Machine | None) -> None:
         self._registration.send_heartbeat(self._tasks, machine.capabilities if machine else None)
 
-    # --- runs of others ---
+    # --- mirrored runs ---
 
     def _follow_loops(self) -> list[Callable[[], None]]:
-        """Tells of the runs of a folder, and sends their recordings: neither waits for the other."""
+        """Return the loops that mirror runs: one reports changes, one uploads recordings, so that neither waits."""
         if not self._settings.watch_runs:
             return []
         followed = RunMirror(self._settings.watch_runs, self._registration, self._say, self._stopped)
         return [partial(self._repeat, followed.report_changes), partial(self._repeat, followed.upload_recordings)]
 
-    def _repeat(self, turn: Callable[[], None]) -> None:
+    def _repeat(self, step: Callable[[], None]) -> None:
         while not self._stopped.is_set():
-            began, pause = time.monotonic(), FOLLOW_S
+            start_s, pause_s = time.monotonic(), FOLLOW_INTERVAL_S
             try:
-                turn()
+                step()
                 self._registration.report_reachable()
             except Unreachable as error:
                 self._registration.report_unreachable(error)
-                pause = max(FOLLOW_AGAIN_S, error.retry_after_s)
+                pause_s = max(FOLLOW_RETRY_S, error.retry_after_s)
             except RequestRejected as error:
                 self._registration.handle_error(error, self._context.machine.capabilities)
-                pause = FOLLOW_AGAIN_S
-            self._stopped.wait(max(pause, time.monotonic() - began))
+                pause_s = FOLLOW_RETRY_S
+            self._stopped.wait(max(pause_s, time.monotonic() - start_s))
 
     # --- tasks ---
 
     def _lease_loop(self) -> None:
-        whole = set[str]()  # jobs of which the server had no further spec: they all came at once
+        exhausted = set[str]()  # jobs whose run configurations are all leased
         while not self._leaving.is_set():
             tasks = list(self._tasks)
-            taken = {task.lease.spec.device for task in tasks}
-            free = [device for device in self._context.machine.devices() if device not in taken]
+            busy = {task.lease.spec.device for task in tasks}
+            free = [device for device in self._context.machine.devices() if device not in busy]
             repeated = {task.lease.job: task.lease.spec.device for task in tasks if task.lease.request.repeat > 1}
-            begun = {job: device for job, device in repeated.items() if job not in whole}
-            wait_s = 0.0 if begun else self._poll_s()
-            answer = self._request_lease({"devices": free, "begun": begun}, wait_s) if free or begun else {}
+            unfinished = {job: device for job, device in repeated.items() if job not in exhausted}
+            wait_s = 0.0 if unfinished else self._poll_s()
+            answer = self._request_lease({"devices": free, "begun": unfinished}, wait_s) if free or unfinished else {}
             if answer:
                 self._accept_lease(build(Lease, answer))
-            elif not free and not begun:
+            elif not free and not unfinished:
                 self._leaving.wait(0.05)
-            whole |= set() if answer else begun.keys()
+            exhausted |= set() if answer else unfinished.keys()
 
     def _poll_s(self) -> float:
-        """How long the server may keep a request for a task."""
+        """Return how long the server may hold a lease request."""
         return min(self._registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
 
-    def _request_lease(self, wish: dict[str, Any], wait_s: float) -> dict[str, Any]:
-        """A lease, or nothing."""
+    def _request_lease(self, request: dict[str, Any], wait_s: float) -> dict[str, Any]:
+        """Ask the server for a task; return its lease, or an empty object."""
         registration = self._registration
         try:
             return retry(
-                lambda: registration.client.post("lease", {**wish, "wait_s": wait_s}, timeout_s=wait_s + ANSWER_S),
+                lambda: registration.client.post(
+                    "lease", {**request, "wait_s": wait_s}, timeout_s=wait_s + ANSWER_MARGIN_S
+                ),
                 self._leaving,
                 on_failure=registration.report_unreachable,
             )
@@ -212,7 +218,7 @@ class AgentDaemon:
 
     def _accept_lease(self, lease: Lease) -> None:
         self._context.journal.add(lease, self._settings.server, work_folder(self._state, lease))
-        if not self._leaving.is_set():  # else the next start has it
+        if not self._leaving.is_set():  # otherwise the next start resumes the task
             self._tasks.append(LeasedTask(lease, self._context))
             self._start_task(self._tasks[-1])
         if self._settings.once:
@@ -229,42 +235,42 @@ class AgentDaemon:
             self._tasks.remove(task)
 
     def _recover(self, entries: list[JournalEntry]) -> None:
-        """Continues the tasks that the last process of this agent left in the journal.
+        """Resume the tasks that the previous process of this agent left in the journal.
 
-        Work that ended is reported. Work that did not is done again, once: a task that ends its agent would go on
-        doing so; its lease runs out, and the server counts the attempts.
+        A finished task is reported. An unfinished task is restarted once, in case the task itself crashes its agent.
+        After that its lease expires, and the server counts the attempts.
         """
         journal = self._context.journal
         for entry in entries:
-            if entry.server != self._settings.server or (entry.outcome is None and entry.starts > RESTARTS):
+            if entry.server != self._settings.server or (entry.outcome is None and entry.starts > MAX_RESTARTS):
                 journal.remove(entry.lease)
                 continue
             journal.count_start(entry.lease)
-            again = [] if entry.outcome else [RESTART_WARNING]
-            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome, again))
+            warnings = [] if entry.outcome else [RESTART_WARNING]
+            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome, warnings))
         if self._tasks:
-            with suppress(Unreachable, RequestRejected):  # the next one says it too
+            with suppress(Unreachable, RequestRejected):  # the next heartbeat reports the error
                 self._send_heartbeat(None)
         for task in list(self._tasks):
             self._start_task(task)
 
-    # --- the end ---
+    # --- shutdown ---
 
-    def _follow_parent(self) -> None:
-        """End the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
+    def _watch_parent(self) -> None:
+        """Stop the agent when its parent has ended. PR_SET_PDEATHSIG would follow only a thread of the parent."""
         while os.getppid() == self._parent:
-            if self._stopped.wait(PARENT_S):
+            if self._stopped.wait(PARENT_POLL_S):
                 return
-        self._leave(now=True)
+        self._leave(abandon=True)
 
     def _handle_signal(self, number: int, _: object) -> None:
         if number == signal.SIGHUP:
             self._probe_requested.set()
         else:
-            self._leave(now=number != signal.SIGTERM or self._leaving.is_set())
+            self._leave(abandon=number != signal.SIGTERM or self._leaving.is_set())
 
-    def _leave(self, now: bool) -> None:
-        """Take no further task; with `now`, those that run are abandoned."""
+    def _leave(self, abandon: bool) -> None:
+        """Accept no further task. With `abandon`, also stop the running tasks."""
         self._leaving.set()
-        for task in list(self._tasks) if now else ():
+        for task in list(self._tasks) if abandon else ():
             task.end("abandoned")

@@ -1,4 +1,4 @@
-"""What ends an agent or a task, with a sentence for whoever reads it."""
+"""Exceptions that end an agent or a task, and the outcome of a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AgentError(Exception):
-    """The agent cannot start or go on."""
+    """The agent cannot start or continue."""
 
     def __init__(self, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -23,15 +23,15 @@ class AgentError(Exception):
 
 
 class LeaseLost(Exception):
-    """The server does not know the lease any more: somebody else has the task, or it is over."""
+    """The server no longer knows the lease: another agent has the task, or the task has ended."""
 
 
 class StopRequested(Exception):
-    """The work is to end: it was cancelled, its lease is lost, or the agent leaves."""
+    """The work must stop: it was canceled, its lease is lost, or the agent is shutting down."""
 
 
 class Outcome(TypedDict):
-    """How a task ended, as `finish` and status.json say it."""
+    """How a task ended, as sent with `finish` and written to status.json."""
 
     state: str
     reason: str | None
@@ -44,13 +44,16 @@ CANCELLED = Outcome(state="cancelled", reason=None, error=None, hint=None)
 
 
 def failed_outcome(error: Exception) -> Outcome:
-    """The outcome of a task that ended with this exception."""
+    """Return the outcome of a task that ended with this exception."""
     failure = to_task_failure(error)
     return Outcome(state="failed", reason=failure.reason, error=failure.error, hint=failure.hint or None)
 
 
 def to_task_failure(error: Exception) -> TaskFailure:
-    """An exception as a failure of the task. An unexpected one is an `agent_error`; its stack goes to stderr."""
+    """Convert an exception to a failure of the task.
+
+    An unexpected exception becomes an `agent_error`; its stack trace goes to stderr.
+    """
     if isinstance(error, TaskFailure):
         return error
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:

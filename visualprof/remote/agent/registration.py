@@ -1,4 +1,4 @@
-"""The agent's registration at its server: who it is there, and whether the server can be reached."""
+"""The agent's registration: its identity at the server, and whether the server can be reached."""
 
 from __future__ import annotations
 
@@ -21,20 +21,30 @@ class Task(Protocol):
     lease: Lease
 
     def heartbeat(self) -> dict[str, Any]:
-        """Its part of a heartbeat; nothing where somebody else renews its lease."""
+        """Return the task's row of a heartbeat; empty if another process renews the lease."""
         ...
 
     def end(self, reason: str) -> None:
-        """End it. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
+        """Stop the task.
+
+        Args:
+            reason: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent is shutting down).
+        """
         ...
 
     def run(self) -> str:
-        """Works; returns in words how it ended."""
+        """Run the task and return how it ended, in words."""
         ...
 
 
 class Registration:
-    """Registration of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
+    """Registration of one agent at one server. Setting `stop` ends every wait for the server.
+
+    Attributes:
+        client: HTTP client of the server.
+        intervals: Intervals that the server asked for.
+        agent: The agent's id at the server; empty before registration.
+    """
 
     def __init__(self, settings: Settings, state: StateFolder, say: Say, stop: threading.Event) -> None:
         self.client = Client(settings.server)
@@ -44,54 +54,64 @@ class Registration:
         self._state = state
         self._say = say
         self._stop = stop
-        self._joining = threading.Lock()
-        self._joined = 0
+        self._join_lock = threading.Lock()
+        self._join_count = 0
         self._reachable = True
-        self._refused = ""
+        self._last_error = ""
 
     def join(self, capabilities: Capabilities) -> bool:
-        """Register, with the id it had before; False when it was told to stop meanwhile.
+        """Register, with the previous id if there is one.
 
-        Raises: AgentError: the server does not want it.
+        Returns:
+            False if the agent was asked to stop before the server answered.
+
+        Raises:
+            AgentError: The server rejects the agent.
         """
-        joined = self._joined
-        with self._joining:
-            if joined != self._joined:
-                return True  # another thread has just done it
+        join_count = self._join_count
+        with self._join_lock:
+            if join_count != self._join_count:
+                return True  # another thread has just registered
             try:
                 answer = retry(lambda: self._register(capabilities), self._stop, on_failure=self.report_unreachable)
             except StopRequested:
                 return False
             except RequestRejected as error:
-                raise _not_registered(error, self._settings.server) from None
-            self._take(answer)
-            self._joined += 1
+                raise _registration_error(error, self._settings.server) from None
+            self._accept(answer)
+            self._join_count += 1
         return True
 
     def _register(self, capabilities: Capabilities) -> dict[str, Any]:
-        settings, known = self._settings, self._state.load_identity(self._settings.server)
-        body: dict[str, Any] = {"agent": known.agent, "token": known.token} if known else {}
+        settings, identity = self._settings, self._state.load_identity(self._settings.server)
+        body: dict[str, Any] = {"agent": identity.agent, "token": identity.token} if identity else {}
         body |= {"protocol": PROTOCOL, "name": settings.name, "public": settings.public}
         body |= {"capabilities": asdict(capabilities)}
         return self.client.post("register", body, token=settings.token)
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def _accept(self, answer: dict[str, Any]) -> None:
         server = self._settings.server
         self.report_reachable()
         try:
             self.agent, self.client.token = str(answer["agent"]), str(answer["token"])
             self.intervals = build(Intervals, answer.get("intervals", {}))
         except (KeyError, TypeError):
-            raise AgentError(f"{server} is no visualprof dashboard: it answers something else") from None
+            raise AgentError(f"{server} is not a visualprof dashboard: its answer is not understood") from None
         self._state.save_identity(Identity(server, self.agent, self.client.token))
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
 
     def send_heartbeat(self, tasks: Sequence[Task], capabilities: Capabilities | None = None) -> None:
-        """Renew the leases of tasks, and ends those that are over. capabilities: sent along when they have changed.
+        """Renew the leases of tasks, and end the tasks that the server canceled or no longer knows.
 
-        Raises: Answered, Unreachable.
+        Args:
+            tasks: The tasks of the agent.
+            capabilities: Sent along if they have changed.
+
+        Raises:
+            RequestRejected: The server answered with an error.
+            Unreachable: The server did not answer.
         """
-        tasks = list(tasks)  # others change it
+        tasks = list(tasks)  # other threads change the list
         rows = [row for task in tasks if (row := task.heartbeat())]
         body: dict[str, Any] = {"tasks": rows, "clock_ns": time.time_ns()}
         if capabilities:
@@ -104,33 +124,34 @@ class Registration:
         self.intervals = build(Intervals, answer.get("intervals", {}))
 
     def report_unreachable(self, error: Unreachable) -> None:
-        """Says once that the server cannot be reached; one that sends Retry-After can be."""
+        """Report once that the server cannot be reached. A server that sends Retry-After counts as reachable."""
         if self._reachable and not error.retry_after_s:
             self._reachable = False
-            self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
+            self._say(f"cannot reach {self._settings.server} ({error}); retrying until it answers")
 
     def report_reachable(self) -> None:
-        """Say that the server answers again."""
+        """Report that the server answers again."""
         if not self._reachable:
             self._reachable = True
             self._say(f"{self._settings.server} answers again")
 
     def handle_error(self, error: RequestRejected, capabilities: Capabilities) -> None:
-        """Handle an error in an answer: 401 registers again, anything else is said once.
+        """Handle an error status: 401 registers again; any other error is printed once.
 
-        Raises: AgentError.
+        Raises:
+            AgentError: The new registration was rejected.
         """
         if error.status == 401:
             self.join(capabilities)
-        elif self._refused != str(error):
-            self._refused = str(error)
+        elif self._last_error != str(error):
+            self._last_error = str(error)
             self._say(f"{self._settings.server} refused a request: {error}")
 
 
-def _not_registered(error: RequestRejected, server: str) -> AgentError:
+def _registration_error(error: RequestRejected, server: str) -> AgentError:
     if error.status == 401:
         hint = "copy the command from the dashboard's Machines page; the token is in it"
         return AgentError(f"{server} does not accept this agent: {error.error}", hint)
     if error.status == 404:
-        return AgentError(f"{server} is no visualprof dashboard, or one without remote runs", "check --server")
+        return AgentError(f"{server} is not a visualprof dashboard, or it has no remote runs", "check --server")
     return AgentError(f"{server} refused the agent: {error.error}", str(error.body.get("hint") or ""))

@@ -1,4 +1,4 @@
-"""What an agent was started with, and its folder: who it is, what it works on, what it fetched."""
+"""The agent's settings, its state folder with identity and cached files, and the journal of its tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visualprof.remote.agent.machine.sandbox import SandboxMode
 from visualprof.remote.protocol import Lease, build
 
 MAX_BLOB_BYTES = 4 << 30
-RECENT_USE_S = 60.0  # another task may be about to link it
+RECENT_USE_S = 60.0  # a file used this recently may be about to be linked by another task
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
     task TEXT NOT NULL, attempt INTEGER NOT NULL, server TEXT NOT NULL, lease TEXT NOT NULL, folder TEXT NOT NULL,
@@ -38,11 +38,25 @@ CREATE TABLE IF NOT EXISTS task (
 
 @dataclass(frozen=True)
 class Settings:
-    """The command line, and what a test replaces.
+    """The command line, and hooks that tests replace.
 
-    price_per_hour: of this machine, None unknown. memory_bytes: of a task, 0 most of the machine's. once: end after
-    one task. watch_runs: folder of runs that are followed. code: the child's archive. nvml: makes the readings of the
-    GPUs. look: finds out what the machine has.
+    Attributes:
+        server: Address of the dashboard.
+        token: Registration token.
+        name: Name of this machine in the dashboard.
+        state: The state folder.
+        public: Whether all users may use this machine.
+        tags: Tags to find the machine by.
+        price_per_hour: Price of this machine; `None` if unknown.
+        interpreters: Interpreters from the command line.
+        sandbox: Whether to use bubblewrap.
+        memory_bytes: Memory limit of a task; 0 for most of the machine's memory.
+        once: Exit after one task.
+        exit_with_parent: Exit when the parent process exits.
+        watch_runs: Log directory whose runs are mirrored to the server.
+        code: Builds the child's archive.
+        nvml: Opens the GPU readings.
+        probe: Detects what the machine has.
     """
 
     server: str
@@ -65,7 +79,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the server called this agent."""
+    """The agent's id and token at a server, as the server assigned them."""
 
     server: str
     agent: str
@@ -73,14 +87,14 @@ class Identity:
 
 
 def default_state_folder(server: str) -> Path:
-    """A folder for each server, so that one machine can serve several."""
+    """Return the default state folder. Each server has its own, so that one machine can serve several."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", urlsplit(server).netloc).strip(".")
     return Path(base, "visualprof", "agent", name or "server")
 
 
 class StateFolder:
-    """Below `path`: identity.json, journal.sqlite, lock, blobs/, work/. One agent at a time uses it."""
+    """The agent's folder: identity.json, journal.sqlite, lock, blobs/ and work/. One agent at a time may use it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -94,9 +108,10 @@ class StateFolder:
             raise AgentError(f"cannot use {self.path}: {error.strerror}", hint) from None
 
     def lock(self) -> None:
-        """Keep the folder for this process until it ends.
+        """Lock the folder for this process until the process ends.
 
-        Raises: AgentError: another agent has it.
+        Raises:
+            AgentError: Another agent holds the lock.
         """
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -105,22 +120,22 @@ class StateFolder:
             pid = os.read(self._lock, 20).decode("ascii", "replace").strip()
             raise AgentError(
                 f"an agent already runs with the state folder {self.path} (process {pid or 'unknown'})",
-                "stop that one, or give this one another folder with --state",
+                "stop that agent, or choose another folder with --state",
             ) from None
         os.ftruncate(self._lock, 0)
         os.write(self._lock, str(os.getpid()).encode())
 
     def load_identity(self, server: str) -> Identity | None:
-        """The identity that this server gave; None when there is none, or another server gave it."""
+        """Return the identity that this server assigned; `None` if there is none or another server assigned it."""
         try:
             body = cast("dict[str, Any]", json.loads((self.path / "identity.json").read_text("utf-8")))
-            known = Identity(str(body["server"]), str(body["agent"]), str(body["token"]))
+            identity = Identity(str(body["server"]), str(body["agent"]), str(body["token"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return known if known.server == server else None
+        return identity if identity.server == server else None
 
     def save_identity(self, identity: Identity) -> None:
-        """Write the identity for the next start, readable by the owner alone."""
+        """Write the identity for the next start, readable only by the owner."""
         part = self.path / "identity.json.part"
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -128,57 +143,71 @@ class StateFolder:
         part.rename(self.path / "identity.json")
 
     def blob_path(self, sha256: str) -> Path:
-        """Where a fetched file is kept. Raises: ValueError: that is no sha256."""
+        """Return the cache path of a downloaded file.
+
+        Raises:
+            ValueError: The digest is not a SHA-256.
+        """
         if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-            raise ValueError(f"{sha256!r} is no sha256")
+            raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.blobs / sha256
 
-    def remove_work_except(self, wanted: set[Path]) -> None:
-        """Removes work folders that the journal does not know."""
-        for folder in set(self.work.iterdir()) - wanted:
+    def remove_work_except(self, journal_folders: set[Path]) -> None:
+        """Remove the work folders that are not in the journal."""
+        for folder in set(self.work.iterdir()) - journal_folders:
             remove_folder(folder)
 
     def trim_blobs(self) -> None:
-        """Remove the files that were longest not used when the fetched ones grow beyond their share."""
+        """Remove the least recently used downloads while they exceed `MAX_BLOB_BYTES`."""
         blobs = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
-        over = sum(size for _, size, _ in blobs) - MAX_BLOB_BYTES
-        for used, size, file in blobs:
-            if over <= 0 or used > time.time() - RECENT_USE_S:
+        excess_bytes = sum(size for _, size, _ in blobs) - MAX_BLOB_BYTES
+        for last_use_s, size, file in blobs:
+            if excess_bytes <= 0 or last_use_s > time.time() - RECENT_USE_S:
                 return
             file.unlink(missing_ok=True)
-            over -= size
+            excess_bytes -= size
 
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A leased task. starts: how often it was begun. pid, started: of its child, 0 none. outcome: None: it has none."""
+    """A leased task in the journal.
+
+    Attributes:
+        lease: The lease.
+        server: Address of the server that granted the lease.
+        folder: Work folder of the task.
+        starts: How often the task was started.
+        pid: Process id of its child; 0 if there is none.
+        start_ticks: Start time of its child, in clock ticks since boot.
+        outcome: How the task ended; `None` while it has not.
+    """
 
     lease: Lease
     server: str
     folder: Path
     starts: int
     pid: int
-    started: int
+    start_ticks: int
     outcome: Outcome | None
 
 
 class Journal:
-    """What the agent has leased, in a small SQLite file, so that a restart reports what the last one could not.
+    """Journal of leased tasks in a SQLite file, so that a restarted agent can resume or report them.
 
-    say: gets what could not be written: the task goes on, only a restart would not know of it.
+    Write errors go to `say`: the task continues, but a restart would not know about it.
     """
 
     def __init__(self, path: Path, say: Say) -> None:
         self._say = say
         self._lock = threading.Lock()
         try:
-            self._db = self._opened(path)
+            self._db = self._open(path)
         except sqlite3.DatabaseError as error:
-            say(f"{path} cannot be read ({error}); what it says about unfinished tasks is lost")
+            say(f"{path} cannot be read ({error}); its unfinished tasks are lost")
             path.replace(path.with_name(path.name + ".broken"))
-            self._db = self._opened(path)
+            self._db = self._open(path)
 
-    def _opened(self, path: Path) -> sqlite3.Connection:
+    def _open(self, path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             db.execute(_SCHEMA)
@@ -189,40 +218,40 @@ class Journal:
         return db
 
     def add(self, lease: Lease, server: str, folder: Path) -> None:
-        """Add a leased task."""
+        """Record a leased task."""
         row = (lease.task, lease.attempt, server, json.dumps(asdict(lease)), str(folder))
-        self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
+        self._execute("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
 
     def count_start(self, lease: Lease) -> None:
-        """Counts another start of a task."""
+        """Count another start of a task."""
         self._update(lease, "starts = starts + 1")
 
-    def record_child(self, lease: Lease, pid: int, started: int) -> None:
-        """Note the process of a task's child."""
-        self._update(lease, "pid = ?, started = ?", pid, started)
+    def record_child(self, lease: Lease, pid: int, start_ticks: int) -> None:
+        """Record the process of a task's child."""
+        self._update(lease, "pid = ?, started = ?", pid, start_ticks)
 
     def record_outcome(self, lease: Lease, outcome: Outcome) -> None:
-        """Note the outcome of a task that is still to be reported."""
+        """Record the outcome of a task that is not yet reported."""
         self._update(lease, "outcome = ?", json.dumps(outcome))
 
     def remove(self, lease: Lease) -> None:
-        """Forget a task."""
-        self._do("DELETE FROM task WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
+        """Remove a task."""
+        self._execute("DELETE FROM task WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
 
     def entries(self) -> list[JournalEntry]:
-        """All tasks that were not reported."""
+        """Return all tasks that are not reported yet."""
         with self._lock:
             rows = self._db.execute("SELECT lease, server, folder, starts, pid, started, outcome FROM task").fetchall()
-        return [_entry(*row) for row in rows]
+        return [_parse_entry(*row) for row in rows]
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
     def _update(self, lease: Lease, change: str, *values: object) -> None:
-        self._do(f"UPDATE task SET {change} WHERE task = ? AND attempt = ?", *values, lease.task, lease.attempt)
+        self._execute(f"UPDATE task SET {change} WHERE task = ? AND attempt = ?", *values, lease.task, lease.attempt)
 
-    def _do(self, statement: str, *values: object) -> None:
+    def _execute(self, statement: str, *values: object) -> None:
         try:
             with self._lock:
                 self._db.execute(statement, values)
@@ -230,8 +259,8 @@ class Journal:
             self._say(f"the journal could not be written: {error}")
 
 
-def _entry(
-    lease: str, server: str, folder: str, starts: int, pid: int, started: int, outcome: str | None
+def _parse_entry(
+    lease: str, server: str, folder: str, starts: int, pid: int, start_ticks: int, outcome: str | None
 ) -> JournalEntry:
-    ended = json.loads(outcome) if outcome else None
-    return JournalEntry(build(Lease, json.loads(lease)), server, Path(folder), starts, pid, started, ended)
+    parsed_outcome = json.loads(outcome) if outcome else None
+    return JournalEntry(build(Lease, json.loads(lease)), server, Path(folder), starts, pid, start_ticks, parsed_outcome)

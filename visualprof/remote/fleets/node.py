@@ -105,7 +105,7 @@ def _run_task(
     _lock(state)
     journal = Journal(state.path / "journal.sqlite", say)
     for entry in journal.entries():  # of a process that was killed here
-        processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
+        processes.kill_orphan(entry.pid, entry.start_ticks, str(entry.folder))
         journal.remove(entry.lease)
         if entry.lease.task != lease.task:  # else this attempt may go on with what it left
             remove_folder(entry.folder)

@@ -1,1 +1,1 @@
-"""The way to the server and back."""
+"""Communication with the server."""

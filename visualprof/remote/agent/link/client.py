@@ -1,4 +1,4 @@
-"""HTTP to the server: outbound only, by the standard library alone."""
+"""HTTP client of the server: outbound requests only, with the standard library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class RequestRejected(Exception):
-    """The server answered with an error that does not change when it is asked again."""
+    """The server answered with an error that a retry would not change."""
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         self.status = status
@@ -35,15 +35,15 @@ class RequestRejected(Exception):
 
 
 class Unreachable(Exception):
-    """No answer, or one that says to come again later."""
+    """The server did not answer, or asked to retry later."""
 
-    def __init__(self, why: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(reason)
         self.retry_after_s = retry_after_s
 
 
 class Client:
-    """Requests of one agent. token: sent to the server's own addresses alone."""
+    """HTTP client of one agent. The token is sent only to the server's own addresses."""
 
     def __init__(self, server: str, token: str = "") -> None:
         self.server = server.rstrip("/") + "/"
@@ -52,49 +52,64 @@ class Client:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirect())
 
     def post(self, path: str, body: object, timeout_s: float = TIMEOUT_S, token: str = "") -> dict[str, Any]:
-        """The answer to a request of the agent's API; {} for 204. body: bytes as they are, anything else as JSON.
+        """Send a request to the agent's API and return the answer; `{}` for status 204.
 
-        Raises: Answered, Unreachable.
+        Args:
+            path: Path below the agent's API.
+            body: Bytes are sent unchanged; anything else is sent as JSON.
+            timeout_s: Timeout of the request.
+            token: Replaces the client's token.
+
+        Raises:
+            RequestRejected: The server answered with an error.
+            Unreachable: The server did not answer.
         """
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": kind}
         request = urllib.request.Request(self.server + API + path, raw, headers, method="POST")
         with self._open(request, timeout_s) as response:
-            return _decoded(_read(response))
+            return _decode_json(_read_body(response))
 
     def put(self, url: str, body: Iterable[bytes], size: int, headers: Mapping[str, str]) -> None:
         """Send `size` bytes to a signed address.
 
-        Raises: Answered, Unreachable.
+        Raises:
+            RequestRejected: The server answered with an error.
+            Unreachable: The server did not answer.
         """
-        headers = {**self._signed(url), **headers, "Content-Length": str(size)}
+        headers = {**self._auth_headers(url), **headers, "Content-Length": str(size)}
         request = urllib.request.Request(urljoin(self.server, url), cast("Any", body), headers, method="PUT")
         with self._open(request, TIMEOUT_S) as response:
-            _read(response)
+            _read_body(response)
 
-    def get(self, url: str, start: int, write: Callable[[bytes], object]) -> int:
-        """Fetch a file from byte `start` and gives its pieces to `take`; returns the byte that it really began at.
+    def get(self, url: str, offset: int, write: Callable[[bytes], object]) -> int:
+        """Download a file from byte `offset` on and pass its blocks to `write`.
 
-        Raises: Answered, Unreachable.
+        Returns:
+            The byte at which the download really started: `offset`, or 0 without any data if the server ignores ranges.
+
+        Raises:
+            RequestRejected: The server answered with an error.
+            Unreachable: The server did not answer, or the answer broke off.
         """
-        headers = self._signed(url) | ({"Range": f"bytes={start}-"} if start else {})
+        headers = self._auth_headers(url) | ({"Range": f"bytes={offset}-"} if offset else {})
         request = urllib.request.Request(urljoin(self.server, url), headers=headers)
         with self._open(request, TIMEOUT_S) as response:
-            if start and response.status != 206:
-                return 0  # it would send the whole again
-            left = response.length  # None: it ends when the connection does
-            while piece := _read(response, 1 << 18):
+            if offset and response.status != 206:
+                return 0  # the server would send the whole file
+            remaining = response.length  # None: the answer ends with the connection
+            while piece := _read_body(response, 1 << 18):
                 write(piece)
-                left = None if left is None else left - len(piece)
-        if left:
-            raise Unreachable(f"the answer broke off {left:,} bytes before its end")
-        return start
+                remaining = None if remaining is None else remaining - len(piece)
+        if remaining:
+            raise Unreachable(f"the answer ended {remaining:,} bytes early")
+        return offset
 
-    def _signed(self, url: str) -> dict[str, str]:
-        """The token for addresses of the agent's API; a signed address of another store needs none."""
-        whole = urljoin(self.server, url)
-        return {"Authorization": f"Bearer {self.token}"} if whole.startswith(self.server + API) else {}
+    def _auth_headers(self, url: str) -> dict[str, str]:
+        """Return the token for addresses of the agent's API. A signed address of another store needs no token."""
+        address = urljoin(self.server, url)
+        return {"Authorization": f"Bearer {self.token}"} if address.startswith(self.server + API) else {}
 
     def _open(self, request: urllib.request.Request, timeout_s: float) -> http.client.HTTPResponse:
         request.add_header("User-Agent", "visualprof-agent")
@@ -102,7 +117,7 @@ class Client:
             return self._opener.open(request, timeout=timeout_s)
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(error) from None
+                raise _to_exception(error) from None
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
 
@@ -113,51 +128,60 @@ def retry(
     max_wait_s: float = float("inf"),
     on_failure: Callable[[Unreachable], object] | None = None,
 ) -> T:
-    """Repeat a call, with growing pauses, while the server is unreachable; returns its result.
+    """Repeat a call with exponential backoff while the server is unreachable, and return its result.
 
-    Raises: StopRequested: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
+    Args:
+        call: The call.
+        stop: Ends the retries when set.
+        max_wait_s: Give up after this time.
+        on_failure: Called with each error.
+
+    Raises:
+        StopRequested: `stop` was set.
+        Unreachable: The server was still unreachable after `max_wait_s`.
+        RequestRejected: The server answered the call with an error.
     """
     deadline = time.monotonic() + max_wait_s
-    pause = BACKOFF_S[0]
+    pause_s = BACKOFF_S[0]
     while True:
         try:
             return call()
         except Unreachable as error:
             if on_failure:
                 on_failure(error)
-            wait = max(pause * random.uniform(0.5, 1.5), error.retry_after_s)
-            if time.monotonic() + wait > deadline:
+            delay_s = max(pause_s * random.uniform(0.5, 1.5), error.retry_after_s)
+            if time.monotonic() + delay_s > deadline:
                 raise
-        if stop.wait(wait):
+        if stop.wait(delay_s):
             raise StopRequested
-        pause = min(pause * 2, BACKOFF_S[1])
+        pause_s = min(pause_s * 2, BACKOFF_S[1])
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they would carry the token to another server."""
+    """Rejects redirects, which would send the token to another server."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
-def _refusal(error: urllib.error.HTTPError) -> RequestRejected | Unreachable:
+def _to_exception(error: urllib.error.HTTPError) -> RequestRejected | Unreachable:
     if error.code == 429 or (error.code >= 500 and error.code != 507):
         wait = error.headers.get("Retry-After") or ""
         return Unreachable(f"HTTP status {error.code}", min(float(wait), 60.0) if wait.isdecimal() else 0.0)
     try:
-        return RequestRejected(error.code, _decoded(error.read(MAX_BODY_BYTES)))
+        return RequestRejected(error.code, _decode_json(error.read(MAX_BODY_BYTES)))
     except (Unreachable, OSError, http.client.HTTPException):
         return RequestRejected(error.code, {})
 
 
-def _read(response: http.client.HTTPResponse, size: int = MAX_BODY_BYTES) -> bytes:
+def _read_body(response: http.client.HTTPResponse, size: int = MAX_BODY_BYTES) -> bytes:
     try:
         return response.read(size)
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(f"the answer broke off: {error}") from None
 
 
-def _decoded(raw: bytes) -> dict[str, Any]:
+def _decode_json(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw or b"{}")
     except ValueError:
@@ -166,7 +190,7 @@ def _decoded(raw: bytes) -> dict[str, Any]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host is this machine, which no proxy finds."""
+    """Return whether a host is this machine, which a proxy cannot reach."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except (OSError, ValueError):

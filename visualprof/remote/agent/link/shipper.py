@@ -1,4 +1,4 @@
-"""Sends a task's log and points while it runs. A server that is away delays them and nothing else."""
+"""Sends a task's log and points while the task runs. An unreachable server delays them and has no other effect."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MAX_QUEUED_POINTS = 256  # a sweep has 64 sizes
 
 
 class Shipper:
-    """Sends for one task, in a thread. stale: called when the server does not know the lease any more."""
+    """Sends the log and points of one task in a thread; calls `on_stale` when the server no longer knows the lease."""
 
     def __init__(self, client: Client, lease: Lease, log: Path, on_stale: Callable[[], None]) -> None:
         self._client = client
         self._lease = lease
         self._log = log
-        self._stale = on_stale
+        self._on_stale = on_stale
         self._offset = 0
-        self._cut = False
+        self._log_full = False
         self._points: list[dict[str, Any]] = []
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -34,13 +34,13 @@ class Shipper:
         self._thread.start()
 
     def queue_point(self, point: dict[str, Any]) -> None:
-        """Queues a point, which is sent at once."""
+        """Queue a point and wake the sender."""
         if len(self._points) < MAX_QUEUED_POINTS:
             self._points.append(point)
             self._wake.set()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what is left, for at most `patience_s`; the result holds all of it anyway."""
+        """Send the rest, for at most `timeout_s`. The result contains all of it anyway."""
         self._closing = True
         self._wake.set()
         self._thread.join(timeout_s)
@@ -58,13 +58,13 @@ class Shipper:
         except StopRequested:
             return
         except RequestRejected:
-            self._stale()
+            self._on_stale()
 
     def _ship(self) -> None:
         while self._points:
             self._send_point(self._points[0])
             del self._points[0]
-        while not self._cut:
+        while not self._log_full:
             with self._log.open("rb") as file:
                 file.seek(self._offset)
                 chunk = file.read(CHUNK_BYTES)
@@ -79,7 +79,7 @@ class Shipper:
         except RequestRejected as error:
             if error.status == 409:
                 raise
-            # One that the server does not like is missing from the live view; the result has it.
+            # A rejected point is missing only from the live view. The result contains it.
 
     def _send_log(self, chunk: bytes) -> None:
         try:
@@ -88,9 +88,9 @@ class Shipper:
             if "size" not in error.body:
                 if error.status == 409:
                     raise
-                self._cut = True  # the server does not want it; the result has the log too
+                self._log_full = True  # the server takes no more; the result contains the log
                 return
             answer = error.body
         size = answer.get("size")
         self._offset = size if isinstance(size, int) and size >= 0 else self._offset + len(chunk)
-        self._cut = bool(answer.get("cut"))
+        self._log_full = bool(answer.get("cut"))

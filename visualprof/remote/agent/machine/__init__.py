@@ -1,1 +1,1 @@
-"""The machine: what it is, what it has, what it does meanwhile."""
+"""Description and observation of the machine."""

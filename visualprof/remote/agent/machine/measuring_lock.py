@@ -1,4 +1,4 @@
-"""Agents of one host measure in turns: what another one measures at the same time would be in the numbers."""
+"""A lock per device, shared by all agents of a host: two measurements at the same time would disturb each other."""
 
 from __future__ import annotations
 
@@ -16,42 +16,47 @@ POLL_S = 0.2
 
 @contextmanager
 def hold_device(device: str, check: Callable[[], None], folder: Path | None = None) -> Generator[float]:
-    """Hold the host's device while the block runs; gives the seconds for which another agent had it.
+    """Hold the host's device while the block runs; yield the seconds for which another agent held it.
 
     Args:
-        device: `cpu`, `cuda:0`. check: called while waiting; what it raises ends that.
-        folder: of the locks; that of `VISUALPROF_TURNS`, or the system's for temporary files, which all users share.
+        device: Such as `cpu` or `cuda:0`.
+        check: Called while waiting; an exception that it raises ends the wait.
+        folder: Folder of the lock files; by default that of `VISUALPROF_TURNS`, or the system's temporary folder,
+            which all users share.
     """
-    place = folder or Path(os.environ.get(LOCK_FOLDER_VARIABLE) or tempfile.gettempdir())
-    path = place / f"visualprof-{device_file_name(device)}.lock"
-    handle = _opened(path)
-    began = time.monotonic()
+    lock_folder = folder or Path(os.environ.get(LOCK_FOLDER_VARIABLE) or tempfile.gettempdir())
+    path = lock_folder / f"visualprof-{device_file_name(device)}.lock"
+    handle = _open_lock_file(path)
+    start_s = time.monotonic()
     try:
         while handle is not None and not _try_lock(handle):
             check()
             time.sleep(POLL_S)
-        yield time.monotonic() - began
+        yield time.monotonic() - start_s
     finally:
         if handle is not None:
             os.close(handle)
 
 
 def device_file_name(device: str) -> str:
-    """`cuda:0` as a part of a file's name: by its place among all GPUs, where CUDA_VISIBLE_DEVICES shows only some."""
+    """Return a device as part of a file name.
+
+    A GPU is named by its index among all GPUs, even if CUDA_VISIBLE_DEVICES shows only some.
+    """
     kind, colon, number = device.partition(":")
-    visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     if kind == "cuda" and number.isdecimal() and int(number) < len(visible):
         number = visible[int(number)] or number
     return kind + colon.replace(":", "_") + "".join(c if c.isalnum() else "_" for c in number)
 
 
-def _opened(path: Path) -> int | None:
-    """The file, made when it is not there; None where none can be: then nobody takes turns."""
+def _open_lock_file(path: Path) -> int | None:
+    """Open the lock file, creating it if needed; return `None` if that fails, which turns locking off."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    for more in (0, os.O_CREAT):  # a sticky folder lets nobody open another user's file with O_CREAT
+    for extra_flags in (0, os.O_CREAT):  # in a sticky folder O_CREAT fails for another user's file
         try:
-            return os.open(path, flags | more, 0o444)
-        except OSError:  # noqa: PERF203 - two
+            return os.open(path, flags | extra_flags, 0o444)
+        except OSError:  # noqa: PERF203 - two rounds
             continue
     return None
 

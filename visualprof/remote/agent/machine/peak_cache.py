@@ -1,4 +1,4 @@
-"""The most that devices of this machine have reached in measured peaks: a busy moment lowers no peak."""
+"""The best measured peak of each device of this machine. A measurement on a busy machine does not lower it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ FILE_NAME = "peaks.json"
 
 
 def update_best_peak(folder: Path, device: str, precision: str, threads: int, flops: float) -> float:
-    """The largest figure measured so far, with this one; kept in the folder where that can be written.
+    """Return the highest peak measured so far, including this one, and store it if the folder is writable.
 
     Args:
-        device: its name. threads: that the runtime was held to, 0 none.
-        flops: operations a second that were measured now.
+        folder: Folder of the cache.
+        device: Name of the device.
+        precision: Such as "fp32".
+        threads: Thread limit of the runtime; 0 for none.
+        flops: Operations per second of the current measurement.
     """
     file, key = folder / FILE_NAME, f"{device} {precision} {threads}"
     try:
-        kept: dict[str, float] = json.loads(file.read_bytes())
-        best = max(float(kept.get(key, 0.0)), flops)
+        peaks: dict[str, float] = json.loads(file.read_bytes())
+        best = max(float(peaks.get(key, 0.0)), flops)
     except (OSError, ValueError, TypeError, AttributeError):
-        kept, best = {}, flops
+        peaks, best = {}, flops
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f"{FILE_NAME}.part")
-        part.write_text(json.dumps({**kept, key: best}), "utf-8")
+        part.write_text(json.dumps({**peaks, key: best}), "utf-8")
         part.replace(file)
     return best

@@ -1,4 +1,4 @@
-"""What this machine is and which runtimes it has."""
+"""Detects what this machine is and which runtimes it has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that may have runtimes, by default the agent's own. backend: the only one it is asked for, "" any."""
+    """A Python that may have runtimes; by default the agent's own.
+
+    Attributes:
+        python: Path of the interpreter.
+        backend: The only backend to look for; "" for any.
+    """
 
     python: str = sys.executable
     backend: str = ""
@@ -36,7 +41,14 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """What an interpreter has, found without importing it. prefixes: folders that it reads."""
+    """What an interpreter has, found without importing a runtime.
+
+    Attributes:
+        version: Python version.
+        prefixes: Folders that the interpreter reads.
+        backends: Names of its backends.
+        converters: Names of its converters.
+    """
 
     version: str
     prefixes: tuple[str, ...]
@@ -48,7 +60,10 @@ class InterpreterInfo:
 class Machine:
     """What a machine is and has.
 
-    prefixes: folders that each interpreter reads, by its path. converters: the interpreters that have each.
+    Attributes:
+        capabilities: What the server knows about the machine.
+        prefixes: Folders that each interpreter reads, by the interpreter's path.
+        converters: Interpreters that have each converter, by its name.
     """
 
     capabilities: Capabilities
@@ -56,11 +71,11 @@ class Machine:
     converters: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
 
     def newest_runtime(self, spec: Spec) -> Runtime | None:
-        """The newest runtime that fits a spec."""
+        """Return the newest runtime that fits a run configuration; `None` if there is none."""
         return next(iter(self.matching_runtimes(spec)), None)
 
     def matching_runtimes(self, spec: Spec) -> list[Runtime]:
-        """Every runtime that fits a spec, the newest first."""
+        """Return every runtime that fits a run configuration, newest first."""
         fitting = [
             r
             for r in self.capabilities.runtimes
@@ -69,27 +84,40 @@ class Machine:
         return sorted(fitting, key=lambda runtime: version_key(runtime.version), reverse=True)
 
     def prefixes_for(self, python: str, all_interpreters: bool) -> tuple[str, ...]:
-        """Folders that an interpreter reads; everything: those of all, for a stage that starts others."""
-        whose = self.prefixes.values() if all_interpreters else [self.prefixes.get(python, ())]
-        return tuple(sorted({folder for folders in whose for folder in folders}))
+        """Return the folders that an interpreter reads.
+
+        Args:
+            python: Path of the interpreter.
+            all_interpreters: Return the folders of all interpreters, for a stage that starts others.
+        """
+        prefixes = self.prefixes.values() if all_interpreters else [self.prefixes.get(python, ())]
+        return tuple(sorted({folder for folders in prefixes for folder in folders}))
 
     def devices(self) -> list[str]:
-        """Every device that some runtime can use."""
+        """Return every device that some runtime can use."""
         return sorted({device for runtime in self.capabilities.runtimes for device in runtime.devices})
 
 
 def probe_machine(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
-    """Ask every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
+    """Inspect every interpreter and describe the machine.
+
+    Args:
+        interpreters: An interpreter that does not answer is reported to `say` and left out.
+        tags: Tags of the machine.
+        level: Level of the sandbox.
+        nvml: GPU readings.
+        say: Takes lines about problems.
+    """
     prefixes: dict[str, tuple[str, ...]] = {}
     runtimes: dict[tuple[str, str], Runtime] = {}
     converters: dict[str, list[str]] = {}
     for interpreter in interpreters:
-        if (has := inspect_interpreter(interpreter, say)) is None:
+        if (info := inspect_interpreter(interpreter, say)) is None:
             continue
-        prefixes[interpreter.python] = has.prefixes
-        for name in has.converters:
+        prefixes[interpreter.python] = info.prefixes
+        for name in info.converters:
             converters.setdefault(name, []).append(interpreter.python)
-        for runtime in _runtimes(interpreter, has, say):
+        for runtime in _usable_runtimes(interpreter, info, say):
             runtimes.setdefault((runtime.backend, runtime.version), runtime)
     gpus = nvml.gpus()
     capabilities = Capabilities(
@@ -111,36 +139,36 @@ def probe_machine(interpreters: Iterable[Interpreter], tags: list[str], level: i
 
 
 def detect_platform(machine: str, gpu: bool) -> Platform:
-    """The platform of a machine; an ARM board with a GPU is `arm`, for its packages are those of ARM."""
+    """Return the platform of a machine. An ARM board with a GPU is `arm`, because it needs the packages of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"
 
 
 def inspect_interpreter(interpreter: Interpreter, say: Say) -> InterpreterInfo | None:
-    """What an interpreter has; None after a word to `say` where it does not answer."""
-    python, only = interpreter.python, interpreter.backend
+    """Return what an interpreter has; `None` if it does not answer, which is reported to `say`."""
+    python, wanted_backend = interpreter.python, interpreter.backend
     try:
-        told = run_probe(python)
-        names = [name for name in told["backends"] if only in ("", name)]
-        converters = [] if only else list(map(str, told["converters"]))
-        prefixes = tuple(map(str, told["prefixes"]))
-        found = InterpreterInfo(str(told["python_version"]), prefixes, names, converters)
+        answer = run_probe(python)
+        names = [name for name in answer["backends"] if wanted_backend in ("", name)]
+        converters = [] if wanted_backend else list(map(str, answer["converters"]))
+        prefixes = tuple(map(str, answer["prefixes"]))
+        info = InterpreterInfo(str(answer["python_version"]), prefixes, names, converters)
     except (ProbeError, KeyError, TypeError) as error:
         say(f"{python} cannot be used: {error}")
         return None
-    if only and not names:
-        say(f"{python} has no {only}")
-    return found
+    if wanted_backend and not names:
+        say(f"{python} has no {wanted_backend}")
+    return info
 
 
-def _runtimes(interpreter: Interpreter, has: InterpreterInfo, say: Say) -> Iterator[Runtime]:
-    """The runtimes of an interpreter."""
-    for name in has.backends:
+def _usable_runtimes(interpreter: Interpreter, info: InterpreterInfo, say: Say) -> Iterator[Runtime]:
+    """Yield the runtimes of an interpreter that can be imported."""
+    for name in info.backends:
         try:
             detail = run_probe(interpreter.python, name)
             devices = list(map(str, detail["devices"]))
-            yield Runtime(name, str(detail["version"]), interpreter.python, has.version, devices)
+            yield Runtime(name, str(detail["version"]), interpreter.python, info.version, devices)
         except (ProbeError, KeyError, TypeError) as error:  # noqa: PERF203 - each runtime alone
             say(f"{name} of {interpreter.python} cannot be used: {error}")
 
@@ -150,19 +178,23 @@ class ProbeError(Exception):
 
 
 def run_probe(python: str, *arguments: str) -> dict[str, Any]:
-    """What probe.pyz says in an interpreter. Raises: ProbeError."""
+    """Run probe.pyz in an interpreter and return its answer.
+
+    Raises:
+        ProbeError: The interpreter did not answer.
+    """
     with tempfile.TemporaryDirectory(prefix="visualprof-probe-") as folder:
         archive = Path(folder, "probe.pyz")
         archive.write_bytes(bundle.probe_archive())
         command, env = [python, "-I", str(archive), *arguments], Sandbox(Path(folder), Path(python)).environment()
         try:
-            done = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
+            result = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:
             raise ProbeError(f"no answer within {PROBE_TIMEOUT_S:g} s") from None
         except OSError as error:
             raise ProbeError(error.strerror) from None
     try:
-        return json.loads(done.stdout)
+        return json.loads(result.stdout)
     except ValueError:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ProbeError(lines[-1][:300] if lines else f"it ended with status {done.returncode}") from None
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ProbeError(lines[-1][:300] if lines else f"it ended with status {result.returncode}") from None

@@ -1,7 +1,8 @@
-"""What an interpreter has, asked in that interpreter. Becomes `__main__` of probe.pyz.
+"""Inspects the interpreter that runs it. This file becomes `__main__` of probe.pyz.
 
-Without an argument: its version, folders, the backends whose module it finds, and the converters that have all they
-need. With a name of one: its version and devices, which imports the runtime and may take seconds, print, or crash.
+- Without an argument: print the version, the folders, the backends whose module exists, and the usable converters.
+- With the name of a backend or converter: print its version and devices. This imports the runtime, which may take
+  seconds, print, or crash.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from visualprof.remote.converters import all_converters, converter
 
 
 def describe_interpreter() -> dict[str, Any]:
-    """The interpreter's version, folders, backends and converters, found without importing any runtime."""
+    """Return the interpreter's version, folders, backends and converters without importing a runtime."""
     folders = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     folders += [path for path in sys.path if os.path.isdir(path)]
     backends = [backend.name for backend in all_backends() if importlib.util.find_spec(backend.module) is not None]
     prefixes = sorted({*folders, *map(os.path.realpath, folders)})
-    converters = [each.name for each in all_converters() if not each.missing()]
-    told = {"prefixes": prefixes, "backends": backends, "converters": converters}
-    return {"python_version": platform.python_version(), **told}
+    converters = [kind.name for kind in all_converters() if not kind.missing()]
+    answer = {"prefixes": prefixes, "backends": backends, "converters": converters}
+    return {"python_version": platform.python_version(), **answer}
 
 
 def describe_runtime(name: str) -> dict[str, Any]:
-    """Version and devices of a backend; of a converter the version of what it needs first."""
-    if name in {each.name for each in all_converters()}:
+    """Return the version and devices of a backend; for a converter, the version of its first requirement."""
+    if name in {kind.name for kind in all_converters()}:
         tools = converter(name).tools()
         for module in tools:
             importlib.import_module(module)
@@ -46,4 +47,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)  # runtimes print at import
     json.dump(describe_runtime(sys.argv[1]) if len(sys.argv) > 1 else describe_interpreter(), answer)
     answer.close()
-    os._exit(0)  # what a runtime does at its exit is none of the probe's business
+    os._exit(0)  # skip the exit handlers of runtimes

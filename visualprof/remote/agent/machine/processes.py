@@ -1,4 +1,4 @@
-"""Processes of a task: what they use, and their end."""
+"""Processes of a task: their resource usage, and how to end them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ import psutil
 
 MARK_VARIABLE = "VISUALPROF_TASK"  # in the environment of every process of a task
 REFRESH_S = 1.0
-SCRATCH = ("", "dev", "tmp")
-ROUNDS = 20  # a process may fork while it is looked for
-_GONE = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, OSError)
+SCRATCH_MOUNTS = ("", "dev", "tmp")
+MAX_SWEEPS = 20  # processes may fork during a sweep
+_PROCESS_ERRORS = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, OSError)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Sums over the tree: CPU seconds of user and system, bytes, involuntary context switches of all threads."""
+    """Resource usage summed over a process tree.
+
+    Attributes:
+        cpu_s: CPU seconds, user and system.
+        rss_bytes: Resident memory.
+        switches: Involuntary context switches of all threads.
+    """
 
     cpu_s: float
     rss_bytes: int
@@ -28,40 +34,40 @@ class Usage:
 
 
 class ProcessTree:
-    """A process and its descendants. To list them reads all of /proc, so the list is kept for a second."""
+    """A process and its descendants. Listing them reads all of /proc, so the list is cached for a second."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._root = psutil.Process(pid)
-        self._all = [self._root]
-        self._born = self._listed = time.monotonic()
+        self._processes = [self._root]
+        self._created_s = self._listed_s = time.monotonic()
 
     def processes(self) -> list[psutil.Process]:
-        """The living ones, the root first. In the first second the list is renewed at each call."""
+        """Return the living processes, the root first. In the first second every call renews the list."""
         now = time.monotonic()
-        if now - self._listed > REFRESH_S or now - self._born < REFRESH_S:
-            self._listed = now
-            with suppress(*_GONE):
-                self._all = [self._root, *self._root.children(recursive=True)]
-        return self._all
+        if now - self._listed_s > REFRESH_S or now - self._created_s < REFRESH_S:
+            self._listed_s = now
+            with suppress(*_PROCESS_ERRORS):
+                self._processes = [self._root, *self._root.children(recursive=True)]
+        return self._processes
 
     def pids(self) -> set[int]:
-        """Their numbers."""
+        """Return the process ids."""
         return {process.pid for process in self.processes()}
 
     def rss_bytes(self) -> int:
-        """Resident memory of all processes of the tree."""
+        """Return the resident memory of all processes."""
         total = 0
         for process in self.processes():
-            with suppress(*_GONE):
+            with suppress(*_PROCESS_ERRORS):
                 total += process.memory_info().rss
         return total
 
     def usage(self) -> Usage:
-        """What the tree has used until now."""
+        """Return the resource usage so far."""
         cpu, rss, switches = 0.0, 0, 0
         for process in self.processes():
-            with suppress(*_GONE):
+            with suppress(*_PROCESS_ERRORS):
                 times = process.cpu_times()
                 cpu += times.user + times.system
                 rss += process.memory_info().rss
@@ -70,19 +76,19 @@ class ProcessTree:
 
 
 def scratch_bytes(tree: ProcessTree) -> int:
-    """Files of a sandbox that lie in memory: bubblewrap's own /, /dev and /tmp, which count to no process."""
+    """Return the size of a sandbox's files in memory: its own /, /dev and /tmp, which count toward no process."""
     root, total = os.path.join("/proc", str(tree.processes()[-1].pid), "root", ""), 0
-    with suppress(*_GONE):
+    with suppress(*_PROCESS_ERRORS):
         if os.stat(root).st_dev == os.stat("/").st_dev:
-            return 0  # the sandbox is still being made
-        for name in SCRATCH:
+            return 0  # the sandbox is not set up yet
+        for name in SCRATCH_MOUNTS:
             disk = os.statvfs(root + name)
             total += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
     return total
 
 
 def _switches(pid: int) -> int:
-    """Involuntary switches of every thread; the process's own status counts its first thread alone."""
+    """Return the involuntary switches of every thread; the status of the process counts only its first thread."""
     total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with suppress(OSError), open(f"/proc/{pid}/task/{thread}/status", "rb") as file:
@@ -91,27 +97,27 @@ def _switches(pid: int) -> int:
 
 
 def signal_tree(pid: int, number: signal.Signals) -> None:
-    """Signals a process group and its descendants.
+    """Send a signal to a process group and its descendants.
 
-    SIGTERM spares bubblewrap: it would end at once and take the child with it, before that could tidy up.
+    SIGTERM skips bubblewrap, which would exit at once and kill the child before it can clean up.
     """
-    with suppress(*_GONE):
+    with suppress(*_PROCESS_ERRORS):
         for process in psutil.Process(pid).children(recursive=True):
-            with suppress(*_GONE):
+            with suppress(*_PROCESS_ERRORS):
                 if number != signal.SIGTERM or process.name() != "bwrap":
                     process.send_signal(number)
-    with suppress(*_GONE):
+    with suppress(*_PROCESS_ERRORS):
         if number != signal.SIGTERM or psutil.Process(pid).name() != "bwrap":
             os.killpg(pid, number)
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process of a task, wherever it went: by the mark in its environment. Returns how many."""
+    """Kill every process of a task, found by the mark in its environment; return how many were killed."""
     total = 0
-    for _ in range(ROUNDS):
-        processes = list(_marked(mark))
+    for _ in range(MAX_SWEEPS):
+        processes = list(_marked_processes(mark))
         for process in processes:
-            with suppress(*_GONE):
+            with suppress(*_PROCESS_ERRORS):
                 process.kill()
         total += len(processes)
         if not processes:
@@ -119,15 +125,18 @@ def kill_marked(mark: str) -> int:
     return total
 
 
-def _marked(mark: str) -> Iterator[psutil.Process]:
+def _marked_processes(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
-        with suppress(*_GONE):
+        with suppress(*_PROCESS_ERRORS):
             if process.environ().get(MARK_VARIABLE) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 yield process
 
 
 def read_start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot: with the pid it names one process. 0: there is none."""
+    """Return when a process started, in clock ticks since boot; 0 if there is no such process.
+
+    Together with the process id this identifies a process.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -135,8 +144,8 @@ def read_start_ticks(pid: int) -> int:
         return 0
 
 
-def kill_orphan(pid: int, started: int, mark: str) -> None:
-    """End what a killed agent left: the process with that start and its group, and all with the mark."""
-    if pid and started and read_start_ticks(pid) == started:
+def kill_orphan(pid: int, start_ticks: int, mark: str) -> None:
+    """Kill what a killed agent left: the process with this start time, its group, and all processes with the mark."""
+    if pid and start_ticks and read_start_ticks(pid) == start_ticks:
         signal_tree(pid, signal.SIGKILL)
     kill_marked(mark)

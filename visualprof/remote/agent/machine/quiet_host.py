@@ -1,4 +1,4 @@
-"""Waiting until the host is quiet: what others do meanwhile would be in the numbers."""
+"""Waits until the host is quiet, because other load would distort the measurement."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ WINDOW_S = 1.0
 
 @dataclass(frozen=True)
 class HostLoad:
-    """How much a host did in a second. cpus: share of the time of all CPUs. pressure: None where it does not tell."""
+    """Load of the host during one second.
+
+    Attributes:
+        cpu_share: Share of the time of all CPUs.
+        pressure: Share of the time in which tasks waited for a CPU; `None` if the system does not report it.
+    """
 
     cpu_share: float
     pressure: float | None
 
     @property
     def quiet(self) -> bool:
-        """Whether a measurement would hardly notice it."""
+        """Whether the load is too small to influence a measurement noticeably."""
         return self.cpu_share <= BUSY_CPU_SHARE and (self.pressure or 0.0) <= BUSY_PRESSURE
 
     def __str__(self) -> str:
@@ -32,28 +37,33 @@ class HostLoad:
 
 
 def sample_host_load() -> Iterator[HostLoad]:
-    """The use of the host, one second after the other."""
-    psutil.cpu_percent(None)  # the first answer is since nothing
+    """Yield the load of the host, one sample per second."""
+    psutil.cpu_percent(None)  # the first answer has no reference interval
     while True:
-        waited, began = waited_us(), time.monotonic()
+        waited, start_s = waited_us(), time.monotonic()
         time.sleep(WINDOW_S)
-        cpus, now, took_us = psutil.cpu_percent(None) / 100, waited_us(), (time.monotonic() - began) * 1e6
+        cpus, now, took_us = psutil.cpu_percent(None) / 100, waited_us(), (time.monotonic() - start_s) * 1e6
         yield HostLoad(cpus, None if waited is None or now is None else min(1.0, (now - waited) / took_us))
 
 
 def wait_for_quiet(
     timeout_s: float, loads: Iterator[HostLoad], check: Callable[[], None]
 ) -> tuple[float, HostLoad | None]:
-    """Waits until a second was quiet, at most so long.
+    """Wait until the host was quiet for one second.
 
-    Args: uses: of `host_use`. check: called after each second; what it raises ends the wait.
-    Returns: the seconds that it took, and the use that was too much at last; None for a host that became quiet.
+    Args:
+        timeout_s: Maximum wait.
+        loads: Samples of `sample_host_load`.
+        check: Called after each second; an exception that it raises ends the wait.
+
+    Returns:
+        The seconds waited, and the last load if it was still too high; `None` if the host became quiet.
     """
-    took_s, use = 0.0, None
-    while took_s < timeout_s:
-        use = next(loads)
-        took_s += WINDOW_S
-        if use.quiet:
-            return took_s, None
+    waited_s, load = 0.0, None
+    while waited_s < timeout_s:
+        load = next(loads)
+        waited_s += WINDOW_S
+        if load.quiet:
+            return waited_s, None
         check()
-    return took_s, use
+    return waited_s, load

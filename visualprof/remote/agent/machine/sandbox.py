@@ -1,7 +1,7 @@
 """Isolation of child processes: their environment, and the arguments of bubblewrap.
 
-Level 0: limits and a scrubbed environment; no boundary against a hostile model.
-Level 2: bubblewrap. The child writes one folder, has no network, no capabilities and no user namespaces of its own.
+- Level 0: resource limits and a clean environment; no protection against a hostile model.
+- Level 2: bubblewrap. The child can write to one folder and has no network, capabilities or user namespaces.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from visualprof.remote.agent.errors import AgentError
 from visualprof.remote.agent.machine.processes import MARK_VARIABLE
 
 SandboxMode = Literal["auto", "off", "require"]
-PROBE_S = 10.0
-_USER = "65534"  # nobody, inside
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
-ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nv_tegra_release")
-DEVICES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
-# Where libraries are and which GPUs there are: the rest of the agent's environment is not the child's business.
-PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
-# Folders of weights that torch.hub, torchvision and Hugging Face load by name; without a network there are no others.
-WEIGHTS = ("TORCH_HOME", "HF_HUB_CACHE")
+PROBE_TIMEOUT_S = 10.0
+_NOBODY_UID = "65534"  # "nobody" inside the sandbox
+SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
+ETC_PATHS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nv_tegra_release")
+DEVICE_PATTERNS = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
+# Library paths and visible GPUs. The rest of the agent's environment is hidden from the child.
+PASSED_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+# Folders of weights that torch.hub, torchvision and Hugging Face load by name. The child cannot download others.
+WEIGHT_FOLDER_VARIABLES = ("TORCH_HOME", "HF_HUB_CACHE")
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """The sandbox of one process. work: the only folder it may write. fixed: paths below it that it may only read.
+    """The sandbox of one process.
 
-    prefixes: folders of the interpreter. mark, limits: for its environment.
+    Attributes:
+        work: The only folder that the process may write.
+        python: Its interpreter.
+        read_only: Paths below `work` that it may only read.
+        prefixes: Folders of the interpreter.
+        device: The device that it uses.
+        mark: Value that identifies the processes of the task, in their environment.
+        limits: Resource limits, in its environment.
     """
 
     work: Path
@@ -47,22 +54,24 @@ class Sandbox:
     limits: str = ""
 
     def environment(self) -> dict[str, str]:
-        """All that the process sees of an environment. getpass wants USER where there is no /etc/passwd."""
-        passed = {name: os.environ[name] for name in (*PASSED, *WEIGHTS) if name in os.environ}
+        """Return the whole environment of the process. getpass needs USER if there is no /etc/passwd."""
+        passed = {
+            name: os.environ[name] for name in (*PASSED_VARIABLES, *WEIGHT_FOLDER_VARIABLES) if name in os.environ
+        }
         return passed | {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.work),
             "TMPDIR": "/tmp",
             "USER": "visualprof",
             "LANG": "C.UTF-8",
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of NVML
             "PIP_NO_INDEX": "1",  # some converters install packages at import
             "VISUALPROF_LIMITS": self.limits,
             MARK_VARIABLE: self.mark,
         }
 
     def command(self, level: int, *arguments: str) -> tuple[list[str], dict[str, str]]:
-        """The whole command of a Python with these arguments, and its environment."""
+        """Return the command line of a Python with these arguments, and its environment."""
         env, command = self.environment(), [str(self.python), *arguments]
         if level < 2:
             return command, env | {"TMPDIR": str(self.work)}
@@ -75,21 +84,28 @@ class Sandbox:
         capabilities it has, so /proc/sys is read-only; without capabilities and user namespaces nothing can be mounted
         to get around that. docs/security.md
         """
-        args = ["bwrap", "--unshare-all", "--unshare-user", *_no_user_namespaces(), "--die-with-parent", "--clearenv"]
-        args += ["--uid", _USER, "--gid", _USER, "--cap-drop", "ALL"]
+        args = [
+            "bwrap",
+            "--unshare-all",
+            "--unshare-user",
+            *_disable_userns_option(),
+            "--die-with-parent",
+            "--clearenv",
+        ]
+        args += ["--uid", _NOBODY_UID, "--gid", _NOBODY_UID, "--cap-drop", "ALL"]
         args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
-        for folder in SYSTEM:
+        for folder in SYSTEM_FOLDERS:
             if os.path.islink(folder):
                 args += ["--symlink", os.readlink(folder), folder]
             elif os.path.isdir(folder):
                 args += ["--ro-bind", folder, folder]
-        for path in (*ETC, "/sys"):
+        for path in (*ETC_PATHS, "/sys"):
             args += ["--ro-bind-try", path, path]
         args += ["--tmpfs", "/tmp"]
         if self.device != "cpu":
-            for path in sorted({path for pattern in DEVICES for path in glob.glob(pattern)}):
+            for path in sorted({path for pattern in DEVICE_PATTERNS for path in glob.glob(pattern)}):
                 args += ["--dev-bind", path, path]
-        weights = (env.get(name, "") for name in WEIGHTS)
+        weights = (env.get(name, "") for name in WEIGHT_FOLDER_VARIABLES)
         for folder in outermost_folders((*self.prefixes, *weights, *env.get("LD_LIBRARY_PATH", "").split(":"))):
             args += ["--ro-bind", folder, folder]
         work = str(self.work)
@@ -102,38 +118,39 @@ class Sandbox:
 
 
 @cache
-def _no_user_namespaces() -> list[str]:
+def _disable_userns_option() -> list[str]:
     """Return the option that forbids user namespaces inside, if this version of bwrap has it (from 0.8.0 on)."""
-    done = subprocess.run(["bwrap", "--help"], capture_output=True, timeout=PROBE_S, check=False)
-    return ["--disable-userns"] if b"--disable-userns" in done.stdout + done.stderr else []
+    result = subprocess.run(["bwrap", "--help"], capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
+    return ["--disable-userns"] if b"--disable-userns" in result.stdout + result.stderr else []
 
 
 def outermost_folders(folders: Iterable[str]) -> list[str]:
-    """The folders that exist and lie in none of the others, nor in the system's."""
+    """Return the existing folders that are inside none of the others and not part of the system."""
     outer: list[str] = []
     for folder in sorted({os.path.normpath(folder) for folder in folders if os.path.isabs(folder)}):
-        inside = any(folder == other or folder.startswith(f"{other}/") for other in (*SYSTEM, *outer))
-        if os.path.isdir(folder) and not inside and folder != "/":
+        is_nested = any(folder == other or folder.startswith(f"{other}/") for other in (*SYSTEM_FOLDERS, *outer))
+        if os.path.isdir(folder) and not is_nested and folder != "/":
             outer.append(folder)
     return outer
 
 
 def bubblewrap_problem() -> str:
-    """Why bubblewrap cannot be used here, "" when it can: many systems forbid user namespaces."""
+    """Return why bubblewrap cannot be used, or "" if it can. Many systems forbid user namespaces."""
     if not shutil.which("bwrap"):
         return "bwrap is not installed"
     command = [*Sandbox(Path("/tmp"), Path("/usr/bin/true")).bubblewrap({}), "/usr/bin/true"]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=PROBE_S, check=False)
+        result = subprocess.run(command, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:300] or "bwrap failed"
+    return "" if result.returncode == 0 else result.stderr.decode("utf-8", "replace").strip()[:300] or "bwrap failed"
 
 
 def sandbox_level(mode: SandboxMode, say: Callable[[str], object]) -> int:
-    """The level that a mode gives here; `say` gets a warning.
+    """Return the sandbox level of a mode on this machine. A warning goes to `say`.
 
-    Raises: AgentError: "require", and it is not to be had.
+    Raises:
+        AgentError: The mode is "require", and bubblewrap cannot be used.
     """
     problem = "" if mode == "off" else bubblewrap_problem()
     if problem and mode == "require":
