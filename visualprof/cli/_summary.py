@@ -74,9 +74,10 @@ def table(answer: DiffAnswer) -> str:
     return "\n".join(blocks)
 
 
-def markdown(answer: DiffAnswer, failed: Sequence[str]) -> str:
+def markdown(answer: DiffAnswer, failed: Sequence[str], warnings: Sequence[str] = ()) -> str:
     """Return the comparison for a comment on a pull request: at most ten rows per table, names as code."""
-    lines = ["### visualprof\n", *(f"- :x: {_escaped(sentence)}" for sentence in failed), "", *_change(answer)]
+    lines = ["### visualprof\n", *(f"- :x: {_escaped(sentence)}" for sentence in failed)]
+    lines += [*(f"- :warning: {_escaped(warning)}" for warning in warnings), "", *_change(answer)]
     return "\n".join(lines) + "\n"
 
 
@@ -86,6 +87,7 @@ def run_markdown(
     findings: FindingsAnswer | None,
     tops: Mapping[str, Table[Any]],
     change: DiffAnswer | None,
+    warnings: Sequence[str] = (),
 ) -> str:
     """Return a run as Markdown: its step, findings, the longest rows, and the change since a baseline.
 
@@ -93,6 +95,7 @@ def run_markdown(
         tops: Tables by view.
     """
     lines = ["### visualprof\n", _headline(path, overview)]
+    lines += [f"- :warning: {_escaped(warning)}" for warning in warnings]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
     lines += _findings(findings) if findings is not None else []
     for view, shown in tops.items():

@@ -12,12 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visualprof.cli import _warnings
 from visualprof.cli.view import (
+    file_of,
+    files_of,
     model_at,
     parameters,
     print_answer,
+    skipped_files,
     subject_of,
     tune_for_short_process,
+    write_json,
 )
 from visualprof.errors import BadParameter
 
@@ -72,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"Exit with {FAILED} if this is true; repeatable: 'step.total>3%%', 'memory.peak>256MiB'. See docs/diff.md."
         ),
     )
+    _warnings.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
     for limit in limits:
         if limit.view not in answers:
             answers[limit.view] = _compared(args, limit.view)
+    warnings = [] if chosen == "evaluation" else _warnings_of(args)
     judgments = [limit.judged(answers[limit.view]) for limit in limits]
     if args.format == "html":
         from visualprof.cli.report import page_of
@@ -100,10 +107,21 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(page_of(*pair, worker=args.worker, base_worker=args.worker))
         sys.stdout.buffer.flush()
     else:
-        _print(answers[chosen], [sentence for failed, sentence in judgments if failed], args.format)
+        failures = [sentence for failed, sentence in judgments if failed]
+        _print(answers[chosen], failures, warnings, args.format)
     for _, sentence in judgments:
         print(f"--fail-on {sentence}", file=sys.stderr)
+    _warnings.print_warnings(warnings, args.strict)
     return FAILED if any(failed for failed, _ in judgments) else 0
+
+
+def _warnings_of(args: argparse.Namespace) -> list[str]:
+    """Return the warnings about the files of both sides, each with its side."""
+    warnings: list[str] = []
+    for side, path in (("base", args.base), ("new", args.new)):
+        file = file_of(files_of(path), args.worker, "", path)
+        warnings += [f"{side}: {warning}" for warning in _warnings.warnings_of([file.path], skipped_files(path))]
+    return warnings
 
 
 def _measured(path: str) -> bool:
@@ -137,18 +155,19 @@ def _models(args: argparse.Namespace) -> int:
     if args.fail_on or args.format in ("markdown", "html"):
         raise BadParameter("--view graph has no limits, no Markdown and no page", "use --format json")
     args.table = ""
-    print_answer(compare(model_at(args.base), model_at(args.new)).differences, args)
+    base, new = model_at(args.base), model_at(args.new)
+    warnings = [f"{side}: {text}" for side, model in (("base", base), ("new", new)) for text in model.warnings]
+    print_answer(compare(base, new).differences, args, warnings)
+    _warnings.print_warnings(warnings, args.strict)
     return 0
 
 
-def _print(answer: DiffAnswer, failed: list[str], form: str) -> None:
+def _print(answer: DiffAnswer, failed: list[str], warnings: list[str], form: str) -> None:
     if form == "json":
-        from visualprof.cli.view import write_json
-
-        write_json(answer)
+        write_json(answer, warnings)
         return
     from visualprof.cli import _summary
 
-    text = _summary.markdown(answer, failed) if form == "markdown" else _summary.table(answer)
+    text = _summary.markdown(answer, failed, warnings) if form == "markdown" else _summary.table(answer)
     sys.stdout.buffer.write(text.encode("utf-8" if form == "markdown" else sys.stdout.encoding or "utf-8", "replace"))
     sys.stdout.buffer.flush()

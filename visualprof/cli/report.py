@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from visualprof.cli import _warnings
 from visualprof.cli._paths import require
 from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
@@ -27,6 +28,7 @@ _SUFFIXES = {"html": ".html", "markdown": ".md", "pdf": ".pdf"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("path", metavar="PATH", help="A profile, or the folder of a run.")
+    _warnings.add_arguments(parser)
     parser.add_argument(
         "--compare",
         default="",
@@ -59,9 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and print its size."""
+    require([args.path, *filter(None, [args.compare])], create=False)
+    warnings = _warnings_of(args)
     output = Path(args.output or f"report{_SUFFIXES[args.format]}")
     if args.format == "markdown":
-        page = _markdown(args).encode("utf-8", "replace")
+        page = _markdown(args, warnings).encode("utf-8", "replace")
     else:
         base = Path(args.compare) if args.compare else None
         page = page_of(Path(args.path), base, worker=args.worker, span=args.span)
@@ -74,10 +78,23 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise BadParameter(f"cannot write {output}: {error.strerror}", "name another file: -o FILE") from error
     print(f"{output}: {-(-len(page) // 1000):,} kB")
+    _warnings.print_warnings(warnings, args.strict)
     return 0
 
 
-def _markdown(args: argparse.Namespace) -> str:
+def _warnings_of(args: argparse.Namespace) -> list[str]:
+    """Return the warnings about the files of the report."""
+    from visualprof.cli.view import file_of, files_of, skipped_files
+
+    warnings: list[str] = []
+    for path, worker, span in ((args.path, args.worker, args.span), (args.compare, "", "")):
+        if path:
+            file = file_of(files_of(path), worker, span, path)
+            warnings += _warnings.warnings_of([file.path], skipped_files(path))
+    return warnings
+
+
+def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     """Return the run and the change since the baseline as Markdown, with at most ten rows per table."""
     from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
@@ -87,7 +104,6 @@ def _markdown(args: argparse.Namespace) -> str:
     from visualprof.views.diff.side import SideParams
 
     tune_for_short_process()
-    require([args.path, *filter(None, [args.compare])], create=False)
     file = file_of(files_of(args.path), args.worker, args.span, args.path)
     answers: dict[str, Any] = {}
     for name in ("overview", "findings", *_summary.TOP):
@@ -101,7 +117,7 @@ def _markdown(args: argparse.Namespace) -> str:
         sides = side_of(args.compare, "", SideParams()), side_of(args.path, args.worker, SideParams())
         change = compare("overview", *sides)
     overview, findings = answers.pop("overview"), answers.pop("findings", None)
-    return _summary.run_markdown(args.path, overview, findings, answers, change)
+    return _summary.run_markdown(args.path, overview, findings, answers, change, warnings)
 
 
 def page_of(

@@ -12,9 +12,11 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visualprof.cli import _warnings
 from visualprof.errors import BadParameter, MissingData, NotFound
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Parameter of the view, such as step=5 or group=shape; repeatable.",
     )
     add_output_arguments(parser)
+    _warnings.add_arguments(parser)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +73,18 @@ def run(args: argparse.Namespace) -> int:
     if args.view == "all":
         workers = files_of(args.path)
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
-        write_json(_answers(views, workers, file_of(workers, args.worker, args.span, args.path)))
+        answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path))
+        warnings = _warnings_of(args.path, workers, None)
+        write_json(answers, warnings)
+        _warnings.print_warnings(warnings, args.strict)
         return 0
     chosen = view(args.view)
     params = chosen.parse(parameters(args.param))
     if chosen.subject not in ("trace", "run"):
-        print_answer(chosen.compute(subject_of(chosen.subject, args.path), params), args)
+        answer = chosen.compute(subject_of(chosen.subject, args.path), params)
+        warnings = list(getattr(answer, "warnings", ()))
+        print_answer(answer, args, warnings)
+        _warnings.print_warnings(warnings, args.strict)
         return 0
     workers = files_of(args.path)
     file = file_of(workers, args.worker, args.span, args.path)
@@ -83,10 +92,41 @@ def run(args: argparse.Namespace) -> int:
         answer = answer_of(chosen, params, file)
     else:
         answer = _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
+    warnings = _warnings_of(args.path, workers, file if chosen.subject == "trace" else None)
     if answer is None:
-        raise MissingData(f"{file.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
-    print_answer(answer, args)
+        _warnings.print_warnings(warnings, strict=False)
+        raise _no_data(file, args.view)
+    print_answer(answer, args, warnings)
+    _warnings.print_warnings(warnings, args.strict)
     return 0
+
+
+def _no_data(file: FileOf, view: str) -> MissingData:
+    """Return the error for a file without data for a view, with the views that it has data for."""
+    from visualprof.views import all_views
+
+    trace = _open(file)
+    if len(trace.events) == 0:
+        return MissingData(f"{file.path.name} has no events", "record it again, and check that the profiler stopped")
+    names = ", ".join(v.name for v in all_views() if v.subject == "trace" and v.needs(trace)) or "no view"
+    return MissingData(f"{file.path.name} has no data for the view {view!r}", f"it has data for: {names}")
+
+
+def _warnings_of(path: str, workers: list[tuple[str, list[FileOf]]], file: FileOf | None) -> list[str]:
+    """Return the warnings about one file, or the first span of every worker, and a folder's skipped files."""
+    files = [file] if file else [spans[0] for _, spans in workers if spans]
+    return _warnings.warnings_of([opened.path for opened in files], skipped_files(path))
+
+
+def skipped_files(path: str) -> Iterator[str]:
+    """Yield the files of a folder that are not read, with the reason."""
+    from visualprof.reader.source import is_address
+
+    if Path(path).is_dir() and not is_address(path):
+        from visualprof.reader.logdir.listing import profiles
+
+        for problem in profiles([Path(path)]).skipped:
+            yield f"{problem.file} was skipped: {problem.error}"
 
 
 def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
@@ -169,11 +209,16 @@ def reports_below(path: str) -> list[Report]:
     return [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
 
 
-def write_json(body: object) -> None:
-    """Print an answer as JSON."""
+def write_json(body: object, warnings: Sequence[str] | None = None) -> None:
+    """Print an answer as JSON, with a field `warnings` unless it has one or `warnings` is None."""
     from visualprof.views.answers.encoding import encode
 
-    sys.stdout.buffer.write(encode(body))
+    encoded = memoryview(encode(body))
+    if warnings is not None and not hasattr(body, "warnings"):
+        rest = encoded[1:]
+        sys.stdout.buffer.write(b'{"warnings":' + encode(list(warnings)) + (b"" if bytes(rest[:1]) == b"}" else b","))
+        encoded = rest
+    sys.stdout.buffer.write(encoded)
     sys.stdout.buffer.write(b"\n")  # without copying 60 MB
     sys.stdout.buffer.flush()
 
@@ -251,12 +296,12 @@ def _open(file: FileOf) -> Trace:
     return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
-def print_answer(answer: Answer, args: argparse.Namespace) -> None:
-    """Print an answer, or one of its tables, as the options say."""
+def print_answer(answer: Answer, args: argparse.Namespace, warnings: Sequence[str] | None = None) -> None:
+    """Print an answer, or one of its tables, as the options say; JSON gets the warnings as a field."""
     from visualprof.views.answers.table import named_table
 
     if args.format == "json":
-        write_json(named_table(answer, args.table) if args.table else answer)
+        write_json(named_table(answer, args.table) if args.table else answer, warnings)
     elif args.format == "csv":
         sys.stdout.buffer.write(named_table(answer, args.table).to_csv().encode("utf-8", "replace"))
     else:

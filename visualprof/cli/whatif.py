@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from visualprof.cli import view
+from visualprof.cli import _warnings, view
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Recording (span) to read, for a worker with several (default: the first).",
     )
     view.add_output_arguments(parser)
+    _warnings.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
