@@ -236,7 +236,11 @@ def _computing(name: str, texts: dict[str, str]) -> Callable[[list[tuple[str, Tr
     def compute(ranks: list[tuple[str, Trace]]) -> object:
         if not any(chosen.needs(trace) for _, trace in ranks):
             return None
-        answer = chosen.of_run(ranks, params) if chosen.subject == "run" else chosen.compute(ranks[0][1], params)
+        answer = (
+            chosen.compute_from_traces(ranks, params)
+            if chosen.subject == "run"
+            else chosen.compute(ranks[0][1], params)
+        )
         return chosen.charts(answer, params, 10) if chosen.charts else answer
 
     return compute

@@ -24,7 +24,7 @@ import statistics, sys, time
 from visualprof.reader.cache import open_trace
 from visualprof.views.answers.encoding import encode
 from visualprof.views import view
-from visualprof.views.answers.table import Selection, page
+from visualprof.views.answers.table import Selection, select_rows
 open_trace(sys.argv[1])  # kept now
 memory = view("memory")
 def seconds(act):
@@ -35,15 +35,15 @@ def answer():
     trace = open_trace(sys.argv[1])
     result = memory.compute(trace, memory.parse({}))
     encode(result.curve)
-    encode(page(result.events, Selection(limit=200)))
+    encode(select_rows(result.events, Selection(limit=200)))
     return result
 answer()
 print(statistics.median(seconds(answer) for _ in range(5)))
 result = answer()
 events = result.events
-print(statistics.median(seconds(lambda: page(events, Selection("lifetime_ns", limit=200))) for _ in range(3)))
+print(statistics.median(seconds(lambda: select_rows(events, Selection("lifetime_ns", limit=200))) for _ in range(3)))
 search = Selection("name", search={"name": "conv"}, limit=200)
-print(statistics.median(seconds(lambda: page(events, search)) for _ in range(3)))
+print(statistics.median(seconds(lambda: select_rows(events, search)) for _ in range(3)))
 print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).events))
 """
 

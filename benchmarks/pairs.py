@@ -275,7 +275,7 @@ def subtracted(traces: Sequence[Trace], change: str) -> float:
 def waited(traces: Sequence[Trace]) -> float:
     """Time of a step in which the rank that waits most only waits in collectives."""
     ranks = view("distributed")
-    answer: Any = ranks.of_run([(str(n), t) for n, t in enumerate(traces)], ranks.parse({}))
+    answer: Any = ranks.compute_from_traces([(str(n), t) for n, t in enumerate(traces)], ranks.parse({}))
     columns = answer.waits.columns
     waits = np.bincount(np.asarray(columns.rank), np.asarray(columns.wait_ns, np.float64))
     return float(waits.max()) / len(traces[0].steps)

@@ -15,7 +15,7 @@ from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
 from visualprof.views import all_views, view
-from visualprof.views.answers.part_cache import kept_part, part_of
+from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 
 RANKS, EVENTS, EVERY = 64, 20_000, 40
 NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY = 2, 420_000, 1
@@ -29,7 +29,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
     start = time.perf_counter()
     for each in all_views():
         if each.subject == "run":
-            each.of_run(traces, each.params())
+            each.compute_from_traces(traces, each.params())
         elif each.subject == "trace":
             for _, trace in traces:
                 if each.needs(trace):
@@ -45,13 +45,13 @@ def thousand_ranks(folder: Path) -> Iterator[Row]:
     """The critical path across ranks from the parts of some, kept and read as those of a thousand."""
     chosen, cache = view("ranks"), Cache(folder / "cache")
     for name, trace in _read(folder, "part", PARTS, EVENTS, EVERY)[0]:
-        part_of(cache, chosen, name, lambda trace=trace: trace)
+        load_or_compute_part(cache, chosen, name, lambda trace=trace: trace)
     start = time.perf_counter()
     parts: list[Any] = []
     for rank in range(THOUSAND):
-        part: Any = kept_part(cache, chosen, f"part{rank % PARTS}.json")
+        part: Any = load_part(cache, chosen, f"part{rank % PARTS}.json")
         parts.append((f"{rank}", replace(part, place=replace(part.place, rank=rank, world_size=THOUSAND))))
-    answer: Any = chosen.of_parts(parts, chosen.params())
+    answer: Any = chosen.compute_from_parts(parts, chosen.params())
     took = time.perf_counter() - start
     changes = len(answer.changes.columns.change)
     what = f"{THOUSAND:,} ranks, {answer.collectives} collectives: path and {changes} forecasts from parts"
@@ -63,7 +63,7 @@ def many_collectives(folder: Path) -> Iterator[Row]:
     traces, parsing = _read(folder, "nccl", NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY)
     start = time.perf_counter()
     chosen = view("distributed")
-    answer: Any = chosen.of_run(traces, chosen.params())
+    answer: Any = chosen.compute_from_traces(traces, chosen.params())
     took = time.perf_counter() - start
     calls = sum(answer.collectives.columns.calls)
     ratio = took / parsing

@@ -80,8 +80,8 @@ def tried(case: Case, python: str = "") -> Tried:
 
 def _asked(files: list[Path]) -> list[Finding]:
     chosen = view("distributed")
-    parts = [(path.name.partition(".")[0], chosen.of_worker(read_trace(path))) for path in files]
-    return findings(chosen.of_parts(parts, chosen.params()))
+    parts = [(path.name.partition(".")[0], chosen.map_worker(read_trace(path))) for path in files]
+    return findings(chosen.compute_from_parts(parts, chosen.params()))
 
 
 def score(truth: dict[str, Any], found: list[Finding]) -> Score:

@@ -17,10 +17,10 @@ from visualprof.views.answers.table import Answer, Columns, Table
 class WordColumns(Columns):
     """Words. calls, total_ns: of one word. gap_ns: between two."""
 
-    name: kinds.Names
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    gap_ns: kinds.Durations
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    gap_ns: kinds.DurationColumn
 
 
 class WordsAnswer(Answer):
@@ -67,7 +67,7 @@ def test_definitions_come_from_a_list_of_attributes() -> None:
 
 
 def test_the_page_says_what_a_column_is_where_it_does() -> None:
-    of_kernels = declared(view("kernel").answer)
+    of_kernels = declared(view("kernel").answer_type)
     assert meaning("kernel", "", "total_ns", "ns", of_kernels) == "Sum of the durations of all launches."
     assert meaning("operator", "", "calls", "count", {}) == "Number of calls in the selected steps."
     assert meaning("findings", "findings", "id", None, {}) == ""  # and not that of an operator's number in a graph

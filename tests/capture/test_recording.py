@@ -467,5 +467,5 @@ dist.destroy_process_group()
     assert [(read_trace(p).meta.rank, read_trace(p).meta.world_size) for p in (first, second)] == [(0, 2), (1, 2)]
     chosen = view("distributed")
     ranks = [(p.worker, read_trace(f)) for p, f in zip(places, (first, second), strict=True)]
-    answer = json_of(chosen.of_run(ranks, chosen.parse({})))
+    answer = json_of(chosen.compute_from_traces(ranks, chosen.parse({})))
     assert answer["missing_ranks"] == []

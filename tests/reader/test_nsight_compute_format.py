@@ -222,7 +222,7 @@ def test_a_cut_report(tmp_path: Path) -> None:
 
 
 def counters(*traces: Trace) -> dict[str, Any]:
-    return json_of(view("counters").of_run([(str(i), trace) for i, trace in enumerate(traces)], Params()))
+    return json_of(view("counters").compute_from_traces([(str(i), trace) for i, trace in enumerate(traces)], Params()))
 
 
 def test_kernels_of_the_run_are_joined_by_name(table: Path, write: Callable[..., Path]) -> None:

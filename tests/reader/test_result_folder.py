@@ -78,7 +78,7 @@ def test_recordings_of_one_process_are_no_ranks() -> None:
     params = DISTRIBUTED.parse({})
 
     def workers(recordings: list[tuple[str, Trace]]) -> set[str]:
-        answer: Any = DISTRIBUTED.of_run(recordings, params)
+        answer: Any = DISTRIBUTED.compute_from_traces(recordings, params)
         return set(answer.columns.worker)
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}

@@ -258,7 +258,7 @@ def test_the_clipboard_gets_the_same_rows_between_tabs(site: Site) -> None:
 
 
 def test_a_server_that_starts_again_answers_without_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_cache, "_LONG_S", -1.0)
+    monkeypatch.setattr(disk_cache, "_MIN_COMPUTE_S", -1.0)
     first = operators(site)
     again = create_app(site.logdir, Settings(), reader=site.reader).test_client()
     monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SAMPLES, answer, computed, shared
 from visualprof.errors import BadParameter
 from visualprof.views import view
-from visualprof.views.answers.table import Selection, Table, page
+from visualprof.views.answers.table import Selection, Table, select_rows
 
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 RESNET = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
@@ -89,7 +89,7 @@ def test_cumulative_shares_end_at_all_of_it() -> None:
 
 def test_bounds_of_a_column() -> None:
     table = Table(columns={"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
-    assert page(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
-    assert page(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
+    assert select_rows(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
+    assert select_rows(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
     with pytest.raises(BadParameter, match="is no number"):
-        page(table, Selection(most={"name": 1}))
+        select_rows(table, Selection(most={"name": 1}))

@@ -25,7 +25,7 @@ def of_run(write: Write, ranks: dict[int, list[dict[str, Any]]], groups: Any = W
         )
         for rank, events in ranks.items()
     ]
-    return json_of(chosen.of_run(traces, chosen.parse({})))
+    return json_of(chosen.compute_from_traces(traces, chosen.parse({})))
 
 
 def stages(slow: int = -1, microbatches: int = 2) -> dict[int, list[dict[str, Any]]]:
@@ -101,7 +101,7 @@ def test_a_slow_pair_is_named_among_those_that_the_others_wait_for(write: Write)
         (f"node{n}_4{n}00", trace_of(write(events, name=f"{n}.json", distributedInfo=told(n, 8, WORLD | PIPELINES))))
         for n, events in ranks.items()
     ]
-    named = json_of(chosen.of_run(traces, chosen.parse({})))["stragglers"]
+    named = json_of(chosen.compute_from_traces(traces, chosen.parse({})))["stragglers"]
     (slow,) = (one for one in named if one["unit"] != "stage")  # the first stage has more to do, too
     assert (slow["unit"], slow["name"], slow["ranks"], slow["cause"]) == ("link", "node2 - node6", [2, 6], "link")
     assert (slow["steps_late"], slow["late_excess_ns"], slow["slower"]) == (3, 20_000, pytest.approx(3))
@@ -128,7 +128,7 @@ def test_a_run_without_pipelines_has_no_bubbles(write: Write) -> None:
 def test_ranks_that_tell_no_groups_have_their_collectives_all_the_same(write: Write) -> None:
     chosen = view("collectives")
     traces = [(f"{i}", trace_of(write([event("gloo:all_reduce", 10, 5 + i)], name=f"{i}.json"))) for i in range(2)]
-    (row,) = rows(json_of(chosen.of_run(traces, chosen.parse({}))))
+    (row,) = rows(json_of(chosen.compute_from_traces(traces, chosen.parse({}))))
     assert (row["role"], row["name"], row["span"], row["bytes"], row["latency_ns"]) == (
         "unknown", "all_reduce", "unknown", None, 5000,
     )  # fmt: skip

@@ -225,7 +225,7 @@ def rank(asked: int) -> list[Event]:
 def ranks(write: Write, recordings: list[list[Event]], **params: str) -> dict[str, Any]:
     traces = [(f"r{i}", read_trace(write(events, f"r{i}.json"))) for i, events in enumerate(recordings)]
     chosen = view("ranks")
-    return json_of(chosen.of_run(traces, chosen.parse(params)))
+    return json_of(chosen.compute_from_traces(traces, chosen.parse(params)))
 
 
 def test_a_collective_begins_when_the_last_rank_has_arrived(write: Write) -> None:
@@ -284,7 +284,7 @@ def test_ranks_that_share_no_collective_have_no_forecast(write: Write) -> None:
 def test_recordings_of_several_ranks_replay_within_2_percent(world: int) -> None:
     paths = [shared(f"traces/torch_cpu/ddp{world}/rank{i}.pt.trace.json.gz") for i in range(world)]
     chosen = view("ranks")
-    found = json_of(chosen.of_run([(p.name, trace_of(p)) for p in paths], chosen.parse({})))
+    found = json_of(chosen.compute_from_traces([(p.name, trace_of(p)) for p in paths], chosen.parse({})))
     assert (found["obstacle"], found["collectives"]) == (None, 15)
     assert sum(found["columns"]["share"]) == pytest.approx(1)
 

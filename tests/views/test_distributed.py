@@ -16,7 +16,7 @@ from visualprof.views import view
 
 def distributed(*paths: Path, **params: str) -> dict[str, Any]:
     chosen = view("distributed")
-    return json_of(chosen.of_run([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
+    return json_of(chosen.compute_from_traces([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
 
 
 def micro() -> list[Path]:
@@ -100,7 +100,9 @@ def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
     waits, ranks = result["waits"]["columns"], view("ranks")
     by_rank = [sum(ns for r, ns in zip(waits["rank"], waits["wait_ns"], strict=True) if r == n) for n in range(world)]
     assert by_rank.index(min(by_rank)) == 0
-    replayed = json_of(ranks.of_run([(path.name, trace_of(path)) for path in paths], ranks.parse({})))["columns"]
+    replayed = json_of(ranks.compute_from_traces([(path.name, trace_of(path)) for path in paths], ranks.parse({})))[
+        "columns"
+    ]
     assert replayed["rank"][replayed["own_ns"].index(max(replayed["own_ns"]))] == 0
     assert result["missing_ranks"] == []
 
@@ -111,7 +113,7 @@ def test_the_synthetic_straggler_is_named_and_nobody_else() -> None:
     assert result["stragglers"][0]["cause"] == "device"  # its kernels have as many blocks and take longer
     ranks = view("ranks")
     traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))]
-    replayed = json_of(ranks.of_run(traces, ranks.parse({})))
+    replayed = json_of(ranks.compute_from_traces(traces, ranks.parse({})))
     columns = replayed["columns"]  # most of the critical path first
     assert columns["rank"][0] == 2
     assert columns["share"][0] > 0.9
@@ -276,7 +278,7 @@ def test_many_collectives_take_a_moment(tmp_path: Path) -> None:
     traces = [(path.name, trace_of(path)) for path in sorted(tmp_path.iterdir())]
     begin = time.process_time()
     chosen = view("distributed")
-    result = json_of(chosen.of_run(traces, chosen.parse({})))
+    result = json_of(chosen.compute_from_traces(traces, chosen.parse({})))
     assert result["collectives"]["columns"]["calls"] == [4000, 4000]
     assert time.process_time() - begin < 1  # measured 0.05 s; was 6 s
 

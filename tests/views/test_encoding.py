@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visualprof.views.answers import kinds
-from visualprof.views.answers.encoding import LONG, encode
-from visualprof.views.answers.table import Addresses, Answer, Coded, Columns, Table
+from visualprof.views.answers.encoding import MIN_ROWS, encode
+from visualprof.views.answers.table import AddressColumn, Answer, Columns, LazyTextColumn, Table
 
 
 @pytest.mark.parametrize("name", ["plain", "cut \udc80 in half"])
@@ -41,7 +41,7 @@ def test_long_columns_are_written_as_lists_of_their_numbers_are(
     integers: list[int], doubles: list[float], times: list[float]
 ) -> None:
     for numbers, dtype in ((integers, np.int64), (doubles, np.float64), (times, np.float64)):
-        column = np.resize(np.array(numbers, dtype), LONG if numbers else 0)
+        column = np.resize(np.array(numbers, dtype), MIN_ROWS if numbers else 0)
         for written in (column, np.stack((column, column), axis=1)[:, 0]):  # the second one with gaps between its rows
             assert encode({"column": written}) == msgspec.json.encode({"column": column.tolist()})
 
@@ -56,16 +56,16 @@ def test_long_columns_of_texts_are_written_as_their_texts_are(
 ) -> None:
     """Values next to each other, and so far apart that they are sorted."""
     values = np.resize(np.array([row % len(texts) * max(1, abs(apart)) + apart for row in rows], np.int64), 300)
-    coded = Coded(values if rows else values[:0], lambda value: texts[(value - apart) // max(1, abs(apart))])
-    column = Addresses(np.resize(np.array(addresses, np.uint64), LONG if addresses else 0))
+    coded = LazyTextColumn(values if rows else values[:0], lambda value: texts[(value - apart) // max(1, abs(apart))])
+    column = AddressColumn(np.resize(np.array(addresses, np.uint64), MIN_ROWS if addresses else 0))
     shown = [None if a == 2**64 - 1 else hex(a) for a in column.values.tolist()]
     assert encode([coded, column]) == msgspec.json.encode([[coded[i] for i in range(len(coded))], shown])
     assert list(coded) == [coded[i] for i in range(len(coded))]
 
 
 class Rows(Columns):
-    name: kinds.Names
-    took_ns: kinds.Durations
+    name: kinds.NameColumn
+    took_ns: kinds.DurationColumn
 
 
 class Part(msgspec.Struct):
@@ -74,7 +74,7 @@ class Part(msgspec.Struct):
 
 class Whole(Answer):
     size: Annotated[int, msgspec.Meta(ge=0)] | kinds.Size
-    by_step: Annotated[dict[str, int], kinds.keyed(step="word", left="count")]
+    by_step: Annotated[dict[str, int], kinds.kinds_by_key(step="word", left="count")]
     parts: list[Part] | None
     ranks: list[kinds.Identifier]
     beside: Table[Rows]

@@ -132,10 +132,13 @@ def test_bins_are_of_equal_length() -> None:
 
 def test_the_map_of_a_run_has_the_figures_of_its_steps() -> None:
     traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))]
-    steps, chosen = json_of(view("distributed").of_run(traces, view("distributed").parse({}))), view("heatmap")
+    steps, chosen = (
+        json_of(view("distributed").compute_from_traces(traces, view("distributed").parse({}))),
+        view("heatmap"),
+    )
     waits = steps["waits"]["columns"]
     for figure, values in ("computation", steps["columns"]["computation_ns"]), ("wait", waits["wait_ns"]):
-        answer = json_of(chosen.of_run(traces, chosen.parse({"figure": figure})))
+        answer = json_of(chosen.compute_from_traces(traces, chosen.parse({"figure": figure})))
         assert [cell for cell in answer["cells_ns"] if cell is not None] == values
         assert answer["ranks_shown"]["rank"] == [0, 1, 2, 3]
 

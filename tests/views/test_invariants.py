@@ -50,7 +50,9 @@ def _answers(path: Path) -> Answers:
     shown = (v for v in all_views() if v.subject in ("trace", "run") and v.needs(trace))
     return {
         v.name: json_of(
-            v.compute(trace, v.parse({})) if v.subject == "trace" else v.of_run([("w", trace)], v.parse({}))
+            v.compute(trace, v.parse({}))
+            if v.subject == "trace"
+            else v.compute_from_traces([("w", trace)], v.parse({}))
         )
         for v in shown
     }
@@ -183,7 +185,7 @@ def test_numbers_of_arbitrary_ranks_hold_together(write: Write, seed: int) -> No
     distributed = view("distributed")
     for chosen in (paths[:2], paths[1:]):  # ranks that did the same, and such that did not
         ranks = [(path.name, trace_of(path)) for path in chosen]
-        answers = {"distributed": json_of(distributed.of_run(ranks, distributed.parse({})))}
+        answers = {"distributed": json_of(distributed.compute_from_traces(ranks, distributed.parse({})))}
         assert check_shares(answers) + check_waits(answers) == []
 
 

@@ -16,9 +16,9 @@ from visualprof.cli._terminal import render
 from visualprof.reader.cache import Cache
 from visualprof.views import Params, View, all_views
 from visualprof.views.answers import disk_cache
-from visualprof.views.answers.disk_cache import KeptAnswer
+from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.encoding import encode
-from visualprof.views.answers.table import Answer, Selection, Table, page
+from visualprof.views.answers.table import Answer, Selection, Table, select_rows
 
 PROFILES = (
     "pytorch-h200/cnn.pt.trace.json.gz",
@@ -32,7 +32,7 @@ PROFILES = (
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """Where every answer is kept, however soon it was there."""
-    monkeypatch.setattr(disk_cache, "_LONG_S", -1.0)
+    monkeypatch.setattr(disk_cache, "_MIN_COMPUTE_S", -1.0)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     return Cache.default()
 
@@ -40,14 +40,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 def shown(answer: Answer, by: View) -> list[object]:
     """All that anybody sees of an answer."""
     tables = answer.tables()
-    sorted_by = [(name, key) for name, table in tables.items() for key in list(table.named())[:3]]
+    sorted_by = [(name, key) for name, table in tables.items() for key in list(table.columns_by_name())[:3]]
     return [
         encode(answer),
         encode(by.charts(answer, by.parse({}), 10)) if by.charts else b"",
         render(answer, "", 160),
         *(table.to_csv() for table in tables.values()),
-        *(encode(page(tables[name], Selection(sort=key, offset=1, limit=5))) for name, key in sorted_by),
-        *(encode(page(table, Selection(search={"name": "a"}))) for table in tables.values() if "name" in table.named()),
+        *(encode(select_rows(tables[name], Selection(sort=key, offset=1, limit=5))) for name, key in sorted_by),
+        *(
+            encode(select_rows(table, Selection(search={"name": "a"})))
+            for table in tables.values()
+            if "name" in table.columns_by_name()
+        ),
     ]
 
 
@@ -57,10 +61,12 @@ def test_a_kept_answer_shows_the_same(name: str, cache: Cache) -> None:
     for one in all_views():
         if one.subject in ("trace", "run") and one.needs(trace):
             subject = [("a", trace), ("b", trace)]
-            work_out = partial(one.compute, trace) if one.subject == "trace" else partial(one.of_run, subject)
-            place = KeptAnswer(cache, one, one.parse({}), (name,))
+            work_out = (
+                partial(one.compute, trace) if one.subject == "trace" else partial(one.compute_from_traces, subject)
+            )
+            place = CachedAnswer(cache, one, one.parse({}), (name,))
             assert place.load() is None
-            answer = place.worked_out(partial(work_out, one.parse({})))
+            answer = place.compute_and_store(partial(work_out, one.parse({})))
             again = place.load()
             # Addresses and sequences are made into text when they are shown.
             assert (again is None) == (one.name in ("memory", "sequences"))
@@ -72,8 +78,8 @@ class Asked(Params):
     top: int = 3
 
 
-def answer_of(place: KeptAnswer, number: int = 1) -> Answer:
-    return place.worked_out(lambda: Table(columns={"x": [number]}, kinds={"x": "count"}))
+def answer_of(place: CachedAnswer, number: int = 1) -> Answer:
+    return place.compute_and_store(lambda: Table(columns={"x": [number]}, kinds={"x": "count"}))
 
 
 def some(name: str = "some") -> View:
@@ -84,21 +90,21 @@ def some(name: str = "some") -> View:
 
 
 def test_it_is_of_its_view_parameters_and_files(cache: Cache) -> None:
-    answer_of(KeptAnswer(cache, some(), Asked(), ("f",)))
-    assert KeptAnswer(cache, some(), Asked(), ("f",)).load() is not None
+    answer_of(CachedAnswer(cache, some(), Asked(), ("f",)))
+    assert CachedAnswer(cache, some(), Asked(), ("f",)).load() is not None
     others = [(some("other"), Asked(), ("f",)), (some(), Asked(top=4), ("f",)), (some(), Asked(step="1"), ("f",))]
     for other in [*others, (some(), Asked(), ("g",)), (some(), Asked(), ("f", "f"))]:
-        assert KeptAnswer(cache, *other).load() is None
+        assert CachedAnswer(cache, *other).load() is None
 
 
 def test_other_code_makes_other_answers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_of(KeptAnswer(cache, some(), Asked(), ("f",)))
+    answer_of(CachedAnswer(cache, some(), Asked(), ("f",)))
     monkeypatch.setattr(disk_cache, "reader_version", lambda *folders: f"changed {folders}")
-    assert KeptAnswer(cache, some(), Asked(), ("f",)).load() is None
+    assert CachedAnswer(cache, some(), Asked(), ("f",)).load() is None
 
 
 def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
-    place = KeptAnswer(cache, some(), Asked(), ("f",))
+    place = CachedAnswer(cache, some(), Asked(), ("f",))
     answer_of(place)
     (path,) = cache.folder.glob("*.vpanswer")
     data = path.read_bytes()
@@ -110,19 +116,19 @@ def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
 
 
 def test_what_was_there_soon_or_is_very_large_is_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = KeptAnswer(cache, some(), Asked(), ("f",))
-    place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}), keep=False)
-    monkeypatch.setattr(disk_cache, "_MOST_BYTES", 50)
-    place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}))
-    monkeypatch.setattr(disk_cache, "_LONG_S", 60.0)
+    place = CachedAnswer(cache, some(), Asked(), ("f",))
+    place.compute_and_store(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}), store=False)
+    monkeypatch.setattr(disk_cache, "_MAX_BYTES", 50)
+    place.compute_and_store(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}))
+    monkeypatch.setattr(disk_cache, "_MIN_COMPUTE_S", 60.0)
     answer_of(place)
     assert place.load() is None
 
 
 def test_names_that_are_no_text_are_shown_but_not_kept(cache: Cache) -> None:
-    place = KeptAnswer(cache, some(), Asked(), ("f",))
-    answer = place.worked_out(lambda: Table(columns={"x": ["\udc80"]}, kinds={"x": "name"}))
-    assert list(answer.tables()[""].named()["x"]) == ["\udc80"]
+    place = CachedAnswer(cache, some(), Asked(), ("f",))
+    answer = place.compute_and_store(lambda: Table(columns={"x": ["\udc80"]}, kinds={"x": "name"}))
+    assert list(answer.tables()[""].columns_by_name()["x"]) == ["\udc80"]
     assert place.load() is None
 
 

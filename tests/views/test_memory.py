@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from visualprof.reader import read_trace
 from visualprof.views import all_views
-from visualprof.views.answers.table import Coded, Selection, Table, page
+from visualprof.views.answers.table import LazyTextColumn, Selection, Table, select_rows
 from visualprof.views.measure.memory import curve, largest_first, lifetimes, peak, thin
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
@@ -241,25 +241,28 @@ def test_the_static_plan_is_explained_by_category_and_operator() -> None:
 def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() -> None:
     texts = ["", "conv", "Add", "relu"]
     table = Table(
-        columns={"name": Coded(np.array([1, 2, 0, 3, 2]), lambda i: texts[i] or None), "n": np.array([1, 2, 3, 4, 5])}
+        columns={
+            "name": LazyTextColumn(np.array([1, 2, 0, 3, 2]), lambda i: texts[i] or None),
+            "n": np.array([1, 2, 3, 4, 5]),
+        }
     )
-    assert list(page(table, Selection("name", descending=False)).columns["name"]) == [
+    assert list(select_rows(table, Selection("name", descending=False)).columns["name"]) == [
         "Add",
         "Add",
         "conv",
         "relu",
         None,
     ]
-    assert list(page(table, Selection("name")).columns["n"]) == [4, 1, 2, 5, 3]
-    assert list(page(table, Selection(search={"name": "A"})).columns["n"]) == [2, 5]
-    assert list(page(table, Selection(equal={"name": "conv"})).columns["n"]) == [1]
+    assert list(select_rows(table, Selection("name")).columns["n"]) == [4, 1, 2, 5, 3]
+    assert list(select_rows(table, Selection(search={"name": "A"})).columns["n"]) == [2, 5]
+    assert list(select_rows(table, Selection(equal={"name": "conv"})).columns["n"]) == [1]
     assert table.to_csv().splitlines()[2] == "Add,2"
 
 
 @given(st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan")))), st.booleans())
 def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], descending: bool) -> None:
     table = Table(columns={"x": np.array(values, np.float64), "i": np.arange(len(values))})
-    found = page(table, Selection("x", descending)).columns["i"]
+    found = select_rows(table, Selection("x", descending)).columns["i"]
     known = [i for i, v in enumerate(values) if v == v]
     expected = sorted(known, key=lambda i: values[i], reverse=descending) + [i for i, v in enumerate(values) if v != v]
     assert list(found) == expected

@@ -14,7 +14,7 @@ from visualprof.reader.trace import Trace
 from visualprof.server.parse import parse
 from visualprof.views import all_views, view
 from visualprof.views.answers.encoding import encode
-from visualprof.views.answers.part_cache import part_of
+from visualprof.views.answers.part_cache import load_or_compute_part
 
 RANKS = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
 
@@ -23,34 +23,34 @@ def unopened() -> Trace:
     pytest.fail("the trace is opened again")
 
 
-@pytest.mark.parametrize("name", [one.name for one in all_views() if one.part])
+@pytest.mark.parametrize("name", [one.name for one in all_views() if one.map])
 def test_an_answer_of_kept_parts_is_that_of_the_traces(name: str, tmp_path: Path) -> None:
     cache, chosen = Cache(tmp_path), view(name)
     traces = [(path.name, open_trace(path, cache=cache)) for path in RANKS]
-    whole = encode(chosen.of_run(traces, chosen.parse({})))
+    whole = encode(chosen.compute_from_traces(traces, chosen.parse({})))
     fingerprints = [Source(path).fingerprint() for path in RANKS]
     for kept in (False, True):
         parts: list[Any] = [
-            (worker, part_of(cache, chosen, fingerprint, unopened if kept else lambda trace=trace: trace))
+            (worker, load_or_compute_part(cache, chosen, fingerprint, unopened if kept else lambda trace=trace: trace))
             for (worker, trace), fingerprint in zip(traces, fingerprints, strict=True)
         ]
-        assert encode(chosen.of_parts(parts, chosen.parse({}))) == whole
+        assert encode(chosen.compute_from_parts(parts, chosen.parse({}))) == whole
 
 
 def test_a_part_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     cache, chosen = Cache(tmp_path), view("distributed")
     trace = open_trace(RANKS[0], cache=cache)
-    part_of(cache, chosen, "f", lambda: trace)
+    load_or_compute_part(cache, chosen, "f", lambda: trace)
     (file,) = tmp_path.glob("*.vpanswer")
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(pytest.fail.Exception):
-        part_of(cache, chosen, "f", unopened)
-    part_of(cache, chosen, "f", lambda: trace)
-    part_of(cache, chosen, "f", unopened)
+        load_or_compute_part(cache, chosen, "f", unopened)
+    load_or_compute_part(cache, chosen, "f", lambda: trace)
+    load_or_compute_part(cache, chosen, "f", unopened)
 
 
 def test_reading_ahead_makes_the_parts(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     summary = parse(str(RANKS[0]), lambda _: None, cache=cache, parts=True)
     for name in ("distributed", "ranks"):
-        part_of(cache, view(name), summary.fingerprint, unopened)
+        load_or_compute_part(cache, view(name), summary.fingerprint, unopened)

@@ -17,7 +17,7 @@ from visualprof.reader import native
 from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
 from visualprof.views import view
-from visualprof.views.answers.part_cache import kept_part, part_of
+from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 from visualprof.views.measure.replay import baseline
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.contraction import contraction
@@ -33,7 +33,7 @@ TRAINING = {
 
 def answers(traces: list[Trace], change: str, every: bool) -> dict[str, Any]:
     params = RANKS.parse({"change": change})
-    parts = [(f"{place}", rank_of(trace, RANKS.asks(params), every)) for place, trace in enumerate(traces)]
+    parts = [(f"{place}", rank_of(trace, RANKS.part_key_for(params), every)) for place, trace in enumerate(traces)]
     try:
         return json_of(RANKS.compute(parts, params))
     except BadParameter as error:
@@ -95,7 +95,7 @@ def test_a_part_grows_with_its_exchanges_not_with_its_events(tmp_path: Path) -> 
         path = tmp_path / f"{events}.json"
         write_file(path, events, rank=0, ranks=2, every=every)
         trace = trace_of(path)
-        rank = part_of(cache, RANKS, path.name, lambda trace=trace: trace)
+        rank = load_or_compute_part(cache, RANKS, path.name, lambda trace=trace: trace)
         assert isinstance(rank, Rank)
         assert len(rank.exchanges.part) == 50
         assert len(rank.graph.moments.at) < 70 < len(wait_graph(trace).moments.at) / 50
@@ -130,12 +130,12 @@ def test_only_a_change_that_parts_do_not_know_asks_for_other_parts(tmp_path: Pat
         "kernel[name~gemm]*0.5": "kernel[name~gemm]*0.5",
         "gpu*0.5;copies=async; rank[1]=median": "gpu*0.5; copies=async",
     }
-    assert {change: RANKS.asks(RANKS.parse({"change": change})) for change in asks} == asks
+    assert {change: RANKS.part_key_for(RANKS.parse({"change": change})) for change in asks} == asks
     cache, trace = Cache(tmp_path), trace_of(TRAINING["synthetic-4gpu"][0])
-    part_of(cache, RANKS, "f", lambda: trace)
-    assert kept_part(cache, RANKS, "f") is not None
-    assert kept_part(cache, RANKS, "f", "kernel[name~gemm]*0.5") is None
-    asked = part_of(cache, RANKS, "f", lambda: trace, "kernel[name~gemm]*0.5")
+    load_or_compute_part(cache, RANKS, "f", lambda: trace)
+    assert load_part(cache, RANKS, "f") is not None
+    assert load_part(cache, RANKS, "f", "kernel[name~gemm]*0.5") is None
+    asked = load_or_compute_part(cache, RANKS, "f", lambda: trace, "kernel[name~gemm]*0.5")
     assert isinstance(asked, Rank)
     assert "kernel[name~gemm]*0.5" in asked.changes
 
@@ -146,4 +146,4 @@ def test_a_change_of_what_no_rank_has_is_an_error() -> None:
         "error": "kernel[none]*0.5: the recording has nothing of that"
     }
     with pytest.raises(BadParameter, match="is no change"):
-        RANKS.asks(RANKS.parse({"change": "nonsense"}))
+        RANKS.part_key_for(RANKS.parse({"change": "nonsense"}))

@@ -100,7 +100,7 @@ def run_markdown(
     lines += _findings(findings) if findings is not None else []
     for view, shown in tops.items():
         filled = [
-            name for name in TOP[view] if any(shown.named().get(name, ()))
+            name for name in TOP[view] if any(shown.columns_by_name().get(name, ()))
         ]  # without a device, device columns are empty
         lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, filled))]
     if change is not None:
@@ -196,7 +196,7 @@ def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
 
 
 def _columns(shown: Table[Any], wanted: Sequence[str]) -> Table[dict[str, Column]]:
-    columns = shown.named()
+    columns = shown.columns_by_name()
     return Table(columns={key: columns[key] for key in wanted if key in columns}, kinds=shown.kinds)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from visualprof.views.answers.kinds import Kind, kinds_of
-from visualprof.views.answers.table import Answer, Selection, Table, named_table, page, plain
+from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows, to_python
 
 _ROWS = 30
 TINY = 0.01  # two decimals are not enough below this value
@@ -53,7 +53,7 @@ def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
     if isinstance(value, msgspec.Struct):
         return _titled(name, _pairs(value, kinds))
     if isinstance(value, (list, tuple, np.ndarray)):
-        items = plain(cast("Sequence[Any]", value))
+        items = to_python(cast("Sequence[Any]", value))
         if items and isinstance(items[0], msgspec.Struct):
             columns = {key: [getattr(item, key) for item in items] for key in items[0].__struct_fields__}
             return _titled(name, _table(Table(columns=columns, kinds=kinds_of(type(items[0]))), width))
@@ -79,7 +79,9 @@ def _pairs(struct: msgspec.Struct, kinds: Mapping[str, Kind]) -> str:
 def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
     if len(table) == 0:
         return "  (none)\n"
-    cells = {name: plain(values) for name, values in page(table, Selection(limit=rows)).named().items()}
+    cells = {
+        name: to_python(values) for name, values in select_rows(table, Selection(limit=rows)).columns_by_name().items()
+    }
     filled = {name: values for name, values in cells.items() if any(v is not None for v in values)}
     kinds: list[Kind] = [table.kinds.get(name, "text") for name in filled]
     headings = _headings(list(filled))

@@ -94,13 +94,13 @@ def _figures_of(paths: list[Path]) -> list[Figures | str]:
 def _figures(path: Path) -> Figures | str:
     from visualprof.reader.cache import Cache, open_trace
     from visualprof.reader.captured.files import fingerprint as fingerprint_of
-    from visualprof.views.answers.disk_cache import KeptAnswer
+    from visualprof.views.answers.disk_cache import CachedAnswer
     from visualprof.views.trend.figures import VIEW, Figures
 
     try:
         params = VIEW.parse({})
-        place = KeptAnswer(Cache.default(), VIEW, params, (fingerprint_of(path),))
-        answer = place.answer(lambda: VIEW.compute(open_trace(path), params))
+        place = CachedAnswer(Cache.default(), VIEW, params, (fingerprint_of(path),))
+        answer = place.load_or_compute(lambda: VIEW.compute(open_trace(path), params))
         assert isinstance(answer, Figures)
         return answer
     except VisualprofError as error:

@@ -133,14 +133,14 @@ def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Return the answer for one file, computed or cached by an earlier process, or None without data for the view."""
     from visualprof.reader.cache import Cache
     from visualprof.reader.captured.files import fingerprint as fingerprint_of
-    from visualprof.views.answers.disk_cache import KeptAnswer
+    from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)
-    place = KeptAnswer(Cache.default(), chosen, params, (fingerprint,))
+    place = CachedAnswer(Cache.default(), chosen, params, (fingerprint,))
     answer = place.load()
     if answer is None and chosen.needs(trace := _open(file)):
         unchanged = fingerprint_of(file.path) == fingerprint
-        answer = place.worked_out(lambda: chosen.compute(trace, params), keep=unchanged)
+        answer = place.compute_and_store(lambda: chosen.compute(trace, params), store=unchanged)
     return answer
 
 
@@ -159,14 +159,14 @@ def _answers(
     alone = trace if len(workers) == 1 else None
     whole = {name: entry for name, entry in views.items() if entry[0].subject == "run"}
     asked = tuple(
-        (name, entry.asks(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
+        (name, entry.part_key_for(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
     )
     files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
     values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
     answers: dict[str, Answer] = {}
     for name, (chosen, params) in views.items():
-        if any(map(chosen.shows, (part for _, part in values.get(name, ())))):
-            answers[name] = chosen.of_parts(values[name], params)
+        if any(map(chosen.has_data, (part for _, part in values.get(name, ())))):
+            answers[name] = chosen.compute_from_parts(values[name], params)
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
             answers[name] = chosen.compute(trace, params)
     return answers

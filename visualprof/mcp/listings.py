@@ -42,7 +42,7 @@ def views_listing(body: Json, arguments: Mapping[str, str]) -> Json:
     """
     if name := arguments.get("view"):
         chosen = view(name)
-        documented = {"answer": chosen.answer, "how": chosen.compute, "parameters": chosen.params}
+        documented = {"answer": chosen.answer_type, "how": chosen.compute, "parameters": chosen.params}
         return {"view": name, "tells": tells(chosen), **{key: inspect.getdoc(it) for key, it in documented.items()}}
     every = [
         {"view": one["name"], "tells": tells(view(one["name"])), "of": one["subject"], "parameters": one["parameters"]}

@@ -120,7 +120,7 @@ class ViewTool(Tool):
                 raise BadParameter(f"the filter {filtered[:100]!r} is none", hint)
         texts = {key: text_of(key, value) for key, value in rest.items()}
         query = {**texts, **filters, **own, "limit": str(_EVERY)}
-        return Question(f"/view/{name}", query, chosen.answer, name, name, limit), {}
+        return Question(f"/view/{name}", query, chosen.answer_type, name, name, limit), {}
 
 
 def text_of(name: str, value: Any) -> str:

@@ -23,12 +23,12 @@ def parse(path: str, progress: Progress, *, cache: Cache, parts: bool = False) -
 
 def _make_parts(summary: Summary, cache: Cache) -> None:
     from visualprof.views import all_views
-    from visualprof.views.answers.part_cache import part_of
+    from visualprof.views.answers.part_cache import load_or_compute_part
 
     trace = cache.load(summary.fingerprint)
     for view in all_views():
-        if trace and view.part and view.name in summary.views:
-            part_of(cache, view, summary.fingerprint, lambda trace=trace: trace)
+        if trace and view.map and view.name in summary.views:
+            load_or_compute_part(cache, view, summary.fingerprint, lambda trace=trace: trace)
 
 
 def _views(trace: Trace) -> tuple[str, ...]:

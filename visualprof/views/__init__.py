@@ -1,4 +1,4 @@
-"""Views: a trace in, columns out. One file a view, found by listing this folder."""
+"""Views: functions from a trace to columns. Each file of this folder is a view; they are found by listing it."""
 
 from __future__ import annotations
 
@@ -22,30 +22,38 @@ Subject = Literal["trace", "run", "model", "reports"]
 
 @dataclass(frozen=True)
 class Params:
-    """What every view can be asked: one step by name, or all."""
+    """Parameters of every view.
+
+    Attributes:
+        step: Name of a step; "" for all steps.
+    """
 
     step: str = ""
 
 
 class View(msgspec.Struct, frozen=True):
-    """One way to look at something.
+    """Definition of a view.
 
-    Args:
-        name: id in addresses, on the command line and in the page's locales.
-        order: place among the tabs.
-        needs: says whether a trace has the data for it.
-        params: a frozen dataclass; its fields are the view's parameters.
-        compute: (subject, params) -> answer, of the type that it is annotated with. No IO, formatting or language.
-        charts: (answer, params, top) -> ECharts options by chart name.
-        subject: what `compute` takes: one trace, parts of all workers of a run as (worker's name, part), a model, or
-            reports.
-        part: of a view of a run, what `compute` takes of a worker's trace: a struct, which is kept, so that a thousand
-            ranks are never in memory at once. With `asked` it is made for that, too.
-        shows: says whether a part has the data for it.
-        asked: what of the parameters a part depends on; "" for none.
-        merge: of a view of a run, what `compute` takes in place of the parts of all workers: what no parameter changes,
-            a few bytes a rank and step, which a server keeps while its user moves about.
-        lacks: of a view of a run, a hint for one without data for it.
+    A view of a run is map-reduce over the workers: `map` turns each worker's trace into a small part, `reduce` combines
+    the parts, and `compute` makes the answer. Parts are cached, so a thousand ranks are never in memory at once.
+
+    Attributes:
+        name: Id in addresses, on the command line and in the locales of the web UI.
+        order: Position among the tabs.
+        needs: Return whether a trace has the data for the view.
+        params: A frozen dataclass. Its fields are the view's parameters.
+        compute: Return the answer for (subject, params). The return annotation declares the type of the answer. No IO,
+            no formatting, no language.
+        charts: Return ECharts options by chart name for (answer, params, top).
+        subject: Input of `compute`: one trace, a run (a list of (worker name, part), or the result of `reduce`), a
+            model or reports.
+        map: Views of runs: return the part of one worker's trace, a struct that is cached. With `part_key`, it also
+            takes the key.
+        has_data: Return whether a part has the data for the view.
+        part_key: Return the parameters that the parts depend on, as a string; "" for none.
+        reduce: Views of runs: combine the parts of all workers into the input of `compute`. The result depends on no
+            parameter and takes a few bytes per rank and step, so the server caches it for all parameters.
+        empty_hint: Views of runs: the hint for a run without data for the view.
     """
 
     name: str
@@ -55,56 +63,62 @@ class View(msgspec.Struct, frozen=True):
     compute: Callable[[Any, Any], Answer]
     charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
     subject: Subject = "trace"
-    part: Callable[..., msgspec.Struct] | None = None
-    shows: Callable[[Any], bool] = bool
-    asked: Callable[[Any], str] | None = None
-    merge: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
-    lacks: str = ""
+    map: Callable[..., msgspec.Struct] | None = None
+    has_data: Callable[[Any], bool] = bool
+    part_key: Callable[[Any], str] | None = None
+    reduce: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
+    empty_hint: str = ""
 
     def __post_init__(self) -> None:
         """Prepare the type of the parameters, for the reason given in `reader.trace.codec`."""
         msgspec.json.Decoder(self.params)
 
     @property
-    def answer(self) -> type[Answer]:
-        """The type of what `compute` gives."""
+    def answer_type(self) -> type[Answer]:
+        """The return type of `compute`."""
         return get_type_hints(self.compute)["return"]
 
-    def of_run(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
-        """The answer of all workers of a run."""
-        asked = self.asks(params)
-        return self.of_parts([(name, self.of_worker(trace, asked)) for name, trace in ranks], params)
+    def compute_from_traces(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
+        """Return the answer for the traces of all workers of a run: map, reduce and compute."""
+        key = self.part_key_for(params)
+        return self.compute_from_parts([(name, self.map_worker(trace, key)) for name, trace in ranks], params)
 
-    def of_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
-        """The answer of the parts of all workers."""
-        return self.compute(self.merge(parts) if self.merge else parts, params)
+    def compute_from_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
+        """Return the answer for the parts of all workers of a run: reduce and compute."""
+        return self.compute(self.reduce(parts) if self.reduce else parts, params)
 
-    def of_worker(self, trace: Trace, asked: str = "") -> msgspec.Struct:
-        """The part of a worker. asked: as `asks`."""
-        assert self.part
-        return self.part(trace, asked) if self.asked else self.part(trace)
+    def map_worker(self, trace: Trace, key: str = "") -> msgspec.Struct:
+        """Return the part of one worker.
 
-    def asks(self, params: Any) -> str:
-        """What of the parameters the parts of workers depend on."""
-        return self.asked(params) if self.asked else ""
+        Args:
+            trace: The worker's trace.
+            key: Result of `part_key_for`.
+        """
+        assert self.map
+        return self.map(trace, key) if self.part_key else self.map(trace)
+
+    def part_key_for(self, params: Any) -> str:
+        """Return the parameters that the parts of the workers depend on, as a string."""
+        return self.part_key(params) if self.part_key else ""
 
     def parse(self, texts: Mapping[str, str]) -> Any:
-        """The parameters as the view's own dataclass.
+        """Return the parameters as the view's dataclass.
 
-        Raises: BadParameter: an unknown name or a value of the wrong kind.
+        Raises:
+            BadParameter: A name is unnames, or a value has the wrong type.
         """
-        known = [f.name for f in fields(self.params)]
+        names = [f.name for f in fields(self.params)]
         for name in texts:
-            if name not in known:
+            if name not in names:
                 raise BadParameter(
                     msg("views.no_parameter", f"{self.name} has no parameter {name!r}"),
-                    msg("views.parameters", f"parameters: {', '.join(known)}"),
+                    msg("views.parameters", f"parameters: {', '.join(names)}"),
                 )
         try:
             return msgspec.convert(dict(texts), self.params, strict=False)
         except msgspec.ValidationError as error:
             raise BadParameter(
-                f"{self.name}: {error}", msg("views.parameters", f"parameters: {', '.join(known)}")
+                f"{self.name}: {error}", msg("views.parameters", f"parameters: {', '.join(names)}")
             ) from error
 
 
@@ -115,14 +129,15 @@ def _names() -> tuple[str, ...]:
 
 @cache
 def all_views() -> tuple[View, ...]:
-    """Every view of the folder, in the order of the tabs."""
+    """Return the views of this folder in the order of the tabs."""
     return tuple(sorted(map(view, _names()), key=lambda v: (v.order, v.name)))
 
 
 def view(name: str) -> View:
-    """The view of that name, which is that of its file: no other one is imported.
+    """Return the view with this name. The name is that of its module, so only this module is imported.
 
-    Raises: NotFound.
+    Raises:
+        NotFound: There is no such view.
     """
     if name not in _names():
         raise NotFound(

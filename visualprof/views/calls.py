@@ -49,19 +49,19 @@ class OperatorCallColumns(Columns):
     host_ns, device_ns: median of one, with what is inside it. peak_ns: of one at the roof of the device.
     """
 
-    name: kinds.Names
-    number: kinds.Identifiers
-    input_shapes: kinds.Texts
-    input_strides: kinds.Texts
-    input_types: kinds.Texts
-    input_values: kinds.Texts
-    output_shapes: kinds.Texts
-    node: kinds.Texts
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    host_ns: kinds.Durations
-    device_ns: kinds.Durations
-    peak_ns: kinds.Durations
+    name: kinds.NameColumn
+    number: kinds.IdentifierColumn
+    input_shapes: kinds.TextColumn
+    input_strides: kinds.TextColumn
+    input_types: kinds.TextColumn
+    input_values: kinds.TextColumn
+    output_shapes: kinds.TextColumn
+    node: kinds.TextColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    host_ns: kinds.DurationColumn
+    device_ns: kinds.DurationColumn
+    peak_ns: kinds.DurationColumn
 
 
 class CallsAnswer(Table[OperatorCallColumns]):

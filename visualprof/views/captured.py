@@ -30,18 +30,18 @@ class CapturedColumns(Columns):
     of that has none of its kernels.
     """
 
-    name: kinds.Names
-    capture: kinds.Texts
-    match: kinds.Words
-    note: kinds.Texts
-    launches: kinds.Counts
-    kernels: kinds.Counts
-    matched: kinds.Counts
-    total_ns: kinds.Durations
-    call_ns: kinds.Durations
-    launch_delay_ns: kinds.Durations
-    span_ns: kinds.Durations
-    gap_ns: kinds.Durations
+    name: kinds.NameColumn
+    capture: kinds.TextColumn
+    match: kinds.WordColumn
+    note: kinds.TextColumn
+    launches: kinds.CountColumn
+    kernels: kinds.CountColumn
+    matched: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    call_ns: kinds.DurationColumn
+    launch_delay_ns: kinds.DurationColumn
+    span_ns: kinds.DurationColumn
+    gap_ns: kinds.DurationColumn
 
 
 class InsideColumns(Columns):
@@ -51,14 +51,14 @@ class InsideColumns(Columns):
     within: the innermost module, range or block around it.
     """
 
-    graph: kinds.Names
-    name: kinds.Names
-    family: kinds.Words
-    source: kinds.Words
-    operator: kinds.Names
-    within: kinds.Names
-    calls: kinds.Counts
-    total_ns: kinds.Durations
+    graph: kinds.NameColumn
+    name: kinds.NameColumn
+    family: kinds.WordColumn
+    source: kinds.WordColumn
+    operator: kinds.NameColumn
+    within: kinds.NameColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
 
 
 class CapturedAnswer(Table[CapturedColumns]):

@@ -34,52 +34,52 @@ class ExchangeColumns(Columns):
     peak_bytes_per_s: of the link, by `against` (the device's datasheet, or the best that was measured over as far).
     """
 
-    role: kinds.Words
-    name: kinds.Names
-    span: kinds.Words
-    members: kinds.Counts
-    calls: kinds.Counts
-    bytes: kinds.Sizes
-    latency_ns: kinds.Durations
-    wait_ns: kinds.Durations
-    bandwidth_bytes_per_s: kinds.Bandwidths
-    bus_bandwidth_bytes_per_s: kinds.Bandwidths
-    peak_bytes_per_s: kinds.Bandwidths
-    against: kinds.Words
-    of_peak: kinds.Ratios
+    role: kinds.WordColumn
+    name: kinds.NameColumn
+    span: kinds.WordColumn
+    members: kinds.CountColumn
+    calls: kinds.CountColumn
+    bytes: kinds.SizeColumn
+    latency_ns: kinds.DurationColumn
+    wait_ns: kinds.DurationColumn
+    bandwidth_bytes_per_s: kinds.BandwidthColumn
+    bus_bandwidth_bytes_per_s: kinds.BandwidthColumn
+    peak_bytes_per_s: kinds.BandwidthColumn
+    against: kinds.WordColumn
+    of_peak: kinds.RatioColumn
 
 
 class ProcessGroupColumns(Columns):
     """Process groups. busy_ns, wait_ns: of a member on average, in all steps. ranks: the members."""
 
-    role: kinds.Words
-    told: kinds.Words
-    name: kinds.Words
-    description: kinds.Words
-    members: kinds.Counts
-    ranks: kinds.Words
-    hosts: kinds.Counts
-    calls: kinds.Counts
-    bytes: kinds.Sizes
-    busy_ns: kinds.Durations
-    wait_ns: kinds.Durations
+    role: kinds.WordColumn
+    told: kinds.WordColumn
+    name: kinds.WordColumn
+    description: kinds.WordColumn
+    members: kinds.CountColumn
+    ranks: kinds.WordColumn
+    hosts: kinds.CountColumn
+    calls: kinds.CountColumn
+    bytes: kinds.SizeColumn
+    busy_ns: kinds.DurationColumn
+    wait_ns: kinds.DurationColumn
 
 
 class RankPairColumns(Columns):
     """Messages between two ranks, and collectives of two. usual_ns: that of the faster quarter of pairs like it."""
 
-    source: kinds.Identifiers
-    destination: kinds.Identifiers
-    source_host: kinds.Words
-    destination_host: kinds.Words
-    name: kinds.Names
-    calls: kinds.Counts
-    bytes: kinds.Sizes
-    latency_ns: kinds.Durations
-    usual_ns: kinds.Durations
-    slower: kinds.Ratios
-    bandwidth_bytes_per_s: kinds.Bandwidths
-    slow: kinds.Flags
+    source: kinds.IdentifierColumn
+    destination: kinds.IdentifierColumn
+    source_host: kinds.WordColumn
+    destination_host: kinds.WordColumn
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    bytes: kinds.SizeColumn
+    latency_ns: kinds.DurationColumn
+    usual_ns: kinds.DurationColumn
+    slower: kinds.RatioColumn
+    bandwidth_bytes_per_s: kinds.BandwidthColumn
+    slow: kinds.FlagColumn
 
 
 class LinkColumns(Columns):
@@ -89,41 +89,41 @@ class LinkColumns(Columns):
     are. bandwidth: all bytes over all time. slow: is one of them?
     """
 
-    row: kinds.Counts
-    column: kinds.Counts
-    pairs: kinds.Counts
-    calls: kinds.Counts
-    source: kinds.Identifiers
-    destination: kinds.Identifiers
-    source_host: kinds.Words
-    destination_host: kinds.Words
-    name: kinds.Names
-    latency_ns: kinds.Durations
-    usual_ns: kinds.Durations
-    slower: kinds.Ratios
-    bandwidth_bytes_per_s: kinds.Bandwidths
-    slow: kinds.Flags
+    row: kinds.CountColumn
+    column: kinds.CountColumn
+    pairs: kinds.CountColumn
+    calls: kinds.CountColumn
+    source: kinds.IdentifierColumn
+    destination: kinds.IdentifierColumn
+    source_host: kinds.WordColumn
+    destination_host: kinds.WordColumn
+    name: kinds.NameColumn
+    latency_ns: kinds.DurationColumn
+    usual_ns: kinds.DurationColumn
+    slower: kinds.RatioColumn
+    bandwidth_bytes_per_s: kinds.BandwidthColumn
+    slow: kinds.FlagColumn
 
 
 class BubbleColumns(Columns):
     """Of a step on average: what each rank of a pipeline computes, and how long it waits for other stages."""
 
-    rank: kinds.Identifiers
-    stage: kinds.Identifiers
-    step_ns: kinds.Durations
-    computation_ns: kinds.Durations
-    bubble_ns: kinds.Durations
-    bubble_ratio: kinds.Ratios
+    rank: kinds.IdentifierColumn
+    stage: kinds.IdentifierColumn
+    step_ns: kinds.DurationColumn
+    computation_ns: kinds.DurationColumn
+    bubble_ns: kinds.DurationColumn
+    bubble_ratio: kinds.RatioColumn
 
 
 class PipelineStageColumns(Columns):
     """Stages of the pipelines: means of their ranks."""
 
-    stage: kinds.Identifiers
-    ranks: kinds.Counts
-    computation_ns: kinds.Durations
-    bubble_ns: kinds.Durations
-    bubble_ratio: kinds.Ratios
+    stage: kinds.IdentifierColumn
+    ranks: kinds.CountColumn
+    computation_ns: kinds.DurationColumn
+    bubble_ns: kinds.DurationColumn
+    bubble_ratio: kinds.RatioColumn
 
 
 class CollectivesAnswer(Table[ExchangeColumns]):
@@ -372,8 +372,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    part=rank_part,
-    shows=part_takes_part,
-    merge=whole_run,
-    lacks=LACKS,
+    map=rank_part,
+    has_data=part_takes_part,
+    reduce=whole_run,
+    empty_hint=LACKS,
 )

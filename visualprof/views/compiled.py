@@ -31,30 +31,30 @@ class RegionColumns(Columns):
     profiler ran. input_shapes: of the first operator of the first call that has some. event: the longest call.
     """
 
-    name: kinds.Names
-    graph: kinds.Names
-    calls: kinds.Counts
-    host_total_ns: kinds.Durations
-    graph_ns: kinds.Durations
-    device_total_ns: kinds.Durations
-    kernels: kinds.Counts
-    breaks: kinds.Counts
-    compilations: kinds.Counts
-    compile_ns: kinds.Durations
-    input_shapes: kinds.Texts
-    event: kinds.Identifiers
+    name: kinds.NameColumn
+    graph: kinds.NameColumn
+    calls: kinds.CountColumn
+    host_total_ns: kinds.DurationColumn
+    graph_ns: kinds.DurationColumn
+    device_total_ns: kinds.DurationColumn
+    kernels: kinds.CountColumn
+    breaks: kinds.CountColumn
+    compilations: kinds.CountColumn
+    compile_ns: kinds.DurationColumn
+    input_shapes: kinds.TextColumn
+    event: kinds.IdentifierColumn
 
 
 class FusedColumns(Columns):
     """Kernels of the compiler by name and graph. fuses: operators of aten, as the kernel's name has them."""
 
-    name: kinds.Names
-    kind: kinds.Words
-    fuses: kinds.Texts
-    graph: kinds.Names
-    calls: kinds.Counts
-    host_total_ns: kinds.Durations
-    device_total_ns: kinds.Durations
+    name: kinds.NameColumn
+    kind: kinds.WordColumn
+    fuses: kinds.TextColumn
+    graph: kinds.NameColumn
+    calls: kinds.CountColumn
+    host_total_ns: kinds.DurationColumn
+    device_total_ns: kinds.DurationColumn
 
 
 class CompiledAnswer(Table[RegionColumns]):

@@ -34,34 +34,34 @@ class CounterColumns(Columns):
     is no such recording.
     """
 
-    name: kinds.Names
-    launches: kinds.Counts
-    mean_ns: kinds.Durations
-    sm_throughput_ratio: kinds.Ratios
-    memory_throughput_ratio: kinds.Ratios
-    dram_throughput_ratio: kinds.Ratios
-    l2_throughput_ratio: kinds.Ratios
-    l1_throughput_ratio: kinds.Ratios
-    occupancy_ratio: kinds.Ratios
-    theoretical_occupancy_ratio: kinds.Ratios
-    registers_per_thread: kinds.Counts
-    shared_memory_bytes: kinds.Sizes
-    waves_per_sm: kinds.Counts
-    run_calls: kinds.Counts
-    run_total_ns: kinds.Durations
-    run_mean_ns: kinds.Durations
+    name: kinds.NameColumn
+    launches: kinds.CountColumn
+    mean_ns: kinds.DurationColumn
+    sm_throughput_ratio: kinds.RatioColumn
+    memory_throughput_ratio: kinds.RatioColumn
+    dram_throughput_ratio: kinds.RatioColumn
+    l2_throughput_ratio: kinds.RatioColumn
+    l1_throughput_ratio: kinds.RatioColumn
+    occupancy_ratio: kinds.RatioColumn
+    theoretical_occupancy_ratio: kinds.RatioColumn
+    registers_per_thread: kinds.CountColumn
+    shared_memory_bytes: kinds.SizeColumn
+    waves_per_sm: kinds.CountColumn
+    run_calls: kinds.CountColumn
+    run_total_ns: kinds.DurationColumn
+    run_mean_ns: kinds.DurationColumn
 
 
 class MetricColumns(Columns):
     """Metrics as the files call them, by kernel, in the order of the files. value: mean of the launches."""
 
-    kernel: kinds.Names
-    section: kinds.Texts
-    name: kinds.Texts
-    unit: kinds.Words
-    value: kinds.Counts
-    least: kinds.Counts
-    most: kinds.Counts
+    kernel: kinds.NameColumn
+    section: kinds.TextColumn
+    name: kinds.TextColumn
+    unit: kinds.WordColumn
+    value: kinds.CountColumn
+    least: kinds.CountColumn
+    most: kinds.CountColumn
 
 
 class CountersAnswer(Table[CounterColumns]):
@@ -216,7 +216,9 @@ VIEW = View(
     Params,
     compute,
     subject="run",
-    part=counters_part,
-    shows=lambda part: part.measured,
-    lacks=msg("views.needs_metrics_kernels_nsight", "it needs metrics of kernels, as Nsight Compute measures them"),
+    map=counters_part,
+    has_data=lambda part: part.measured,
+    empty_hint=msg(
+        "views.needs_metrics_kernels_nsight", "it needs metrics of kernels, as Nsight Compute measures them"
+    ),
 )

@@ -13,7 +13,7 @@ from visualprof.reader.trace import Category, Mask, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Columns, Table, at
+from visualprof.views.answers.table import Columns, Table, take_rows
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, is_device_work, is_operator
 from visualprof.views.measure.replay.graph import KINDS, Graph
@@ -50,22 +50,22 @@ class CriticalColumns(Columns):
     pieces: of device work, and events of the host.
     """
 
-    name: kinds.Names
-    category: kinds.Words
-    path_ns: kinds.Durations
-    share: kinds.Ratios
-    pieces: kinds.Counts
+    name: kinds.NameColumn
+    category: kinds.WordColumn
+    path_ns: kinds.DurationColumn
+    share: kinds.RatioColumn
+    pieces: kinds.CountColumn
 
 
 class PieceColumns(Columns):
     """The longest stretches of the path in one place. start_ns, end_ns: since the first event, as measured."""
 
-    duration_ns: kinds.Durations
-    part: kinds.Words
-    name: kinds.Names
-    start_ns: kinds.Durations
-    end_ns: kinds.Durations
-    track: kinds.Identifiers
+    duration_ns: kinds.DurationColumn
+    part: kinds.WordColumn
+    name: kinds.NameColumn
+    start_ns: kinds.DurationColumn
+    end_ns: kinds.DurationColumn
+    track: kinds.IdentifierColumn
 
 
 class SlackColumns(Columns):
@@ -74,12 +74,12 @@ class SlackColumns(Columns):
     calls: those that the path does without; slack_ns: the least of theirs, mean_slack_ns: where it has an end.
     """
 
-    name: kinds.Names
-    category: kinds.Words
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    slack_ns: kinds.Durations
-    mean_slack_ns: kinds.Durations
+    name: kinds.NameColumn
+    category: kinds.WordColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    slack_ns: kinds.DurationColumn
+    mean_slack_ns: kinds.DurationColumn
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _slack(trace: Trace) -> SlackColumns:
         "mean_slack_ns": np.where(ended > 0, summed / np.maximum(ended, 1), np.nan),
     }
     order = np.argsort(least, kind="stable")
-    return SlackColumns(**{name: at(values, order) for name, values in columns.items()})
+    return SlackColumns(**{name: take_rows(values, order) for name, values in columns.items()})
 
 
 def make_charts(result: CriticalAnswer, params: CriticalParams, top: int) -> dict[str, charts.Option]:

@@ -22,68 +22,68 @@ from visualprof.views.measure.straggler_report import Straggler, stragglers_of
 class RankColumns(Columns):
     """Time of each rank and step; overlap is in computation and in communication."""
 
-    rank: kinds.Identifiers
-    worker: kinds.Words
-    step: kinds.Words
-    total_ns: kinds.Durations
-    computation_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    overlap_ns: kinds.Durations
-    other_ns: kinds.Durations
+    rank: kinds.IdentifierColumn
+    worker: kinds.WordColumn
+    step: kinds.WordColumn
+    total_ns: kinds.DurationColumn
+    computation_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    overlap_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class RankMeanColumns(Columns):
     """Means of each rank over its steps. exposed_ns: communication that no computation hides."""
 
-    rank: kinds.Identifiers
-    worker: kinds.Words
-    steps: kinds.Counts
-    total_ns: kinds.Durations
-    computation_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    exposed_ns: kinds.Durations
+    rank: kinds.IdentifierColumn
+    worker: kinds.WordColumn
+    steps: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    computation_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    exposed_ns: kinds.DurationColumn
 
 
 class CollectiveColumns(Columns):
     """Collectives of each rank by name. Times are sums over the calls. event: the longest call's row."""
 
-    rank: kinds.Identifiers
-    name: kinds.Names
-    calls: kinds.Counts
-    bytes: kinds.Sizes
-    mean_bytes: kinds.Sizes
-    total_ns: kinds.Durations
-    mean_ns: kinds.Durations
-    transfer_ns: kinds.Durations
-    wait_ns: kinds.Durations
-    bus_bandwidth_bytes_per_s: kinds.Bandwidths
-    event: kinds.Identifiers
+    rank: kinds.IdentifierColumn
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    bytes: kinds.SizeColumn
+    mean_bytes: kinds.SizeColumn
+    total_ns: kinds.DurationColumn
+    mean_ns: kinds.DurationColumn
+    transfer_ns: kinds.DurationColumn
+    wait_ns: kinds.DurationColumn
+    bus_bandwidth_bytes_per_s: kinds.BandwidthColumn
+    event: kinds.IdentifierColumn
 
 
 class WaitColumns(Columns):
     """Time of each rank and step in which matched collectives transfer, and in which they only wait."""
 
-    rank: kinds.Identifiers
-    step: kinds.Words
-    transfer_ns: kinds.Durations
-    wait_ns: kinds.Durations
+    rank: kinds.IdentifierColumn
+    step: kinds.WordColumn
+    transfer_ns: kinds.DurationColumn
+    wait_ns: kinds.DurationColumn
 
 
 class RankDeviceColumns(Columns):
     """The devices of the ranks, with what is known of each as in the overview."""
 
-    rank: kinds.Identifiers
-    worker: kinds.Words
-    host: kinds.Words
-    id: kinds.Identifiers
-    name: kinds.Words
-    memory_bytes: kinds.Sizes
-    compute_capability: kinds.Words
-    utilization: kinds.Ratios
-    sm_efficiency: kinds.Ratios
-    occupancy: kinds.Ratios
-    tensor_core_ratio: kinds.Ratios
-    kernel_ns: kinds.Durations
+    rank: kinds.IdentifierColumn
+    worker: kinds.WordColumn
+    host: kinds.WordColumn
+    id: kinds.IdentifierColumn
+    name: kinds.WordColumn
+    memory_bytes: kinds.SizeColumn
+    compute_capability: kinds.WordColumn
+    utilization: kinds.RatioColumn
+    sm_efficiency: kinds.RatioColumn
+    occupancy: kinds.RatioColumn
+    tensor_core_ratio: kinds.RatioColumn
+    kernel_ns: kinds.DurationColumn
 
 
 class DeviceKind(msgspec.Struct):
@@ -216,7 +216,7 @@ def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
     rank, computation = np.asarray(means.rank, np.int64), np.asarray(means.computation_ns, np.float64)
     known = len(rank) > 0
 
-    def mean(values: kinds.Durations) -> int | None:
+    def mean(values: kinds.DurationColumn) -> int | None:
         return round(float(np.mean(np.asarray(values, np.float64)))) if known else None
 
     return RunSummary(
@@ -301,8 +301,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    part=rank_part,
-    shows=part_takes_part,
-    merge=whole_run,
-    lacks=LACKS,
+    map=rank_part,
+    has_data=part_takes_part,
+    reduce=whole_run,
+    empty_hint=LACKS,
 )

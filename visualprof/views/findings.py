@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
-from visualprof.views.answers.kinds import keyed
+from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.launch import is_device_work
@@ -27,7 +27,7 @@ RANK = {"high": 0, "medium": 1, "low": 2}
 # The measured numbers of a finding, those of its rule.
 Evidence = Annotated[
     Mapping[str, int | float | str],
-    keyed(
+    kinds_by_key(
         device="id", devices="count", calls="count", calls_per_step="count", pageable_copies="count", chains="count",
         kernels_per_chain="count", recompilations="count", occupancy="ratio", dataloader_ratio="ratio",
         communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio", small_kernel_ratio="ratio",

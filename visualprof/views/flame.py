@@ -36,13 +36,13 @@ class FlameColumns(Columns):
     parent: row of the one around, -1 for none. event: the first call, -1 for folded ones.
     """
 
-    name: kinds.Names
-    parent: kinds.Identifiers
-    depth: kinds.Counts
-    calls: kinds.Counts
-    self_ns: kinds.Durations
-    total_ns: kinds.Durations
-    event: kinds.Identifiers
+    name: kinds.NameColumn
+    parent: kinds.IdentifierColumn
+    depth: kinds.CountColumn
+    calls: kinds.CountColumn
+    self_ns: kinds.DurationColumn
+    total_ns: kinds.DurationColumn
+    event: kinds.IdentifierColumn
 
 
 class FlameAnswer(Table[FlameColumns]):

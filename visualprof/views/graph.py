@@ -31,22 +31,22 @@ class GraphParams:
 class NodeColumns(Columns):
     """Nodes that are drawn; constants are folded into their consumer and counted there."""
 
-    name: kinds.Names
-    full_name: kinds.Names
-    type: kinds.Words
-    attributes: kinds.Texts
-    group: kinds.Identifiers
-    constants: kinds.Counts
-    parameters: kinds.Counts
-    parameter_bytes: kinds.Sizes
+    name: kinds.NameColumn
+    full_name: kinds.NameColumn
+    type: kinds.WordColumn
+    attributes: kinds.TextColumn
+    group: kinds.IdentifierColumn
+    constants: kinds.CountColumn
+    parameters: kinds.CountColumn
+    parameter_bytes: kinds.SizeColumn
 
 
 class EdgeColumns(Columns):
     """Edges from node to node; value: row of the values."""
 
-    src: kinds.Identifiers
-    dst: kinds.Identifiers
-    value: kinds.Identifiers
+    src: kinds.IdentifierColumn
+    dst: kinds.IdentifierColumn
+    value: kinds.IdentifierColumn
 
 
 class GroupColumns(Columns):
@@ -55,22 +55,22 @@ class GroupColumns(Columns):
     node: row of the node that the group is, as an If is the group of its branches.
     """
 
-    name: kinds.Names
-    parent: kinds.Identifiers
-    kind: kinds.Words
-    twin: kinds.Identifiers
-    node: kinds.Identifiers
-    operators: kinds.Counts
-    parameters: kinds.Counts
-    parameter_bytes: kinds.Sizes
+    name: kinds.NameColumn
+    parent: kinds.IdentifierColumn
+    kind: kinds.WordColumn
+    twin: kinds.IdentifierColumn
+    node: kinds.IdentifierColumn
+    operators: kinds.CountColumn
+    parameters: kinds.CountColumn
+    parameter_bytes: kinds.SizeColumn
 
 
 class ValueColumns(Columns):
     """Tensors on edges. shape: `8x64x56x56`, "" unknown."""
 
-    name: kinds.Names
-    dtype: kinds.Words
-    shape: kinds.Words
+    name: kinds.NameColumn
+    dtype: kinds.WordColumn
+    shape: kinds.WordColumn
 
 
 class GraphTensor(msgspec.Struct):
@@ -137,12 +137,12 @@ class MeasuredColumns(Columns):
     event: the longest instance's row. operator: its name in the table of operators, null where it stands in none.
     """
 
-    time_ns: kinds.Durations
-    calls: kinds.Counts
-    flops: kinds.Operations
-    memory_bytes: kinds.Sizes
-    event: kinds.Identifiers
-    operator: kinds.Names
+    time_ns: kinds.DurationColumn
+    calls: kinds.CountColumn
+    flops: kinds.OperationColumn
+    memory_bytes: kinds.SizeColumn
+    event: kinds.IdentifierColumn
+    operator: kinds.NameColumn
 
 
 class UnmatchedColumns(Columns):
@@ -153,11 +153,11 @@ class UnmatchedColumns(Columns):
     `no_node`.
     """
 
-    name: kinds.Names
-    reason: kinds.Words
-    time_ns: kinds.Durations
-    calls: kinds.Counts
-    event: kinds.Identifiers
+    name: kinds.NameColumn
+    reason: kinds.WordColumn
+    time_ns: kinds.DurationColumn
+    calls: kinds.CountColumn
+    event: kinds.IdentifierColumn
 
 
 class GraphProfile(msgspec.Struct):

@@ -60,32 +60,32 @@ class HeatmapParams(Params):
 class HeatmapRowColumns(Columns):
     """A row of cells: the first of its ranks, and how many it merges. mean_ns: of all their steps."""
 
-    place: kinds.Counts
-    ranks: kinds.Counts
-    rank: kinds.Identifiers
-    worker: kinds.Words
-    host: kinds.Words
-    group: kinds.Words
-    mean_ns: kinds.Durations
+    place: kinds.CountColumn
+    ranks: kinds.CountColumn
+    rank: kinds.IdentifierColumn
+    worker: kinds.WordColumn
+    host: kinds.WordColumn
+    group: kinds.WordColumn
+    mean_ns: kinds.DurationColumn
 
 
 class HeatmapStepColumns(Columns):
     """A column of cells: its first and last step, and how many it merges. median_ns: over the ranks, the largest."""
 
-    place: kinds.Counts
-    steps: kinds.Counts
-    step: kinds.Words
-    last: kinds.Words
-    median_ns: kinds.Durations
+    place: kinds.CountColumn
+    steps: kinds.CountColumn
+    step: kinds.WordColumn
+    last: kinds.WordColumn
+    median_ns: kinds.DurationColumn
 
 
 class HeatmapGroupColumns(Columns):
     """The groups in sight: where each begins among all rows, its ranks and their mean."""
 
-    group: kinds.Words
-    place: kinds.Counts
-    ranks: kinds.Counts
-    mean_ns: kinds.Durations
+    group: kinds.WordColumn
+    place: kinds.CountColumn
+    ranks: kinds.CountColumn
+    mean_ns: kinds.DurationColumn
 
 
 class HeatmapAnswer(Answer):
@@ -103,7 +103,7 @@ class HeatmapAnswer(Answer):
     ranks_shown: HeatmapRowColumns
     steps_shown: HeatmapStepColumns
     groups_shown: HeatmapGroupColumns
-    cells_ns: kinds.Durations
+    cells_ns: kinds.DurationColumn
     least_ns: kinds.Duration | None
     most_ns: kinds.Duration | None
     low_ns: kinds.Duration | None
@@ -256,8 +256,8 @@ VIEW = View(
     HeatmapParams,
     compute,
     subject="run",
-    part=rank_part,
-    shows=part_takes_part,
-    merge=whole_run,
-    lacks=LACKS,
+    map=rank_part,
+    has_data=part_takes_part,
+    reduce=whole_run,
+    empty_hint=LACKS,
 )

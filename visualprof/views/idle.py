@@ -47,39 +47,39 @@ class IdleColumns(Columns):
     They and idle_ns make span_ns. The causes make idle_ns; `other_ns` is what no rule names.
     """
 
-    device: kinds.Identifiers
-    stream: kinds.Names
-    span_ns: kinds.Durations
-    computation_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    memory_ns: kinds.Durations
-    idle_ns: kinds.Durations
-    idle_ratio: kinds.Ratios
-    host_wait_ns: kinds.Durations
-    graph_ns: kinds.Durations
-    kernel_wait_ns: kinds.Durations
-    dependency_ns: kinds.Durations
-    other_ns: kinds.Durations
-    unknown_ns: kinds.Durations
-    gaps: kinds.Counts
-    median_gap_ns: kinds.Durations
-    longest_gap_ns: kinds.Durations
+    device: kinds.IdentifierColumn
+    stream: kinds.NameColumn
+    span_ns: kinds.DurationColumn
+    computation_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    memory_ns: kinds.DurationColumn
+    idle_ns: kinds.DurationColumn
+    idle_ratio: kinds.RatioColumn
+    host_wait_ns: kinds.DurationColumn
+    graph_ns: kinds.DurationColumn
+    kernel_wait_ns: kinds.DurationColumn
+    dependency_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
+    unknown_ns: kinds.DurationColumn
+    gaps: kinds.CountColumn
+    median_gap_ns: kinds.DurationColumn
+    longest_gap_ns: kinds.DurationColumn
 
 
 class IdleStepColumns(Columns):
     """Each step on each device."""
 
-    step: kinds.Names
-    device: kinds.Identifiers
-    span_ns: kinds.Durations
-    idle_ns: kinds.Durations
-    idle_ratio: kinds.Ratios
-    host_wait_ns: kinds.Durations
-    graph_ns: kinds.Durations
-    kernel_wait_ns: kinds.Durations
-    dependency_ns: kinds.Durations
-    other_ns: kinds.Durations
-    unknown_ns: kinds.Durations
+    step: kinds.NameColumn
+    device: kinds.IdentifierColumn
+    span_ns: kinds.DurationColumn
+    idle_ns: kinds.DurationColumn
+    idle_ratio: kinds.RatioColumn
+    host_wait_ns: kinds.DurationColumn
+    graph_ns: kinds.DurationColumn
+    kernel_wait_ns: kinds.DurationColumn
+    dependency_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
+    unknown_ns: kinds.DurationColumn
 
 
 class HostColumns(Columns):
@@ -88,11 +88,11 @@ class HostColumns(Columns):
     name: "" for time outside of all events. share: of all such time.
     """
 
-    name: kinds.Names
-    category: kinds.Words
-    self_ns: kinds.Durations
-    share: kinds.Ratios
-    calls: kinds.Counts
+    name: kinds.NameColumn
+    category: kinds.WordColumn
+    self_ns: kinds.DurationColumn
+    share: kinds.RatioColumn
+    calls: kinds.CountColumn
 
 
 class GapColumns(Columns):
@@ -102,18 +102,18 @@ class GapColumns(Columns):
     start_ns, end_ns: since the first event. track: of the work behind it.
     """
 
-    duration_ns: kinds.Durations
-    device: kinds.Identifiers
-    cause: kinds.Words
-    host: kinds.Names
-    within: kinds.Names
-    after: kinds.Names
-    before: kinds.Names
-    operator: kinds.Names
-    step: kinds.Names
-    start_ns: kinds.Durations
-    end_ns: kinds.Durations
-    track: kinds.Identifiers
+    duration_ns: kinds.DurationColumn
+    device: kinds.IdentifierColumn
+    cause: kinds.WordColumn
+    host: kinds.NameColumn
+    within: kinds.NameColumn
+    after: kinds.NameColumn
+    before: kinds.NameColumn
+    operator: kinds.NameColumn
+    step: kinds.NameColumn
+    start_ns: kinds.DurationColumn
+    end_ns: kinds.DurationColumn
+    track: kinds.IdentifierColumn
 
 
 class IdleAnswer(Table[IdleColumns]):

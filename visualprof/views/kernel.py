@@ -35,32 +35,32 @@ class KernelColumns(Columns, kw_only=True):
     compiler made the kernel, as its name has them; absent where no name does.
     """
 
-    name: kinds.Names
-    fuses: kinds.Texts | None = None
-    operator: kinds.Names | None = None
-    user_range: kinds.Flags | None = None
-    grid: kinds.Dims | None = None
-    block: kinds.Dims | None = None
-    registers_per_thread: kinds.Counts | None = None
-    shared_memory_bytes: kinds.Sizes | None = None
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    mean_ns: kinds.Durations
-    stddev_ns: kinds.Durations
-    max_ns: kinds.Durations
-    min_ns: kinds.Durations
-    blocks_per_sm: kinds.Counts
-    occupancy: kinds.Ratios
-    launch_delay_ns: kinds.Durations | None = None
-    tensor_core: kinds.Flags
+    name: kinds.NameColumn
+    fuses: kinds.TextColumn | None = None
+    operator: kinds.NameColumn | None = None
+    user_range: kinds.FlagColumn | None = None
+    grid: kinds.DimsColumn | None = None
+    block: kinds.DimsColumn | None = None
+    registers_per_thread: kinds.CountColumn | None = None
+    shared_memory_bytes: kinds.SizeColumn | None = None
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    mean_ns: kinds.DurationColumn
+    stddev_ns: kinds.DurationColumn
+    max_ns: kinds.DurationColumn
+    min_ns: kinds.DurationColumn
+    blocks_per_sm: kinds.CountColumn
+    occupancy: kinds.RatioColumn
+    launch_delay_ns: kinds.DurationColumn | None = None
+    tensor_core: kinds.FlagColumn
 
 
 class MemoryOperationColumns(CallColumns):
     """Copies and fills."""
 
-    stddev_ns: kinds.Durations
-    bytes: kinds.Sizes
-    bandwidth_bytes_per_s: kinds.Bandwidths
+    stddev_ns: kinds.DurationColumn
+    bytes: kinds.SizeColumn
+    bandwidth_bytes_per_s: kinds.BandwidthColumn
 
 
 class TensorCore(msgspec.Struct):

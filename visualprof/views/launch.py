@@ -40,39 +40,39 @@ class LaunchColumns(Columns):
     the parameters. queued: launches that waited on the stream, this one included; mean and largest.
     """
 
-    name: kinds.Names
-    operator: kinds.Names
-    launches: kinds.Counts
-    work: kinds.Counts
-    call_ns: kinds.Durations
-    work_ns: kinds.Durations
-    launch_delay_ns: kinds.Durations
-    max_launch_delay_ns: kinds.Durations
-    short: kinds.Counts
-    slow_calls: kinds.Counts
-    late: kinds.Counts
-    queued: kinds.Counts
-    max_queued: kinds.Counts
+    name: kinds.NameColumn
+    operator: kinds.NameColumn
+    launches: kinds.CountColumn
+    work: kinds.CountColumn
+    call_ns: kinds.DurationColumn
+    work_ns: kinds.DurationColumn
+    launch_delay_ns: kinds.DurationColumn
+    max_launch_delay_ns: kinds.DurationColumn
+    short: kinds.CountColumn
+    slow_calls: kinds.CountColumn
+    late: kinds.CountColumn
+    queued: kinds.CountColumn
+    max_queued: kinds.CountColumn
 
 
 class QueueColumns(Columns):
     """Streams. queued: mean over time from the first launch to the start of the last. full_ns: with 1,024 waiting."""
 
-    device: kinds.Identifiers
-    stream: kinds.Names
-    launches: kinds.Counts
-    queued: kinds.Counts
-    max_queued: kinds.Counts
-    full_ns: kinds.Durations
+    device: kinds.IdentifierColumn
+    stream: kinds.NameColumn
+    launches: kinds.CountColumn
+    queued: kinds.CountColumn
+    max_queued: kinds.CountColumn
+    full_ns: kinds.DurationColumn
 
 
 class SpreadColumns(Columns):
     """How many last from `from_ns` up to the next row's: delays, calls, and the work of a launch."""
 
-    from_ns: kinds.Durations
-    delays: kinds.Counts
-    calls: kinds.Counts
-    work: kinds.Counts
+    from_ns: kinds.DurationColumn
+    delays: kinds.CountColumn
+    calls: kinds.CountColumn
+    work: kinds.CountColumn
 
 
 class LaunchAnswer(Table[LaunchColumns]):

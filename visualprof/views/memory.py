@@ -15,7 +15,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
-from visualprof.views.answers.table import Addresses, Answer, Coded, Columns, Table
+from visualprof.views.answers.table import AddressColumn, Answer, Columns, LazyTextColumn, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import with_inner
 from visualprof.views.measure.memory import (
@@ -65,44 +65,44 @@ class MemoryDevice(msgspec.Struct):
 class CurveColumns(Columns):
     """Totals over time, thinned with the peak kept."""
 
-    ts_ns: kinds.Durations
-    allocated_bytes: kinds.Sizes
-    reserved_bytes: kinds.Sizes
+    ts_ns: kinds.DurationColumn
+    allocated_bytes: kinds.SizeColumn
+    reserved_bytes: kinds.SizeColumn
 
 
 class OperatorColumns(Columns, kw_only=True):
     """Memory of operators by name: with those inside, and their own (`self`)."""
 
-    name: kinds.Names
-    calls: kinds.Counts
-    size_increase_bytes: kinds.Sizes
-    self_size_increase_bytes: kinds.Sizes
-    allocations: kinds.Counts
-    self_allocations: kinds.Counts
-    allocated_bytes: kinds.Sizes
-    self_allocated_bytes: kinds.Sizes
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    size_increase_bytes: kinds.SizeColumn
+    self_size_increase_bytes: kinds.SizeColumn
+    allocations: kinds.CountColumn
+    self_allocations: kinds.CountColumn
+    allocated_bytes: kinds.SizeColumn
+    self_allocated_bytes: kinds.SizeColumn
 
 
 class AllocationColumns(Columns):
     """Allocations, the largest first; `category` where the file has them."""
 
-    name: kinds.Names
-    address: kinds.Words
-    bytes: kinds.Sizes
-    allocated_ns: kinds.Durations
-    released_ns: kinds.Durations
-    lifetime_ns: kinds.Durations
-    released_by: kinds.Names
-    event: kinds.Identifiers
-    category: kinds.Words | None = None
+    name: kinds.NameColumn
+    address: kinds.WordColumn
+    bytes: kinds.SizeColumn
+    allocated_ns: kinds.DurationColumn
+    released_ns: kinds.DurationColumn
+    lifetime_ns: kinds.DurationColumn
+    released_by: kinds.NameColumn
+    event: kinds.IdentifierColumn
+    category: kinds.WordColumn | None = None
 
 
 class ShareColumns(Columns):
     """Bytes and allocations alive, by label."""
 
-    name: kinds.Names
-    bytes: kinds.Sizes
-    allocations: kinds.Counts
+    name: kinds.NameColumn
+    bytes: kinds.SizeColumn
+    allocations: kinds.CountColumn
 
 
 class MemoryPeak(msgspec.Struct):
@@ -233,20 +233,20 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
     keep, place = keep[order], place[order]
     begin, end = begin[keep], end[keep]
 
-    def named(places: Ints) -> Coded:
-        return Coded(_name_ids(trace, np.where(places >= 0, owner[places], -1)), trace.strings.__getitem__)
+    def named(places: Ints) -> LazyTextColumn:
+        return LazyTextColumn(_name_ids(trace, np.where(places >= 0, owner[places], -1)), trace.strings.__getitem__)
 
     labelled = bool(allocs.category.any())
     return AllocationColumns(
         name=named(lives.allocated[keep]),
-        address=Addresses(allocs.addr[place]),
+        address=AddressColumn(allocs.addr[place]),
         bytes=np.abs(allocs.bytes[place]),
         allocated_ns=np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
         released_ns=np.where(end >= 0, (end - origin).astype(np.float64), np.nan),
         lifetime_ns=np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
         released_by=named(lives.released[keep]),
         event=allocs.event[place].astype(np.int64),
-        category=Coded(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labelled else None,
+        category=LazyTextColumn(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labelled else None,
     )
 
 

@@ -9,7 +9,7 @@ from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
-from visualprof.views.answers.table import Columns, Table, at, columns_of
+from visualprof.views.answers.table import Columns, Table, columns_of, take_rows
 from visualprof.views.measure.call_paths import Paths, belongs, forward_of, is_place, places, spent, texts_of
 from visualprof.views.measure.launch import host_ns, is_operator
 from visualprof.views.measure.memory import changes_of_use
@@ -24,22 +24,22 @@ class ModuleColumns(Columns, kw_only=True):
     allocated_bytes: in its calls. event: the first call.
     """
 
-    name: kinds.Names
-    kind: kinds.Words
-    parent: kinds.Identifiers
-    calls: kinds.Counts
-    operators: kinds.Counts
-    device_self_ns: kinds.Durations
-    device_total_ns: kinds.Durations
-    backward_device_self_ns: kinds.Durations | None = None
-    backward_device_ns: kinds.Durations | None = None
-    host_self_ns: kinds.Durations
-    host_total_ns: kinds.Durations
-    backward_host_self_ns: kinds.Durations | None = None
-    backward_host_ns: kinds.Durations | None = None
-    allocated_bytes: kinds.Sizes | None = None
-    flops: kinds.Operations | None = None
-    event: kinds.Identifiers
+    name: kinds.NameColumn
+    kind: kinds.WordColumn
+    parent: kinds.IdentifierColumn
+    calls: kinds.CountColumn
+    operators: kinds.CountColumn
+    device_self_ns: kinds.DurationColumn
+    device_total_ns: kinds.DurationColumn
+    backward_device_self_ns: kinds.DurationColumn | None = None
+    backward_device_ns: kinds.DurationColumn | None = None
+    host_self_ns: kinds.DurationColumn
+    host_total_ns: kinds.DurationColumn
+    backward_host_self_ns: kinds.DurationColumn | None = None
+    backward_host_ns: kinds.DurationColumn | None = None
+    allocated_bytes: kinds.SizeColumn | None = None
+    flops: kinds.OperationColumn | None = None
+    event: kinds.IdentifierColumn
 
 
 class Outside(msgspec.Struct):
@@ -108,7 +108,7 @@ def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
     """The rows with any work."""
     place = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)
     rows = np.flatnonzero(used)
-    kept = {name: at(column, rows) for name, column in columns_of(columns).items()}
+    kept = {name: take_rows(column, rows) for name, column in columns_of(columns).items()}
     kept["parent"] = place[np.asarray(kept["parent"])]
     return ModuleColumns(**kept)
 

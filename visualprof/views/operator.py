@@ -45,28 +45,28 @@ class OperatorParams(Params):
 class OperatorColumns(Columns, kw_only=True):
     """Operators. stacks: number of call stacks."""
 
-    name: kinds.Names
-    input_shapes: kinds.Texts | None = None
-    call_stack: kinds.Texts | None = None
-    stacks: kinds.Counts
-    calls: kinds.Counts
-    device_self_ns: kinds.Durations
-    device_total_ns: kinds.Durations
-    host_self_ns: kinds.Durations
-    host_total_ns: kinds.Durations
-    tensor_core_eligible: kinds.Flags
-    tensor_core_self_ratio: kinds.Ratios
-    tensor_core_total_ratio: kinds.Ratios
-    flops: kinds.Operations
-    bytes: kinds.Sizes
+    name: kinds.NameColumn
+    input_shapes: kinds.TextColumn | None = None
+    call_stack: kinds.TextColumn | None = None
+    stacks: kinds.CountColumn
+    calls: kinds.CountColumn
+    device_self_ns: kinds.DurationColumn
+    device_total_ns: kinds.DurationColumn
+    host_self_ns: kinds.DurationColumn
+    host_total_ns: kinds.DurationColumn
+    tensor_core_eligible: kinds.FlagColumn
+    tensor_core_self_ratio: kinds.RatioColumn
+    tensor_core_total_ratio: kinds.RatioColumn
+    flops: kinds.OperationColumn
+    bytes: kinds.SizeColumn
 
 
 class RangeColumns(Columns):
     """Kernels that no operator owns by the user range in which they were launched."""
 
-    name: kinds.Names
-    kernels: kinds.Counts
-    total_ns: kinds.Durations
+    name: kinds.NameColumn
+    kernels: kinds.CountColumn
+    total_ns: kinds.DurationColumn
 
 
 class Unlinked(msgspec.Struct):

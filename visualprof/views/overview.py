@@ -15,7 +15,7 @@ from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Answer, Columns, Table, at
+from visualprof.views.answers.table import Answer, Columns, Table, take_rows
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge
@@ -46,18 +46,18 @@ class StepColumns(Columns):
     phase: prefill, decode, ... of a server's steps.
     """
 
-    name: kinds.Words
-    phase: kinds.Words
-    total_ns: kinds.Durations
-    host_ns: kinds.Durations
-    kernel_ns: kinds.Durations
-    memcpy_ns: kinds.Durations
-    memset_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    runtime_ns: kinds.Durations
-    dataloader_ns: kinds.Durations
-    cpu_ns: kinds.Durations
-    other_ns: kinds.Durations
+    name: kinds.WordColumn
+    phase: kinds.WordColumn
+    total_ns: kinds.DurationColumn
+    host_ns: kinds.DurationColumn
+    kernel_ns: kinds.DurationColumn
+    memcpy_ns: kinds.DurationColumn
+    memset_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    runtime_ns: kinds.DurationColumn
+    dataloader_ns: kinds.DurationColumn
+    cpu_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class AverageStep(msgspec.Struct):
@@ -98,55 +98,55 @@ class StageColumns(Columns):
     the work that it asked for there.
     """
 
-    name: kinds.Words
-    derived: kinds.Flags
-    calls: kinds.Counts
-    host_total_ns: kinds.Durations
-    host_mean_ns: kinds.Durations
-    host_max_ns: kinds.Durations
-    host_min_ns: kinds.Durations
-    host_ratio: kinds.Ratios
-    device_total_ns: kinds.Durations
-    device_mean_ns: kinds.Durations
-    device_max_ns: kinds.Durations
-    device_min_ns: kinds.Durations
-    device_ratio: kinds.Ratios
+    name: kinds.WordColumn
+    derived: kinds.FlagColumn
+    calls: kinds.CountColumn
+    host_total_ns: kinds.DurationColumn
+    host_mean_ns: kinds.DurationColumn
+    host_max_ns: kinds.DurationColumn
+    host_min_ns: kinds.DurationColumn
+    host_ratio: kinds.RatioColumn
+    device_total_ns: kinds.DurationColumn
+    device_mean_ns: kinds.DurationColumn
+    device_max_ns: kinds.DurationColumn
+    device_min_ns: kinds.DurationColumn
+    device_ratio: kinds.RatioColumn
 
 
 class StageSteps(Columns):
     """Time of every step by the stage that asked for what ran; they add up to the step."""
 
-    name: kinds.Words
-    dataloader_ns: kinds.Durations
-    forward_ns: kinds.Durations
-    backward_ns: kinds.Durations
-    optimizer_ns: kinds.Durations
-    other_ns: kinds.Durations
+    name: kinds.WordColumn
+    dataloader_ns: kinds.DurationColumn
+    forward_ns: kinds.DurationColumn
+    backward_ns: kinds.DurationColumn
+    optimizer_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class EventColumns(Columns):
     """Events by category, host and device apart. total_ns: the union of their time, sum_ns: its sum."""
 
-    category: kinds.Words
-    track_kind: kinds.Words
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    sum_ns: kinds.Durations
-    mean_ns: kinds.Durations
-    max_ns: kinds.Durations
-    min_ns: kinds.Durations
+    category: kinds.WordColumn
+    track_kind: kinds.WordColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    sum_ns: kinds.DurationColumn
+    mean_ns: kinds.DurationColumn
+    max_ns: kinds.DurationColumn
+    min_ns: kinds.DurationColumn
 
 
 class AnnotationColumns(Columns):
     """User ranges and stages by name."""
 
-    name: kinds.Names
-    calls: kinds.Counts
-    host_total_ns: kinds.Durations
-    host_mean_ns: kinds.Durations
-    host_max_ns: kinds.Durations
-    host_min_ns: kinds.Durations
-    device_total_ns: kinds.Durations
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    host_total_ns: kinds.DurationColumn
+    host_mean_ns: kinds.DurationColumn
+    host_max_ns: kinds.DurationColumn
+    host_min_ns: kinds.DurationColumn
+    device_total_ns: kinds.DurationColumn
 
 
 class Environment(msgspec.Struct):
@@ -336,7 +336,7 @@ def _events(trace: Trace, ran: Busy) -> EventColumns:
         **{k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")},
     }
     shown = np.array([i for i, (category, _) in enumerate(ran.keys) if category not in marks], np.int64)
-    return EventColumns(**ordered({name: at(column, shown) for name, column in columns.items()}, "total_ns"))
+    return EventColumns(**ordered({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns"))
 
 
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)

@@ -16,7 +16,7 @@ from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Columns, Table, at
+from visualprof.views.answers.table import Columns, Table, take_rows
 from visualprof.views.measure.timing import names
 
 Order = Literal[
@@ -59,21 +59,21 @@ class ProfileColumns(Columns, kw_only=True):
     ratio: of the total. cumulative: in the order of the rows. computation_flo: 2 a multiply-add. flops: FLO/s.
     """
 
-    device_self_ns: kinds.Durations | None = None
-    host_self_ns: kinds.Durations | None = None
-    ratio: kinds.Ratios
-    cumulative_ns: kinds.Durations
-    cumulative_ratio: kinds.Ratios
-    name: kinds.Names
-    type: kinds.Texts
-    id: kinds.Identifiers
-    count: kinds.Counts
-    computation_flo: kinds.Operations
-    flops: kinds.OperationRates
-    memory_bytes: kinds.Sizes
-    bandwidth: kinds.Bandwidths
-    in_shapes: kinds.Texts
-    out_shapes: kinds.Texts
+    device_self_ns: kinds.DurationColumn | None = None
+    host_self_ns: kinds.DurationColumn | None = None
+    ratio: kinds.RatioColumn
+    cumulative_ns: kinds.DurationColumn
+    cumulative_ratio: kinds.RatioColumn
+    name: kinds.NameColumn
+    type: kinds.TextColumn
+    id: kinds.IdentifierColumn
+    count: kinds.CountColumn
+    computation_flo: kinds.OperationColumn
+    flops: kinds.OperationRateColumn
+    memory_bytes: kinds.SizeColumn
+    bandwidth: kinds.BandwidthColumn
+    in_shapes: kinds.TextColumn
+    out_shapes: kinds.TextColumn
 
 
 class ProfileTotals(msgspec.Struct):
@@ -109,7 +109,7 @@ def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
             msg("views.aggregate_needs_aggregate", "aggregate_by needs aggregate"),
             msg("views.add_aggregate_sum_mean", "add aggregate=sum (or mean, max, min)"),
         )
-    operators = {name: at(column, rows) for name, column in operators.items()}
+    operators = {name: take_rows(column, rows) for name, column in operators.items()}
     columns = _ordered(_rated(_aggregated(operators, params) if params.aggregate else operators), params)
     total = totals[f"{params.time}_ns"]
     spent = _values(columns["time"])
@@ -233,7 +233,7 @@ def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Col
         np.where(np.isnan(numbers), np.inf, numbers if params.order_by.startswith("+") else -numbers), kind="stable"
     )
     order = order[: params.top] if params.top > 0 else order
-    return {name: at(column, order) for name, column in columns.items()}
+    return {name: take_rows(column, order) for name, column in columns.items()}
 
 
 def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[str, charts.Option]:

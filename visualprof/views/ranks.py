@@ -34,11 +34,11 @@ class RanksParams(Params):
 class RankPathColumns(Columns):
     """Of each rank and step on average. own_ns: its step, were there no collectives. share: of the path."""
 
-    rank: kinds.Identifiers
-    worker: kinds.Words
-    own_ns: kinds.Durations
-    path_ns: kinds.Durations
-    share: kinds.Ratios
+    rank: kinds.IdentifierColumn
+    worker: kinds.WordColumn
+    own_ns: kinds.DurationColumn
+    path_ns: kinds.DurationColumn
+    share: kinds.RatioColumn
 
 
 class RanksAnswer(Table[RankPathColumns]):
@@ -200,8 +200,8 @@ VIEW = View(
     compute,
     make_charts,
     subject="run",
-    part=rank_of,
-    shows=part_takes_part,
-    asked=asked,
-    lacks=LACKS,
+    map=rank_of,
+    has_data=part_takes_part,
+    part_key=asked,
+    empty_hint=LACKS,
 )

@@ -50,28 +50,28 @@ class RooflineColumns(Columns):
     out of a cache.
     """
 
-    name: kinds.Names
-    input_shapes: kinds.Texts
-    family: kinds.Words
-    precision: kinds.Words
-    calls: kinds.Counts
-    kernels: kinds.Counts
-    kernel: kinds.Names
-    total_ns: kinds.Durations
-    flops: kinds.Operations
-    bytes: kinds.Sizes
-    flop_rate: kinds.OperationRates
-    bandwidth: kinds.Bandwidths
-    intensity: kinds.Counts
-    bound: kinds.Words
-    of_roof: kinds.Ratios
+    name: kinds.NameColumn
+    input_shapes: kinds.TextColumn
+    family: kinds.WordColumn
+    precision: kinds.WordColumn
+    calls: kinds.CountColumn
+    kernels: kinds.CountColumn
+    kernel: kinds.NameColumn
+    total_ns: kinds.DurationColumn
+    flops: kinds.OperationColumn
+    bytes: kinds.SizeColumn
+    flop_rate: kinds.OperationRateColumn
+    bandwidth: kinds.BandwidthColumn
+    intensity: kinds.CountColumn
+    bound: kinds.WordColumn
+    of_roof: kinds.RatioColumn
 
 
 class PeakColumns(Columns):
     """What the device can do by type: products, and `other`, fp32 outside of them."""
 
-    precision: kinds.Words
-    flop_rate: kinds.OperationRates
+    precision: kinds.WordColumn
+    flop_rate: kinds.OperationRateColumn
 
 
 class RooflinePhaseColumns(Columns):
@@ -81,16 +81,16 @@ class RooflinePhaseColumns(Columns):
     known, over the time that they took.
     """
 
-    phase: kinds.Words
-    steps: kinds.Counts
-    step_ns: kinds.Durations
-    model_flops: kinds.Operations
-    mfu: kinds.Ratios
-    bytes: kinds.Sizes
-    bandwidth: kinds.Bandwidths
-    of_bandwidth: kinds.Ratios
-    of_roof: kinds.Ratios
-    placed_ratio: kinds.Ratios
+    phase: kinds.WordColumn
+    steps: kinds.CountColumn
+    step_ns: kinds.DurationColumn
+    model_flops: kinds.OperationColumn
+    mfu: kinds.RatioColumn
+    bytes: kinds.SizeColumn
+    bandwidth: kinds.BandwidthColumn
+    of_bandwidth: kinds.RatioColumn
+    of_roof: kinds.RatioColumn
+    placed_ratio: kinds.RatioColumn
 
 
 class RooflineAnswer(Table[RooflineColumns]):

@@ -14,7 +14,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Coded, Columns, Table
+from visualprof.views.answers.table import Columns, LazyTextColumn, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import RANGES, is_called, is_operator, launches
 from visualprof.views.measure.repeats import repeats
@@ -45,15 +45,15 @@ class SequenceColumns(Columns):
     of the calls that launched all but the first kernel. saved_ns: both, the most that one kernel or graph would save.
     """
 
-    name: kinds.Names
-    sequence: kinds.Texts
-    kernels: kinds.Counts
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    span_ns: kinds.Durations
-    gap_ns: kinds.Durations
-    call_ns: kinds.Durations
-    saved_ns: kinds.Durations
+    name: kinds.NameColumn
+    sequence: kinds.TextColumn
+    kernels: kinds.CountColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    span_ns: kinds.DurationColumn
+    gap_ns: kinds.DurationColumn
+    call_ns: kinds.DurationColumn
+    saved_ns: kinds.DurationColumn
 
 
 class SequencesAnswer(Table[SequenceColumns]):
@@ -90,7 +90,7 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     if not len(first):
         nothing = np.zeros(0, np.int64)
         empty: dict[str, Column] = dict.fromkeys(SequenceColumns.__struct_fields__, nothing)
-        empty["sequence"] = Coded(nothing, str)
+        empty["sequence"] = LazyTextColumn(nothing, str)
         return SequencesAnswer(columns=SequenceColumns(**empty))
     groups = group(found.owner, length, _marks(events.name[found.work], found))
     ts, end = events.ts[found.work], events.end[found.work]
@@ -100,7 +100,7 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     calls = _call_ns(trace, found)
     columns: dict[str, Column] = {
         "name": _owners(trace, found.owner[groups.first], on_stream=on_stream),
-        "sequence": Coded(groups.first, lambda place: _text(trace, found, place)),
+        "sequence": LazyTextColumn(groups.first, lambda place: _text(trace, found, place)),
         "kernels": length[groups.first],
         "calls": groups.count,
         "total_ns": groups.sum(_sums(events.dur[found.work], first)),

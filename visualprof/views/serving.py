@@ -69,29 +69,29 @@ class PhaseColumns(Columns):
     prefill_context, decode_context: tokens that a request attends to.
     """
 
-    phase: kinds.Words
-    steps: kinds.Counts
-    requests: kinds.Counts
-    prefill_tokens: kinds.Counts
-    decode_tokens: kinds.Counts
-    prefill_context: kinds.Counts
-    decode_context: kinds.Counts
-    tokens_per_s: kinds.Counts
-    total_ns: kinds.Durations
-    median_ns: kinds.Durations
-    max_ns: kinds.Durations
-    cache_ns: kinds.Durations
-    sampling_ns: kinds.Durations
-    host_gap_ns: kinds.Durations
-    device_gap_ns: kinds.Durations
-    kernel_ns: kinds.Durations
-    memcpy_ns: kinds.Durations
-    memset_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    runtime_ns: kinds.Durations
-    dataloader_ns: kinds.Durations
-    cpu_ns: kinds.Durations
-    other_ns: kinds.Durations
+    phase: kinds.WordColumn
+    steps: kinds.CountColumn
+    requests: kinds.CountColumn
+    prefill_tokens: kinds.CountColumn
+    decode_tokens: kinds.CountColumn
+    prefill_context: kinds.CountColumn
+    decode_context: kinds.CountColumn
+    tokens_per_s: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    median_ns: kinds.DurationColumn
+    max_ns: kinds.DurationColumn
+    cache_ns: kinds.DurationColumn
+    sampling_ns: kinds.DurationColumn
+    host_gap_ns: kinds.DurationColumn
+    device_gap_ns: kinds.DurationColumn
+    kernel_ns: kinds.DurationColumn
+    memcpy_ns: kinds.DurationColumn
+    memset_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    runtime_ns: kinds.DurationColumn
+    dataloader_ns: kinds.DurationColumn
+    cpu_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class ServingStepColumns(Columns):
@@ -100,22 +100,22 @@ class ServingStepColumns(Columns):
     cache_ns, sampling_ns: of device work.
     """
 
-    name: kinds.Words
-    phase: kinds.Words
-    steady: kinds.Flags
-    prefill_requests: kinds.Counts
-    decode_requests: kinds.Counts
-    prefill_tokens: kinds.Counts
-    decode_tokens: kinds.Counts
-    prefill_context: kinds.Counts
-    decode_context: kinds.Counts
-    start_ns: kinds.Durations
-    total_ns: kinds.Durations
-    cache_ns: kinds.Durations
-    sampling_ns: kinds.Durations
-    host_gap_ns: kinds.Durations
-    device_gap_ns: kinds.Durations
-    annotation: kinds.Names
+    name: kinds.WordColumn
+    phase: kinds.WordColumn
+    steady: kinds.FlagColumn
+    prefill_requests: kinds.CountColumn
+    decode_requests: kinds.CountColumn
+    prefill_tokens: kinds.CountColumn
+    decode_tokens: kinds.CountColumn
+    prefill_context: kinds.CountColumn
+    decode_context: kinds.CountColumn
+    start_ns: kinds.DurationColumn
+    total_ns: kinds.DurationColumn
+    cache_ns: kinds.DurationColumn
+    sampling_ns: kinds.DurationColumn
+    host_gap_ns: kinds.DurationColumn
+    device_gap_ns: kinds.DurationColumn
+    annotation: kinds.NameColumn
 
 
 class ServingAnswer(Answer):

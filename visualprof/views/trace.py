@@ -6,7 +6,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views import Params, View
-from visualprof.views.answers.kinds import Counts, Durations, Identifiers, Names, Words
+from visualprof.views.answers.kinds import CountColumn, DurationColumn, IdentifierColumn, NameColumn, WordColumn
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.tiles import on_timeline
 
@@ -14,15 +14,15 @@ from visualprof.views.measure.tiles import on_timeline
 class TrackColumns(Columns):
     """Tracks with events."""
 
-    track: Identifiers
-    name: Names
-    process: Words
-    kind: Words
-    device: Identifiers
-    stream: Identifiers
-    calls: Counts
-    start_ns: Durations
-    duration_ns: Durations
+    track: IdentifierColumn
+    name: NameColumn
+    process: WordColumn
+    kind: WordColumn
+    device: IdentifierColumn
+    stream: IdentifierColumn
+    calls: CountColumn
+    start_ns: DurationColumn
+    duration_ns: DurationColumn
 
 
 def needs(trace: Trace) -> bool:

@@ -15,7 +15,7 @@ from visualprof.server.api.spans import columns_of, summary_of
 from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
 from visualprof.server.routes import SPAN, Resource, get
 from visualprof.server.visible import Visible
-from visualprof.views.answers.disk_cache import KeptAnswer
+from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
@@ -85,8 +85,8 @@ class Diffs(Resource):
             )
 
         def worked_out() -> Answer:
-            place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
-            return place.answer(lambda: compute(columns_of(self._logdir, span), params))
+            place = CachedAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
+            return place.load_or_compute(lambda: compute(columns_of(self._logdir, span), params))
 
         return Named(
             span.log_file.file,

@@ -96,7 +96,7 @@ def document() -> Json:
 
 def components() -> Json:
     """Every type of an answer or a body."""
-    kinds = [ErrorBody, JobRefused, *(view.answer for view in all_views())]
+    kinds = [ErrorBody, JobRefused, *(view.answer_type for view in all_views())]
     for resource in RESOURCES:
         for route, handler in resource.routes():
             _, body, made = route.declared(handler)
@@ -158,7 +158,7 @@ def _view_paths(view: View, paths: Json) -> Json:
         for parameter in parameters(view)
     ]
     made: Json = {}
-    for kind, answer in (("view", view.answer), ("charts", ChartsAnswer)):
+    for kind, answer in (("view", view.answer_type), ("charts", ChartsAnswer)):
         general = paths[f"/api/v1/{kind}/{{name}}"]["get"]
         needed = _SUBJECTS[view.subject]
         hidden = {"name", "run", "model", "reports", *(q["name"] for q in own)} - {needed}

@@ -48,23 +48,23 @@ class ReplayColumns(Columns):
     what it took in the run over that. peak_ratio: time at the peak of the run's device over that.
     """
 
-    number: kinds.Identifiers
-    report: kinds.Names
-    agent: kinds.Words
-    device: kinds.Words
-    version: kinds.Words
-    started_ns: kinds.Moments
-    alone_ns: kinds.Durations
-    profiled_ns: kinds.Durations
-    run_ratio: kinds.Ratios
-    peak_ratio: kinds.Ratios
+    number: kinds.IdentifierColumn
+    report: kinds.NameColumn
+    agent: kinds.WordColumn
+    device: kinds.WordColumn
+    version: kinds.WordColumn
+    started_ns: kinds.MomentColumn
+    alone_ns: kinds.DurationColumn
+    profiled_ns: kinds.DurationColumn
+    run_ratio: kinds.RatioColumn
+    peak_ratio: kinds.RatioColumn
 
 
 class RefusedColumns(Columns):
     """Calls that cannot be run alone. number: of the call. reason: a sentence."""
 
-    number: kinds.Identifiers
-    reason: kinds.Texts
+    number: kinds.IdentifierColumn
+    reason: kinds.TextColumn
 
 
 class ReplaysAnswer(Table[ReplayColumns]):

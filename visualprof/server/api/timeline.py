@@ -23,11 +23,11 @@ from visualprof.server.heap import give_back
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.server.visible import Visible
 from visualprof.views import view
-from visualprof.views.answers.part_cache import part_of
-from visualprof.views.answers.table import Selection, Table, page
+from visualprof.views.answers.part_cache import load_or_compute_part
+from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.alignment import Offset, offsets
-from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.call_matching import numbered
+from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.rank_summary import RankPart
 from visualprof.views.measure.replay.path_pieces import path_pieces, slack_ns
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, path_tile_bytes, tile_bytes
@@ -285,7 +285,7 @@ class Timeline(Resource):
             start_ns=low - trace.span_ns[0],
             end_ns=high - trace.span_ns[0],
         )
-        return page(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
+        return select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
     @get("/timeline/export", refuses=SPAN, needs="link")
     def export(self, query: WindowQuery) -> Response:
@@ -315,7 +315,9 @@ class Timeline(Resource):
     def _part(self, span: Span) -> RankPart:
         """What views of a run take of a worker; no events are opened where it is kept."""
         fingerprint, distributed = summary_of(self._logdir, span).fingerprint, view("distributed")
-        part = part_of(self._logdir.cache, distributed, fingerprint, lambda: columns_of(self._logdir, span))
+        part = load_or_compute_part(
+            self._logdir.cache, distributed, fingerprint, lambda: columns_of(self._logdir, span)
+        )
         return cast("RankPart", part)
 
 

@@ -18,8 +18,8 @@ from visualprof.server.routes import Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers import kinds
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.disk_cache import KeptAnswer
-from visualprof.views.answers.table import Selection, page
+from visualprof.views.answers.disk_cache import CachedAnswer
+from visualprof.views.answers.table import Selection, select_rows
 from visualprof.views.trend.figures import VIEW, Figures
 from visualprof.views.trend.series import (
     MOST,
@@ -89,13 +89,13 @@ class Following:
 
     def _figures(self, fingerprint: str, span: Span) -> Figures | None:
         """Of one span; None where its columns are gone, which are read again then."""
-        place = KeptAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
+        place = CachedAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
         kept = place.load()
         if kept is None:
             trace = self._logdir.cache.load(fingerprint) or self._logdir.open(span)
             if trace is None:
                 return None
-            kept = place.worked_out(lambda: VIEW.compute(trace, VIEW.parse({})))
+            kept = place.compute_and_store(lambda: VIEW.compute(trace, VIEW.parse({})))
         assert isinstance(kept, Figures)
         return kept
 
@@ -136,7 +136,7 @@ class Trends(Resource):
                 + sum(bool(run.workers) for run in listing.runs)
                 - len({run.id for run, _ in recordings}),
                 series=whole.series,
-                measurements=page(whole.measurements, Selection(equal={"series": shown})),
+                measurements=select_rows(whole.measurements, Selection(equal={"series": shown})),
                 shown=shown,
                 waiting=waiting,
                 charts={"trend": option} if (option := drawn(whole, shown)) else {},

@@ -26,9 +26,9 @@ from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.disk_cache import KeptAnswer
-from visualprof.views.answers.part_cache import part_of
-from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
+from visualprof.views.answers.disk_cache import CachedAnswer
+from visualprof.views.answers.part_cache import load_or_compute_part
+from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
 
 KEPT = 64  # results
 KEPT_WHOLE = 4  # runs, of which views take what all workers have: at most 200 MB each
@@ -196,15 +196,15 @@ class Views(Resource):
         if query.top is not None and any(field.name == "top" for field in fields(chosen.params)):
             texts["top"] = str(query.top)
         params = chosen.parse(texts)
-        version, subject = self._subject(chosen, query, chosen.asks(params))
+        version, subject = self._subject(chosen, query, chosen.part_key_for(params))
         if chosen.subject == "model":  # drawn in milliseconds; kept, it would keep the whole model in memory
             return params, chosen.compute(subject(), params)
 
         def worked_out() -> Answer:
             if chosen.subject == "reports":
                 return chosen.compute(subject(), params)
-            place = KeptAnswer(self._logdir.cache, chosen, params, version)
-            answer = place.answer(lambda: chosen.compute(subject(), params))
+            place = CachedAnswer(self._logdir.cache, chosen, params, version)
+            answer = place.load_or_compute(lambda: chosen.compute(subject(), params))
             if chosen.subject == "run":  # of which a thousand parts were there for a moment
                 give_back()
             return answer
@@ -226,7 +226,7 @@ class Views(Resource):
             if not any(chosen.name in summary.views for summary in summaries):
                 raise MissingData(
                     msg("server.run_no_data_view", f"the run {run!r} has no data for the view {chosen.name!r}"),
-                    chosen.lacks,
+                    chosen.empty_hint,
                 )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
             version = tuple(versions)
@@ -246,13 +246,15 @@ class Views(Resource):
         def parts() -> list[tuple[str, Any]]:
             return [(name, self._worker(chosen, span, asked)) for name, span in spans]
 
-        merge = chosen.merge
-        return self._whole.get((version, merge, asked), lambda: merge(parts())) if merge else parts()
+        reduce = chosen.reduce
+        return self._whole.get((version, reduce, asked), lambda: reduce(parts())) if reduce else parts()
 
     def _worker(self, chosen: View, span: Span, asked: str) -> msgspec.Struct:
         """What a view of a run takes of one worker."""
         fingerprint = summary_of(self._logdir, span).fingerprint
-        return part_of(self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span), asked)
+        return load_or_compute_part(
+            self._logdir.cache, chosen, fingerprint, lambda: columns_of(self._logdir, span), asked
+        )
 
 
 def parameters(chosen: View) -> list[Parameter]:
@@ -274,14 +276,14 @@ def shown(
 ) -> Answer | Response:
     """An answer, or the rows of one of its tables, as they were asked for. beside: rows of others at most."""
     if query.format == "tsv":
-        text = page(named_table(result, query.table), rows).to_csv("\t")
+        text = select_rows(named_table(result, query.table), rows).to_csv("\t")
         return raw(text.encode("utf-8", "replace"), TABS)
     if query.format == "csv":
-        text = page(named_table(result, query.table), rows).to_csv()
+        text = select_rows(named_table(result, query.table), rows).to_csv()
         return csv_file(text, f"{name}-{query.table}" if query.table else name)
     if query.table:
-        return page(named_table(result, query.table), rows)
-    whole = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
+        return select_rows(named_table(result, query.table), rows)
+    whole = select_rows(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
     return _cut(whole, query.limit or beside)
 
 
@@ -340,5 +342,5 @@ def _cut(result: Answer, limit: int) -> Answer:
         for name in result.__struct_fields__
         if isinstance(value := getattr(result, name), Table)
     }
-    cut = {name: page(table, Selection(limit=limit)) for name, table in tables.items() if len(table) > limit}
+    cut = {name: select_rows(table, Selection(limit=limit)) for name, table in tables.items() if len(table) > limit}
     return replace(result, **cut)

@@ -1,1 +1,1 @@
-"""What a view answers: columns that know what they hold, tables of them, charts, and their JSON."""
+"""Answers of views: typed columns, tables, charts, and their JSON."""

@@ -1,6 +1,6 @@
 """Charts as ECharts options: numbers in ns and bytes, texts as tokens.
 
-A string that starts with "@" is for the page to replace: "@t:KEY" text, "@c:NAME" colour, "@f:KIND" formatter.
+The web UI replaces strings that start with "@": "@t:KEY" by a text, "@c:NAME" by a color, "@f:KIND" by a formatter.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SCALES: dict[str, Option] = {"log": {}, "log2": {"logBase": 2}, "value": {"type
 
 
 def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = False, top: int = 0) -> Option:
-    """A ring of named values.
+    """Return a ring chart of named values.
 
     Args:
-        slices: (name or token, value), zero ones are left out.
-        unit: of the values, as the page formats them.
-        colors: colour each by its token's last part.
-        top: keep the largest so many and add up the rest; 0 keeps all.
+        slices: Pairs (name or token, value). Zeros are left out.
+        unit: Kind of the values, for the formatter of the web UI.
+        colors: Color each slice by the last part of its token.
+        top: Number of slices to keep; the rest are added up. 0 keeps all.
     """
-    data = sorted(((name, value) for name, value in slices if value > 0), key=lambda slice: -slice[1])
+    data = sorted(((name, value) for name, value in slices if value > 0), key=lambda item: -item[1])
     if top and len(data) > top:
         data = [*data[:top], ("@t:chart.rest", sum(value for _, value in data[top:]))]
     items = [{"name": name, "value": _number(value), **(_color(name) if colors else {})} for name, value in data]
@@ -37,7 +37,14 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
 def bars(
     names: Sequence[str] | Column, series: Sequence[tuple[str, Column]], unit: str = "ns", stack: bool = True
 ) -> Option:
-    """Bars over names, one series (token or name, values) on top of the other."""
+    """Return a bar chart over names.
+
+    Args:
+        names: Names of the bars.
+        series: Pairs (token or name, values).
+        unit: Kind of the values.
+        stack: Stack the series.
+    """
     drawn = [
         {
             "type": "bar", "name": name, "data": [_number(value) for value in values], "barMaxWidth": 48,
@@ -54,13 +61,13 @@ def bars(
 def lines(
     series: Sequence[tuple[str, Column, Column]], units: tuple[str, str], stack: bool = False, steps: bool = True
 ) -> Option:
-    """Curves over numbers, one series (token or name, x, y) each; NaN is a gap.
+    """Return a line chart over numbers. NaN is a gap.
 
     Args:
-        series: the curves; their colours are those of the names' last parts.
-        units: of x and y, as the page formats them.
-        stack: filled areas, one on top of the other.
-        steps: a value holds until the next one, as counters do.
+        series: Triples (token or name, x, y). The last part of the token gives the color.
+        units: Kinds of x and y.
+        stack: Stack the lines as filled areas.
+        steps: Hold each value until the next point, as for counters.
     """
     drawn: list[Option] = [
         {
@@ -80,13 +87,13 @@ def scatter(
     extra: Sequence[Option] = (),
     scales: tuple[str, str] = ("log", "log"),
 ) -> Option:
-    """Points on logarithmic axes, or others.
+    """Return a scatter chart, by default with logarithmic axes.
 
     Args:
-        series: (name, points); a point has `name`, `id`, `value` (x, y, what else is shown of it) and `symbolSize`.
-        fields: (token, unit) of each number in `value`, shown on hover.
-        extra: whole series drawn beside the points.
-        scales: of x and y, "log", "log2" or "value".
+        series: Pairs (name, points). A point has `name`, `id`, `value` (x, y, further numbers) and `symbolSize`.
+        fields: Pair (token, unit) of each number in `value`, for the tooltip.
+        extra: Further series of ECharts, drawn in the same chart.
+        scales: Scales of x and y: "log", "log2" or "value".
     """
     drawn = [*({"type": "scatter", "name": name, "data": list(points)} for name, points in series), *extra]
     shown = [{"name": token, "formatter": f"@f:{unit}"} for token, unit in fields]
@@ -107,7 +114,7 @@ def _legend() -> Option:
 
 
 def _color(name: str) -> Option:
-    """That of what a token stands for; other names have the page's own colours."""
+    """Return the color option of a token; {} for other names, which have the default colors."""
     return {"itemStyle": {"color": f"@c:{name.rpartition('.')[2]}"}} if name.startswith("@t:") else {}
 
 

@@ -1,7 +1,7 @@
-"""What a number or a text is: the one place that names units. The page, the terminal and the API derive the rest.
+"""Kinds of values: the only place that names units. The web UI, the terminal and the API derive the rest.
 
-A field of an answer declares its kind by its type, a value in the singular (`Duration`), a column in the plural
-(`Durations`). Columns are numpy arrays or lists; NaN and None mean unknown.
+The type of a field in an answer declares its kind: `Duration` for a value, `DurationColumn` for a column. Columns are
+numpy arrays or lists. NaN and None mean unknown.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origi
 from msgspec import Meta, Struct
 
 Kind = Literal[
-    "name",  # what a row is called: long, its end matters
+    "name",  # identifies a row: may be long, its end matters
     "text",
-    "word",  # of a small vocabulary, or a label
-    "dims",  # of a grid or block
+    "word",  # one of a few words, or a label
+    "dims",  # of a grid or a block
     "id",
     "flag",
     "count",
@@ -35,61 +35,61 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @runtime_checkable
 class Column(Protocol):
-    """A column: a numpy array, a list, or anything else of that shape."""
+    """A column: a numpy array, a list, or another sequence."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: Any, /) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
-def _of(kind: Kind) -> Meta:
+def _value_meta(kind: Kind) -> Meta:
     return Meta(extra={"kind": kind})
 
 
-def keyed(**kinds: Kind) -> Meta:
-    """Of a dictionary: the kind of what is under each key."""
+def kinds_by_key(**kinds: Kind) -> Meta:
+    """Return the metadata of a dictionary field that declares the kind of the value under each key."""
     return Meta(extra={"kinds": kinds})
 
 
-def _column(kind: Kind, *types: str) -> Meta:
+def _column_meta(kind: Kind, *types: str) -> Meta:
     items = {"type": [*types, "null"]} if types else {}
     return Meta(extra={"kind": kind}, extra_json_schema={"type": "array", "items": items})
 
 
-Names = Annotated[Column, _column("name", "string")]
-Texts = Annotated[Column, _column("text", "string")]
-Lists = Annotated[Column, _column("text")]
-Words = Annotated[Column, _column("word", "string")]
-Dims = Annotated[Column, _column("dims", "string")]
-Identifiers = Annotated[Column, _column("id", "string", "integer")]
-Flags = Annotated[Column, _column("flag", "boolean")]
-Counts = Annotated[Column, _column("count", "number")]
-Ratios = Annotated[Column, _column("ratio", "number")]
-Durations = Annotated[Column, _column("ns", "number")]
-Sizes = Annotated[Column, _column("bytes", "number")]
-Bandwidths = Annotated[Column, _column("rate", "number")]
-Operations = Annotated[Column, _column("flo", "number")]
-OperationRates = Annotated[Column, _column("flop_rate", "number")]
-Energies = Annotated[Column, _column("joule", "number")]
-Moments = Annotated[Column, _column("moment", "number")]
+NameColumn = Annotated[Column, _column_meta("name", "string")]
+TextColumn = Annotated[Column, _column_meta("text", "string")]
+ListColumn = Annotated[Column, _column_meta("text")]
+WordColumn = Annotated[Column, _column_meta("word", "string")]
+DimsColumn = Annotated[Column, _column_meta("dims", "string")]
+IdentifierColumn = Annotated[Column, _column_meta("id", "string", "integer")]
+FlagColumn = Annotated[Column, _column_meta("flag", "boolean")]
+CountColumn = Annotated[Column, _column_meta("count", "number")]
+RatioColumn = Annotated[Column, _column_meta("ratio", "number")]
+DurationColumn = Annotated[Column, _column_meta("ns", "number")]
+SizeColumn = Annotated[Column, _column_meta("bytes", "number")]
+BandwidthColumn = Annotated[Column, _column_meta("rate", "number")]
+OperationColumn = Annotated[Column, _column_meta("flo", "number")]
+OperationRateColumn = Annotated[Column, _column_meta("flop_rate", "number")]
+EnergyColumn = Annotated[Column, _column_meta("joule", "number")]
+MomentColumn = Annotated[Column, _column_meta("moment", "number")]
 
-Word = Annotated[str, _of("word")]
-Identifier = Annotated[int, _of("id")]
-Count = Annotated[int, _of("count")]
-Number = Annotated[float, _of("count")]
-Ratio = Annotated[float, _of("ratio")]
-Duration = Annotated[int, _of("ns")]
-Size = Annotated[int, _of("bytes")]
-Bandwidth = Annotated[float, _of("rate")]
-Operation = Annotated[float, _of("flo")]
-OperationRate = Annotated[float, _of("flop_rate")]
-Energy = Annotated[float, _of("joule")]
-Moment = Annotated[int, _of("moment")]
+Word = Annotated[str, _value_meta("word")]
+Identifier = Annotated[int, _value_meta("id")]
+Count = Annotated[int, _value_meta("count")]
+Number = Annotated[float, _value_meta("count")]
+Ratio = Annotated[float, _value_meta("ratio")]
+Duration = Annotated[int, _value_meta("ns")]
+Size = Annotated[int, _value_meta("bytes")]
+Bandwidth = Annotated[float, _value_meta("rate")]
+Operation = Annotated[float, _value_meta("flo")]
+OperationRate = Annotated[float, _value_meta("flop_rate")]
+Energy = Annotated[float, _value_meta("joule")]
+Moment = Annotated[int, _value_meta("moment")]
 
 
 @cache
 def kinds_of(struct: type[Any]) -> dict[str, Kind]:
-    """The kind of each field by its name, those of the structures inside included; tables tell their own."""
+    """Return the kind of each field by its name, including nested structs. Tables are left out: they have their own."""
     if not issubclass(struct, Struct):
         return {}
     hints = get_type_hints(struct, include_extras=True)
@@ -98,9 +98,11 @@ def kinds_of(struct: type[Any]) -> dict[str, Kind]:
 
 
 def _kinds(hint: Any, name: str) -> Iterator[tuple[str, Kind]]:
-    """Of a field: its own kind, or those of the structures that it holds. `msgspec.inspect` takes 3 times as long.
+    """Yield the kind of a field, or the kinds of the structs in it. `msgspec.inspect` takes 3 times as long.
 
-    name: "" within a list or a dictionary, whose single values have no kind.
+    Args:
+        hint: Type of the field.
+        name: Name of the field; "" in a list or a dictionary, whose values have no kind.
     """
     origin = get_origin(hint)
     if origin is Annotated:
@@ -114,9 +116,10 @@ def _kinds(hint: Any, name: str) -> Iterator[tuple[str, Kind]]:
 
 
 def schema_of_column(kind: type[Any]) -> dict[str, object]:
-    """For msgspec's JSON schema: a column of any kind; declared ones add what theirs holds.
+    """Return the JSON schema of a column of any kind, for msgspec. Declared columns add the schema of their items.
 
-    Raises: NotImplementedError: it is no column.
+    Raises:
+        NotImplementedError: The type is not a column.
     """
     if kind is Column:
         return {"type": "array"}

@@ -1,4 +1,4 @@
-"""Parts of whole-run views on disk, beside the columns: a view of a thousand ranks opens a thousand small files."""
+"""Disk cache of the parts of run views (`View.map`), so that a view of a thousand ranks opens only small files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.views.answers.disk_cache import key_of
+from visualprof.views.answers.disk_cache import cache_key
 
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
@@ -23,20 +23,20 @@ _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
 
 
 def _array(value: Any) -> Any:
-    """A column as its type, the type in which it is kept, what to add to that, and the bytes; integers are narrowed."""
+    """Return a column as (type, stored type, offset to add, bytes). Integers are narrowed."""
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"a part has no column of {type(value)}")
+        raise TypeError(f"a part must not have a column of type {type(value)}")
     array = cast("NDArray[Any]", value)
-    kept, low = array, 0
+    stored, low = array, 0
     if array.dtype.kind == "i" and len(array):
         low, high = int(array.min()), int(array.max())
         kind = np.min_scalar_type(high - low)
-        kept, low = ((array - low).astype(kind), low) if kind.itemsize < array.itemsize else (array, 0)
-    return array.dtype.str, kept.dtype.str, low, kept.tobytes()
+        stored, low = ((array - low).astype(kind), low) if kind.itemsize < array.itemsize else (array, 0)
+    return array.dtype.str, stored.dtype.str, low, stored.tobytes()
 
 
-def _column(_: type, kept: tuple[str, str, int, bytes]) -> NDArray[Any]:
-    dtype, kind, low, data = kept
+def _column(_: type, stored: tuple[str, str, int, bytes]) -> NDArray[Any]:
+    dtype, kind, low, data = stored
     array = np.frombuffer(data, kind)
     return array if dtype == kind else array.astype(dtype) + np.dtype(dtype).type(low)
 
@@ -44,35 +44,45 @@ def _column(_: type, kept: tuple[str, str, int, bytes]) -> NDArray[Any]:
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_array)
 
 
-def part_of(cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace], asked: str = "") -> msgspec.Struct:
-    """What a view of a run takes of one worker: as it was kept, or made of its trace and kept. asked: `View.asks`."""
-    part = kept_part(cache, view, fingerprint, asked)
+def load_or_compute_part(
+    cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace], key: str = ""
+) -> msgspec.Struct:
+    """Return the part of one worker from the cache, or compute it from its trace and store it.
+
+    Args:
+        cache: The cache.
+        view: A view of a run.
+        fingerprint: Fingerprint of the worker's file.
+        trace: Open the trace.
+        key: Result of `View.part_key_for`.
+    """
+    part = load_part(cache, view, fingerprint, key)
     if part is None:
-        part = view.of_worker(trace(), asked)
+        part = view.map_worker(trace(), key)
         with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair in a name
-            cache.store_bytes(_key(view, fingerprint, asked), _ENCODER.encode(part))
+            cache.store_bytes(_key(view, fingerprint, key), _ENCODER.encode(part))
     return part
 
 
-def kept_part(cache: Cache, view: View, fingerprint: str, asked: str = "") -> Any:
-    """The same as it was kept; None where it was not."""
-    assert view.part
-    data = cache.load_bytes(_key(view, fingerprint, asked))
-    return None if data is None else _decoder(view.part).decode(data)
+def load_part(cache: Cache, view: View, fingerprint: str, key: str = "") -> Any:
+    """Return the stored part; None if there is none."""
+    assert view.map
+    data = cache.load_bytes(_key(view, fingerprint, key))
+    return None if data is None else _decoder(view.map).decode(data)
 
 
-def _key(view: View, fingerprint: str, asked: str) -> str:
-    """Of a part, which several views may share."""
-    assert view.part
-    return key_of(view.part.__module__, view.part.__qualname__, fingerprint, asked)
+def _key(view: View, fingerprint: str, key: str) -> str:
+    """Return the cache key of a part, which several views may share."""
+    assert view.map
+    return cache_key(view.map.__module__, view.map.__qualname__, fingerprint, key)
 
 
-def _decoder(part: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+def _decoder(mapper: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
     with _preparing:
-        return _prepared(part)
+        return _prepared(mapper)
 
 
 @cache
-def _prepared(part: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
-    kind = get_type_hints(part)["return"]
+def _prepared(mapper: Callable[..., msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+    kind = get_type_hints(mapper)["return"]
     return msgspec.msgpack.Decoder(kind, dec_hook=_column)

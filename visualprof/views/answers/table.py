@@ -1,4 +1,4 @@
-"""A table of columns: what every view answers, sorted, filtered and paged on the server."""
+"""Tables of columns, the answers of all views. They are sorted, filtered and paged on the server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from visualprof.reader.trace import NO_ADDRESS, Ints, Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
 
 
-class Coded(Sequence[Any]):
-    """A column of text kept as numbers until it is shown: a million rows cost what their numbers cost.
+class LazyTextColumn(Sequence[Any]):
+    """Column of texts that are stored as integers and made on access, so a million rows need no million strings.
 
     Args:
         values: (n,) integers.
-        text: what a value reads as, None for unknown.
-        ordered: rows are sorted by the numbers, not by the texts.
+        text: Return the text of a value; None for unknown.
+        ordered: Sort rows by the integers, not by the texts.
     """
 
     def __init__(self, values: Rows, text: Callable[[int], str | None], ordered: bool = False) -> None:
@@ -35,59 +35,60 @@ class Coded(Sequence[Any]):
         return len(self.values)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
+        return self.with_values(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        texts, of = self.distinct()
-        return map(texts.__getitem__, of.tolist())
+        texts, index = self.distinct()
+        return map(texts.__getitem__, index.tolist())
 
     def distinct(self) -> tuple[list[str | None], Ints]:
-        """The text of each distinct value, in order of the values, and the place of each row's among them, (n,)."""
+        """Return the texts of the distinct values, ascending by value, and each row's index into them, (n,)."""
         low, high = (int(self.values.min()), int(self.values.max())) if len(self) else (0, 0)
         if high - low > len(self):
-            values, of = np.unique(self.values, return_inverse=True)
-            return [self.text(value) for value in values.tolist()], of
-        at = (self.values - self.values.dtype.type(low)).astype(np.int64)  # in their own type: addresses take all bits
-        there = np.zeros(high - low + 1, bool)
-        there[at] = True
-        places: list[int] = np.flatnonzero(there).tolist()
-        return [self.text(low + place) for place in places], (np.cumsum(there) - 1)[at]
+            values, index = np.unique(self.values, return_inverse=True)
+            return [self.text(value) for value in values.tolist()], index
+        # Subtract in the type of the values: addresses need all 64 bits.
+        offsets = (self.values - self.values.dtype.type(low)).astype(np.int64)
+        present = np.zeros(high - low + 1, bool)
+        present[offsets] = True
+        distinct: list[int] = np.flatnonzero(present).tolist()
+        return [self.text(low + offset) for offset in distinct], (np.cumsum(present) - 1)[offsets]
 
-    def at(self, rows: Rows) -> Coded:
-        """The column at the given rows."""
-        return self.take(self.values[rows])
+    def take_rows(self, rows: Rows) -> LazyTextColumn:
+        """Return the column at the given rows."""
+        return self.with_values(self.values[rows])
 
-    def take(self, values: Rows) -> Coded:
-        """A column of other values that read the same way."""
-        return Coded(values, self.text, self.ordered)
+    def with_values(self, values: Rows) -> LazyTextColumn:
+        """Return a column of other values with the same texts."""
+        return LazyTextColumn(values, self.text, self.ordered)
 
-    def where(self, holds: Callable[[str | None], bool]) -> Mask:
-        """For each row: does its text meet a condition? Each distinct value is asked once."""
-        texts, of = self.distinct()
-        return np.array([holds(text) for text in texts], bool)[of]
+    def matches(self, holds: Callable[[str | None], bool]) -> Mask:
+        """Return for each row whether its text meets a condition, which is evaluated once per distinct value."""
+        texts, index = self.distinct()
+        return np.array([holds(text) for text in texts], bool)[index]
 
-    def keys(self) -> Values:
-        """(n,) numbers by which the rows are sorted, NaN for unknown ones."""
+    def sort_keys(self) -> Values:
+        """Return the sort keys of the rows, (n,). Unknown texts have NaN."""
         if self.ordered:
             return self.values
-        texts, of = self.distinct()
-        place = {t: i for i, t in enumerate(sorted({t.casefold() for t in texts if t is not None}))}
-        return np.array([np.nan if t is None else place[t.casefold()] for t in texts])[of]
+        texts, index = self.distinct()
+        rank = {t: i for i, t in enumerate(sorted({t.casefold() for t in texts if t is not None}))}
+        return np.array([np.nan if t is None else rank[t.casefold()] for t in texts])[index]
 
 
-class Addresses(Coded):
-    """A column of addresses, (n,) of 64 bits without a sign; `NO_ADDRESS` is unknown."""
+class AddressColumn(LazyTextColumn):
+    """Column of addresses, (n,) unsigned 64-bit integers; `NO_ADDRESS` is unknown."""
 
     def __init__(self, values: Rows) -> None:
         super().__init__(values, lambda value: None if value == NO_ADDRESS else hex(value), ordered=True)
 
-    def take(self, values: Rows) -> Addresses:
-        """A column of other addresses."""
-        return Addresses(values)
+    def with_values(self, values: Rows) -> AddressColumn:
+        """Return a column of other addresses."""
+        return AddressColumn(values)
 
 
 class Columns(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Columns of equal length, a field each, in the order in which they are shown; one that is None is absent."""
+    """Columns of equal length, one per field, in display order. A field that is None is absent."""
 
 
 C = TypeVar("C")
@@ -96,29 +97,36 @@ ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 
 def from_rows(kind: type[ColumnsT], rows: Sequence[Sequence[Any]]) -> ColumnsT:
-    """Columns of rows that have a value for each field, in its place."""
+    """Build columns from rows that have one value per field, in the order of the fields."""
     return kind(**{name: [row[i] for row in rows] for i, name in enumerate(kind.__struct_fields__)})
 
 
 class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a view answers. kinds: what is under each key of it, tables aside, which tell theirs."""
+    """Answer of a view.
+
+    Attributes:
+        kinds: Kind of the value under each key. Tables have kinds of their own.
+    """
 
     kinds: dict[str, Kind] = {}
 
     def __post_init__(self) -> None:
-        """Read the kinds off the declaration."""
+        """Derive the kinds from the declaration."""
         self.kinds = {**kinds_of(type(self)), **self.kinds}
 
     def tables(self) -> dict[str, Table[Any]]:
-        """Every table by its name, FIELD or FIELD.FIELD; the answer itself is "", and columns alone are one too."""
+        """Return the tables by name: FIELD or FIELD.FIELD, "" for the answer itself. `Columns` fields are tables."""
         return dict(_tables(self))
 
 
 class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
-    """Columns with the number of their rows; the key of a column ends in its unit.
+    """Columns with their row count. The key of a column ends in its unit.
 
-    columns: declared, or, where only the file knows their names, by name, and then `kinds` come with them.
-    matching_rows, offset: set by `page`.
+    Attributes:
+        columns: A struct of columns; a dictionary, with `kinds`, if the names come from the file.
+        total_rows: Rows before selection; -1 to count them.
+        matching_rows: Rows that match the filters; set by `select_rows`.
+        offset: Index of the first row among the matching rows; set by `select_rows`.
     """
 
     columns: C
@@ -127,72 +135,80 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
     offset: int | None = None
 
     def __post_init__(self) -> None:
-        """Count the rows and reads the kinds off the declaration."""
+        """Count the rows and derive the kinds from the declaration."""
         self.kinds = {**kinds_of(type(self)), **kinds_of(type(self.columns)), **self.kinds}
         if self.total_rows < 0:
             self.total_rows = len(self)
 
     def __len__(self) -> int:
-        return len(next(iter(self.named().values()), ()))
+        return len(next(iter(self.columns_by_name().values()), ()))
 
-    def named(self) -> dict[str, Column]:
-        """The columns by name, in order."""
+    def columns_by_name(self) -> dict[str, Column]:
+        """Return the columns by name, in display order."""
         return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
     def to_csv(self, separator: str = ",") -> str:
-        """Text by commas, or another separator, with a header line; what a spreadsheet would run is quoted with '."""
+        """Return the table as CSV with a header line. Cells that a spreadsheet would execute get a leading '."""
         import csv
         import io
 
         out = io.StringIO()
         rows = csv.writer(out, delimiter=separator, lineterminator="\n")
-        columns = self.named()
+        columns = self.columns_by_name()
         rows.writerow(columns)
-        rows.writerows(zip(*(map(_cell, plain(column)) for column in columns.values()), strict=True))
+        rows.writerows(zip(*(map(_cell, to_python(column)) for column in columns.values()), strict=True))
         return out.getvalue()
 
 
 def columns_of(columns: Columns | dict[str, Column]) -> dict[str, Column]:
-    """The columns that are there by name, in order."""
+    """Return the columns that are present by name, in display order."""
     if isinstance(columns, dict):
         return columns
     return {name: column for name in columns.__struct_fields__ if (column := getattr(columns, name)) is not None}
 
 
 def _tables(answer: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Table[Any]]]:
-    names, whole = answer.__struct_fields__, isinstance(answer, Table)
-    if whole:
+    names, is_table = answer.__struct_fields__, isinstance(answer, Table)
+    if is_table:
         yield prefix.rstrip("."), cast("Any", answer)
     for name in names:
         value: object = getattr(answer, name)
         if isinstance(value, Columns):
-            if not whole:
+            if not is_table:
                 yield f"{prefix}{name}", Table(columns=value)
         elif isinstance(value, msgspec.Struct):
             yield from _tables(value, f"{prefix}{name}.")
 
 
 def named_table(answer: Answer, name: str) -> Table[Any]:
-    """One of the tables of an answer; the main one is "".
+    """Return a table of an answer by name; "" is the main table.
 
-    Raises: BadParameter: there is none of that name.
+    Raises:
+        BadParameter: There is no table with this name.
     """
     tables = answer.tables()
     if name in tables:
         return tables[name]
-    what = (
+    error = (
         msg("views.there_no_table_view", f"there is no table {name!r} in this view")
         if name
         else msg("views.view_several_tables", "this view has several tables")
     )
-    raise BadParameter(what, msg("views.tables", f"tables: {', '.join(filter(None, tables))}"))
+    raise BadParameter(error, msg("views.tables", f"tables: {', '.join(filter(None, tables))}"))
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which rows of a table, in which order.
+    """Filter, sort order and page of a table.
 
-    sort: column; "" keeps the view's order. search: part of a column's text, any case. equal: exact text.
-    least, most: bounds of a numeric column; unknown values meet none.
+    Attributes:
+        sort: Column to sort by; "" keeps the order of the view.
+        descending: Sort in descending order.
+        search: By column, a part of its text; case is ignored.
+        equal: By column, its exact text.
+        least: By column, the lower bound. Unknown values never match.
+        most: By column, the upper bound. Unknown values never match.
+        offset: Number of matching rows to skip.
+        limit: Maximum number of rows; None for all.
     """
 
     sort: str = ""
@@ -205,23 +221,24 @@ class Selection(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-def at(column: Column, rows: Rows) -> Column:
-    """A column at the given rows, in that order."""
+def take_rows(column: Column, rows: Rows) -> Column:
+    """Return a column at the given rows, in their order."""
     if isinstance(column, np.ndarray):
         return cast("Values", column)[rows]
-    return column.at(rows) if isinstance(column, Coded) else [column[i] for i in rows]
+    return column.take_rows(rows) if isinstance(column, LazyTextColumn) else [column[i] for i in rows]
 
 
-def plain(column: Column) -> list[Any]:
-    """A column as Python values, NaN and infinity as None."""
+def to_python(column: Column) -> list[Any]:
+    """Return a column as Python values. NaN and infinity become None."""
     values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 
-def page(table: TableT, query: Selection) -> TableT:
-    """The rows of a table that a query asks for.
+def select_rows(table: TableT, query: Selection) -> TableT:
+    """Return the selected rows of a table, filtered, sorted and paged.
 
-    Raises: BadParameter: an unknown column.
+    Raises:
+        BadParameter: A column is unknown, or has bounds and no numbers.
     """
     rows = np.arange(len(table))
     for name, part in query.search.items():
@@ -236,7 +253,7 @@ def page(table: TableT, query: Selection) -> TableT:
     if query.sort:
         rows = rows[_order(_column(table, query.sort), rows, query.descending)]
     shown = rows[query.offset : None if query.limit is None else query.offset + query.limit]
-    columns = {name: at(column, shown) for name, column in table.named().items()}
+    columns = {name: take_rows(column, shown) for name, column in table.columns_by_name().items()}
     return replace(
         table,
         columns=columns if isinstance(table.columns, dict) else type(table.columns)(**columns),
@@ -247,7 +264,7 @@ def page(table: TableT, query: Selection) -> TableT:
 
 
 def _column(table: Table[Any], name: str) -> Column:
-    columns = table.named()
+    columns = table.columns_by_name()
     if name not in columns:
         raise BadParameter(
             msg("views.there_no_column", f"there is no column {name!r}"),
@@ -258,16 +275,16 @@ def _column(table: Table[Any], name: str) -> Column:
 
 def _matching(table: Table[Any], name: str, rows: Rows, holds: Callable[[Any], bool]) -> Mask:
     column = _column(table, name)
-    if isinstance(column, Coded):
-        return column.at(rows).where(holds)
+    if isinstance(column, LazyTextColumn):
+        return column.take_rows(rows).matches(holds)
     return np.array([holds(column[i]) for i in rows], bool)
 
 
 def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:
     column = _column(table, name)
     try:
-        values = at(column, rows)
-        return np.asarray(list(values) if isinstance(values, Coded) else cast("Values", values), np.float64)
+        values = take_rows(column, rows)
+        return np.asarray(list(values) if isinstance(values, LazyTextColumn) else cast("Values", values), np.float64)
     except ValueError as error:
         raise BadParameter(
             msg("views.column_no_number", f"the column {name!r} is no number"),
@@ -276,13 +293,13 @@ def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:
 
 
 def _order(column: Column, rows: Rows, descending: bool) -> Rows:
-    """Stable order of the rows by a column; unknown values last in both directions."""
-    keys = column.at(rows).keys() if isinstance(column, Coded) else at(column, rows)
+    """Return the rows in stable order of a column. Unknown values come last in both directions."""
+    keys = column.take_rows(rows).sort_keys() if isinstance(column, LazyTextColumn) else take_rows(column, rows)
     if isinstance(keys, np.ndarray):
         numbers = cast("Values", keys)
         if numbers.dtype.kind in "biuf":
             return _order_of_numbers(numbers, descending)
-    values = plain(cast("Column", keys))
+    values = to_python(cast("Column", keys))
     known = [i for i, v in enumerate(values) if v is not None]
     unknown = [i for i, v in enumerate(values) if v is None]
     numeric = all(isinstance(values[i], (int, float)) for i in known)
@@ -294,7 +311,7 @@ def _order(column: Column, rows: Rows, descending: bool) -> Rows:
 def _order_of_numbers(keys: Values, descending: bool) -> Rows:
     unknown = ~np.isfinite(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), bool)
     known = np.flatnonzero(~unknown)
-    if descending:  # equal ones keep their order, as they do ascending
+    if descending:  # equal rows keep their order, as in ascending order
         order = known[::-1][np.argsort(keys[known][::-1], kind="stable")][::-1]
     else:
         order = known[np.argsort(keys[known], kind="stable")]

@@ -40,10 +40,10 @@ class DiffStep(msgspec.Struct):
 class DiffParts(Columns):
     """Parts of the step; the deltas add up to the step's."""
 
-    part: kinds.Words
-    base_ns: kinds.Durations
-    new_ns: kinds.Durations
-    delta_ns: kinds.Durations
+    part: kinds.WordColumn
+    base_ns: kinds.DurationColumn
+    new_ns: kinds.DurationColumn
+    delta_ns: kinds.DurationColumn
 
 
 class DiffPhases(Columns):
@@ -52,21 +52,21 @@ class DiffPhases(Columns):
     status: added or removed (only one side has such steps), changed, same.
     """
 
-    phase: kinds.Words
-    base_steps: kinds.Counts
-    new_steps: kinds.Counts
-    base_requests: kinds.Counts
-    new_requests: kinds.Counts
-    base_tokens: kinds.Counts
-    new_tokens: kinds.Counts
-    base_ns: kinds.Durations
-    new_ns: kinds.Durations
-    delta_ns: kinds.Durations
-    delta_ratio: kinds.Ratios
-    base_device_ns: kinds.Durations
-    new_device_ns: kinds.Durations
-    status: kinds.Words
-    significant: kinds.Flags
+    phase: kinds.WordColumn
+    base_steps: kinds.CountColumn
+    new_steps: kinds.CountColumn
+    base_requests: kinds.CountColumn
+    new_requests: kinds.CountColumn
+    base_tokens: kinds.CountColumn
+    new_tokens: kinds.CountColumn
+    base_ns: kinds.DurationColumn
+    new_ns: kinds.DurationColumn
+    delta_ns: kinds.DurationColumn
+    delta_ratio: kinds.RatioColumn
+    base_device_ns: kinds.DurationColumn
+    new_device_ns: kinds.DurationColumn
+    status: kinds.WordColumn
+    significant: kinds.FlagColumn
 
 
 class DiffRows(Columns, kw_only=True):
@@ -76,20 +76,20 @@ class DiffRows(Columns, kw_only=True):
     share_of_change: of the step's. status: added, removed, changed, same, or replaced: other names for the same work.
     """
 
-    name: kinds.Names
-    key: kinds.Texts
-    part: kinds.Words | None = None
-    base_name: kinds.Texts | None = None
-    new_name: kinds.Texts | None = None
-    base_calls: kinds.Counts
-    new_calls: kinds.Counts
-    base_ns: kinds.Durations
-    new_ns: kinds.Durations
-    delta_ns: kinds.Durations
-    delta_ratio: kinds.Ratios
-    share_of_change: kinds.Ratios
-    status: kinds.Words
-    significant: kinds.Flags
+    name: kinds.NameColumn
+    key: kinds.TextColumn
+    part: kinds.WordColumn | None = None
+    base_name: kinds.TextColumn | None = None
+    new_name: kinds.TextColumn | None = None
+    base_calls: kinds.CountColumn
+    new_calls: kinds.CountColumn
+    base_ns: kinds.DurationColumn
+    new_ns: kinds.DurationColumn
+    delta_ns: kinds.DurationColumn
+    delta_ratio: kinds.RatioColumn
+    share_of_change: kinds.RatioColumn
+    status: kinds.WordColumn
+    significant: kinds.FlagColumn
 
 
 class DiffSizes(Columns):
@@ -98,27 +98,27 @@ class DiffSizes(Columns):
     allocated: in a step.
     """
 
-    name: kinds.Names
-    what: kinds.Words
-    device: kinds.Identifiers
-    base_bytes: kinds.Sizes
-    new_bytes: kinds.Sizes
-    delta_bytes: kinds.Sizes
-    delta_ratio: kinds.Ratios
-    status: kinds.Words
+    name: kinds.NameColumn
+    what: kinds.WordColumn
+    device: kinds.IdentifierColumn
+    base_bytes: kinds.SizeColumn
+    new_bytes: kinds.SizeColumn
+    delta_bytes: kinds.SizeColumn
+    delta_ratio: kinds.RatioColumn
+    status: kinds.WordColumn
 
 
 class DiffPoints(Columns):
     """Measured models: each figure of each size. value: ns, or a rate; delta_ratio tells how they differ."""
 
-    name: kinds.Words
-    batch: kinds.Identifiers
-    scenario: kinds.Words
-    figure: kinds.Words
-    base_value: kinds.Counts
-    new_value: kinds.Counts
-    delta_ratio: kinds.Ratios
-    significant: kinds.Flags
+    name: kinds.WordColumn
+    batch: kinds.IdentifierColumn
+    scenario: kinds.WordColumn
+    figure: kinds.WordColumn
+    base_value: kinds.CountColumn
+    new_value: kinds.CountColumn
+    delta_ratio: kinds.RatioColumn
+    significant: kinds.FlagColumn
 
 
 class DiffNote(msgspec.Struct):

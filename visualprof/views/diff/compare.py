@@ -12,7 +12,7 @@ from visualprof.errors import MissingData
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Table, at, from_rows
+from visualprof.views.answers.table import Table, from_rows, take_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
 from visualprof.views.diff.confidence import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
 from visualprof.views.diff.match import Matched, match
@@ -198,7 +198,7 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
         "status": status,
         "significant": changes.significant.tolist() if changes else [None] * len(rows),
     }
-    return DiffRows(**{name: at(column, order) for name, column in columns.items()})
+    return DiffRows(**{name: take_rows(column, order) for name, column in columns.items()})
 
 
 def _status(replaced: bool, before: float, after: float, large: bool) -> Status:

@@ -20,11 +20,11 @@ from visualprof.views.measure.timing import names
 class Held(Columns):
     """Memory, as in `DiffSizes`. phase: of the steps that it is of, None of the whole recording."""
 
-    name: kinds.Names
-    what: kinds.Words
-    device: kinds.Identifiers
-    phase: kinds.Words
-    bytes: kinds.Sizes
+    name: kinds.NameColumn
+    what: kinds.WordColumn
+    device: kinds.IdentifierColumn
+    phase: kinds.WordColumn
+    bytes: kinds.SizeColumn
 
 
 def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:

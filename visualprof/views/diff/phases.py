@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.answers.table import Table, at, columns_of, from_rows
+from visualprof.views.answers.table import Table, columns_of, from_rows, take_rows
 from visualprof.views.diff.answer import DiffPhases
 from visualprof.views.diff.confidence import LEAST_CHANGE, of_step
 from visualprof.views.diff.side import Side
@@ -118,4 +118,4 @@ def _floats(side: Side, name: str) -> Floats:
 
 
 def _at(columns: Any, rows: Ints) -> Any:
-    return type(columns)(**{name: at(column, rows) for name, column in columns_of(columns).items()})
+    return type(columns)(**{name: take_rows(column, rows) for name, column in columns_of(columns).items()})

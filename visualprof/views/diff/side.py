@@ -52,37 +52,37 @@ class SideParams(Params):
 class Pieces(Columns):
     """Rows by part of the step, name and what they stand under: of a kernel, the operator that launched it."""
 
-    part: kinds.Words
-    name: kinds.Names
-    under: kinds.Texts
-    on_device: kinds.Flags
+    part: kinds.WordColumn
+    name: kinds.NameColumn
+    under: kinds.TextColumn
+    on_device: kinds.FlagColumn
 
 
 class Cells(Columns):
     """Calls and time of each row in each step in which it has any."""
 
-    piece: kinds.Identifiers
-    step: kinds.Identifiers
-    calls: kinds.Counts
-    spent_ns: kinds.Durations
+    piece: kinds.IdentifierColumn
+    step: kinds.IdentifierColumn
+    calls: kinds.CountColumn
+    spent_ns: kinds.DurationColumn
 
 
 class StepTimes(Columns, kw_only=True):
     """Steps with the parts of each, which add up to it. phase, requests, tokens: of a server's, absent of others."""
 
-    name: kinds.Words
-    phase: kinds.Words | None = None
-    requests: kinds.Counts | None = None
-    tokens: kinds.Counts | None = None
-    total_ns: kinds.Durations
-    kernel_ns: kinds.Durations
-    memcpy_ns: kinds.Durations
-    memset_ns: kinds.Durations
-    communication_ns: kinds.Durations
-    runtime_ns: kinds.Durations
-    dataloader_ns: kinds.Durations
-    cpu_ns: kinds.Durations
-    other_ns: kinds.Durations
+    name: kinds.WordColumn
+    phase: kinds.WordColumn | None = None
+    requests: kinds.CountColumn | None = None
+    tokens: kinds.CountColumn | None = None
+    total_ns: kinds.DurationColumn
+    kernel_ns: kinds.DurationColumn
+    memcpy_ns: kinds.DurationColumn
+    memset_ns: kinds.DurationColumn
+    communication_ns: kinds.DurationColumn
+    runtime_ns: kinds.DurationColumn
+    dataloader_ns: kinds.DurationColumn
+    cpu_ns: kinds.DurationColumn
+    other_ns: kinds.DurationColumn
 
 
 class Facts(msgspec.Struct):

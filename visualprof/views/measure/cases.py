@@ -33,31 +33,31 @@ class LeaderColumns(Columns):
     samples a second. run: its folder.
     """
 
-    case: kinds.Words
-    machine: kinds.Words
-    vendor: kinds.Words
-    framework: kinds.Words
-    compiler: kinds.Words
-    precision: kinds.Words
-    batch_size: kinds.Counts
-    state: kinds.Words
-    core_per_s: kinds.Counts
-    core_ci: kinds.Counts
-    whole_per_s: kinds.Counts
-    validation_core_per_s: kinds.Counts
-    p50_ns: kinds.Durations
-    p99_ns: kinds.Durations
-    stable: kinds.Flags
-    accuracy: kinds.Counts
-    accuracy_difference: kinds.Counts
-    verdict: kinds.Words
-    mfu: kinds.Ratios
-    memory_used_bytes: kinds.Sizes
-    energy_j_per_sample: kinds.Energies
-    host_busy: kinds.Flags
-    device_name: kinds.Texts
-    finished_ns: kinds.Moments
-    run: kinds.Texts
+    case: kinds.WordColumn
+    machine: kinds.WordColumn
+    vendor: kinds.WordColumn
+    framework: kinds.WordColumn
+    compiler: kinds.WordColumn
+    precision: kinds.WordColumn
+    batch_size: kinds.CountColumn
+    state: kinds.WordColumn
+    core_per_s: kinds.CountColumn
+    core_ci: kinds.CountColumn
+    whole_per_s: kinds.CountColumn
+    validation_core_per_s: kinds.CountColumn
+    p50_ns: kinds.DurationColumn
+    p99_ns: kinds.DurationColumn
+    stable: kinds.FlagColumn
+    accuracy: kinds.CountColumn
+    accuracy_difference: kinds.CountColumn
+    verdict: kinds.WordColumn
+    mfu: kinds.RatioColumn
+    memory_used_bytes: kinds.SizeColumn
+    energy_j_per_sample: kinds.EnergyColumn
+    host_busy: kinds.FlagColumn
+    device_name: kinds.TextColumn
+    finished_ns: kinds.MomentColumn
+    run: kinds.TextColumn
 
 
 NAMES = LeaderColumns.__struct_fields__
@@ -99,43 +99,43 @@ class CaseFacts(msgspec.Struct):
 class PassColumns(Columns):
     """Validation in the framework and inference with the engine; p50_ns ...: of n batches."""
 
-    of: kinds.Words
-    core_per_s: kinds.Counts
-    core_ci: kinds.Counts
-    whole_per_s: kinds.Counts
-    whole_ci: kinds.Counts
-    accuracy: kinds.Counts
-    samples: kinds.Counts
-    n: kinds.Counts
-    mean_ns: kinds.Durations
-    p50_ns: kinds.Durations
-    p90_ns: kinds.Durations
-    p95_ns: kinds.Durations
-    p99_ns: kinds.Durations
-    warmup_n: kinds.Counts
-    first_ns: kinds.Durations
-    foo_ns: kinds.Durations
-    stable: kinds.Flags
-    host_busy: kinds.Flags
-    own: kinds.Flags
+    of: kinds.WordColumn
+    core_per_s: kinds.CountColumn
+    core_ci: kinds.CountColumn
+    whole_per_s: kinds.CountColumn
+    whole_ci: kinds.CountColumn
+    accuracy: kinds.CountColumn
+    samples: kinds.CountColumn
+    n: kinds.CountColumn
+    mean_ns: kinds.DurationColumn
+    p50_ns: kinds.DurationColumn
+    p90_ns: kinds.DurationColumn
+    p95_ns: kinds.DurationColumn
+    p99_ns: kinds.DurationColumn
+    warmup_n: kinds.CountColumn
+    first_ns: kinds.DurationColumn
+    foo_ns: kinds.DurationColumn
+    stable: kinds.FlagColumn
+    host_busy: kinds.FlagColumn
+    own: kinds.FlagColumn
 
 
 class CaseStepColumns(Columns):
     """The seven steps in order."""
 
-    name: kinds.Words
-    state: kinds.Words
-    took_ns: kinds.Durations
-    why: kinds.Texts
+    name: kinds.WordColumn
+    state: kinds.WordColumn
+    took_ns: kinds.DurationColumn
+    why: kinds.TextColumn
 
 
 class CaseSettingColumns(Columns):
     """The configuration: each value, where it comes from, and what the layer below said."""
 
-    key: kinds.Names
-    value: kinds.Texts
-    origin: kinds.Words
-    before: kinds.Texts
+    key: kinds.NameColumn
+    value: kinds.TextColumn
+    origin: kinds.WordColumn
+    before: kinds.TextColumn
 
 
 def leaders(results: Mapping[str, CaseResult]) -> LeaderColumns:

@@ -13,7 +13,7 @@ import msgspec
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.answers import kinds
-from visualprof.views.answers.kinds import keyed
+from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.best_points import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
@@ -35,40 +35,40 @@ class PointColumns(Columns):
     the 95 % confidence interval of the mean, None with a single repeat.
     """
 
-    report: kinds.Texts
-    spec: kinds.Names
-    batch: kinds.Counts
-    qps: kinds.Counts
-    samples_per_s: kinds.Counts
-    whole_samples_per_s: kinds.Counts
-    mean_ns: kinds.Durations
-    min_ns: kinds.Durations
-    max_ns: kinds.Durations
-    p50_ns: kinds.Durations
-    p90_ns: kinds.Durations
-    p95_ns: kinds.Durations
-    p99_ns: kinds.Durations
-    repeats: kinds.Counts
-    samples_per_s_margin: kinds.Counts
-    p50_margin_ns: kinds.Durations
-    p99_margin_ns: kinds.Durations
-    n: kinds.Counts
-    first_ns: kinds.Durations
-    load_ns: kinds.Durations
-    rss_bytes: kinds.Sizes
-    gpu_memory_bytes: kinds.Sizes
-    energy_j_per_sample: kinds.Energies
-    energy_j_per_million: kinds.Energies
-    cost_per_million: kinds.Counts
-    scenario: kinds.Words
-    concurrency: kinds.Counts
-    offered_per_s: kinds.Counts
-    verdict: kinds.Words
-    stable: kinds.Flags
-    host_busy: kinds.Flags
-    throttled: kinds.Flags
-    pressure: kinds.Ratios
-    involuntary_switches: kinds.Counts
+    report: kinds.TextColumn
+    spec: kinds.NameColumn
+    batch: kinds.CountColumn
+    qps: kinds.CountColumn
+    samples_per_s: kinds.CountColumn
+    whole_samples_per_s: kinds.CountColumn
+    mean_ns: kinds.DurationColumn
+    min_ns: kinds.DurationColumn
+    max_ns: kinds.DurationColumn
+    p50_ns: kinds.DurationColumn
+    p90_ns: kinds.DurationColumn
+    p95_ns: kinds.DurationColumn
+    p99_ns: kinds.DurationColumn
+    repeats: kinds.CountColumn
+    samples_per_s_margin: kinds.CountColumn
+    p50_margin_ns: kinds.DurationColumn
+    p99_margin_ns: kinds.DurationColumn
+    n: kinds.CountColumn
+    first_ns: kinds.DurationColumn
+    load_ns: kinds.DurationColumn
+    rss_bytes: kinds.SizeColumn
+    gpu_memory_bytes: kinds.SizeColumn
+    energy_j_per_sample: kinds.EnergyColumn
+    energy_j_per_million: kinds.EnergyColumn
+    cost_per_million: kinds.CountColumn
+    scenario: kinds.WordColumn
+    concurrency: kinds.CountColumn
+    offered_per_s: kinds.CountColumn
+    verdict: kinds.WordColumn
+    stable: kinds.FlagColumn
+    host_busy: kinds.FlagColumn
+    throttled: kinds.FlagColumn
+    pressure: kinds.RatioColumn
+    involuntary_switches: kinds.CountColumn
 
 
 class BestColumns(Columns):
@@ -78,29 +78,29 @@ class BestColumns(Columns):
     among the best points of all reports.
     """
 
-    report: kinds.Texts
-    spec: kinds.Names
-    most_samples_batch: kinds.Counts
-    most_samples_per_s: kinds.Counts
-    most_samples_alike: kinds.Lists
-    most_samples_standing: kinds.Words
-    least_latency_batch: kinds.Counts
-    least_latency_ns: kinds.Durations
-    least_latency_alike: kinds.Lists
-    least_latency_standing: kinds.Words
-    slo_batch: kinds.Counts
-    slo_samples_per_s: kinds.Counts
-    slo_percentile: kinds.Identifiers
-    slo_latency_ns: kinds.Durations
-    slo_alike: kinds.Lists
-    slo_standing: kinds.Words
-    verdicts: kinds.Lists
+    report: kinds.TextColumn
+    spec: kinds.NameColumn
+    most_samples_batch: kinds.CountColumn
+    most_samples_per_s: kinds.CountColumn
+    most_samples_alike: kinds.ListColumn
+    most_samples_standing: kinds.WordColumn
+    least_latency_batch: kinds.CountColumn
+    least_latency_ns: kinds.DurationColumn
+    least_latency_alike: kinds.ListColumn
+    least_latency_standing: kinds.WordColumn
+    slo_batch: kinds.CountColumn
+    slo_samples_per_s: kinds.CountColumn
+    slo_percentile: kinds.IdentifierColumn
+    slo_latency_ns: kinds.DurationColumn
+    slo_alike: kinds.ListColumn
+    slo_standing: kinds.WordColumn
+    verdicts: kinds.ListColumn
 
 
 # The numbers of a verdict, those of its rule.
 VerdictEvidence = Annotated[
     Mapping[str, int | float | str | None],
-    keyed(
+    kinds_by_key(
         pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
         most_p50_ns="ns", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
         p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",

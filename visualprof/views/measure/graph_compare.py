@@ -35,12 +35,12 @@ class KindColumns(Columns):
     are both null in the row of all changes of an attribute, of sizes, ... that only one node has each.
     """
 
-    change: kinds.Words
-    name: kinds.Names
-    dimension: kinds.Identifiers
-    before: kinds.Texts
-    after: kinds.Texts
-    nodes: kinds.Counts
+    change: kinds.WordColumn
+    name: kinds.NameColumn
+    dimension: kinds.IdentifierColumn
+    before: kinds.TextColumn
+    after: kinds.TextColumn
+    nodes: kinds.CountColumn
 
 
 class ChangeColumns(Columns):
@@ -49,12 +49,12 @@ class ChangeColumns(Columns):
     kind: row of the kinds. node, other: places among the shown nodes, null where that model has none. what: in full.
     """
 
-    kind: kinds.Identifiers
-    node: kinds.Identifiers
-    other: kinds.Identifiers
-    type: kinds.Words
-    name: kinds.Names
-    what: kinds.Texts
+    kind: kinds.IdentifierColumn
+    node: kinds.IdentifierColumn
+    other: kinds.IdentifierColumn
+    type: kinds.WordColumn
+    name: kinds.NameColumn
+    what: kinds.TextColumn
 
 
 class Differences(Answer):

@@ -23,21 +23,21 @@ class LoadColumns(Columns):
     `percentile`; tail_bound_ns: what that is at most, with 99 % confidence.
     """
 
-    report: kinds.Texts
-    spec: kinds.Names
-    batch: kinds.Counts
-    scenario: kinds.Words
-    concurrency: kinds.Counts
-    offered_per_s: kinds.Counts
-    achieved_per_s: kinds.Counts
-    n: kinds.Counts
-    unserved: kinds.Counts
-    p50_ns: kinds.Durations
-    tail_ns: kinds.Durations
-    tail_bound_ns: kinds.Durations
-    percentile: kinds.Counts
-    limit_ns: kinds.Durations
-    verdict: kinds.Words
+    report: kinds.TextColumn
+    spec: kinds.NameColumn
+    batch: kinds.CountColumn
+    scenario: kinds.WordColumn
+    concurrency: kinds.CountColumn
+    offered_per_s: kinds.CountColumn
+    achieved_per_s: kinds.CountColumn
+    n: kinds.CountColumn
+    unserved: kinds.CountColumn
+    p50_ns: kinds.DurationColumn
+    tail_ns: kinds.DurationColumn
+    tail_bound_ns: kinds.DurationColumn
+    percentile: kinds.CountColumn
+    limit_ns: kinds.DurationColumn
+    verdict: kinds.WordColumn
 
 
 def loads_of(reports: Sequence[Report]) -> LoadColumns:

@@ -25,16 +25,16 @@ PHASES = {
 class PartColumns(Columns):
     """Pieces of operators. ratio: of the operator's host total. device: work that was launched in the piece."""
 
-    operator: kinds.Names
-    name: kinds.Names
-    phase: kinds.Words
-    calls: kinds.Counts
-    host_total_ns: kinds.Durations
-    host_mean_ns: kinds.Durations
-    host_max_ns: kinds.Durations
-    host_min_ns: kinds.Durations
-    host_ratio: kinds.Ratios
-    device_total_ns: kinds.Durations
+    operator: kinds.NameColumn
+    name: kinds.NameColumn
+    phase: kinds.WordColumn
+    calls: kinds.CountColumn
+    host_total_ns: kinds.DurationColumn
+    host_mean_ns: kinds.DurationColumn
+    host_max_ns: kinds.DurationColumn
+    host_min_ns: kinds.DurationColumn
+    host_ratio: kinds.RatioColumn
+    device_total_ns: kinds.DurationColumn
 
 
 def operator_parts(trace: Trace, joined: Launches, inside: Mask) -> PartColumns:

@@ -119,9 +119,9 @@ def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> l
 class WorkColumns(Columns):
     """Where the time of a profile pass went, the largest total first."""
 
-    name: kinds.Names
-    calls: kinds.Counts
-    total_ns: kinds.Durations
+    name: kinds.NameColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
 
 
 def work(trace: Trace) -> tuple[str, WorkColumns | None]:
@@ -167,13 +167,13 @@ class RepeatColumns(Columns):
     """The repeats of a point, each in a process of its own, in their order."""
 
     start_ns: kinds.Column
-    samples_per_s: kinds.Counts
-    qps: kinds.Counts
-    mean_ns: kinds.Durations
-    p50_ns: kinds.Durations
-    p99_ns: kinds.Durations
-    stable: kinds.Flags
-    host_busy: kinds.Flags
+    samples_per_s: kinds.CountColumn
+    qps: kinds.CountColumn
+    mean_ns: kinds.DurationColumn
+    p50_ns: kinds.DurationColumn
+    p99_ns: kinds.DurationColumn
+    stable: kinds.FlagColumn
+    host_busy: kinds.FlagColumn
 
 
 class PointFacts(msgspec.Struct):

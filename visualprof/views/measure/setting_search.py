@@ -27,42 +27,42 @@ class SearchColumns(Columns):
     same measured again.
     """
 
-    report: kinds.Texts
-    kind: kinds.Words
-    trial: kinds.Counts
-    setting: kinds.Texts
-    state: kinds.Words
-    verdict: kinds.Words
-    ratio: kinds.Ratios
-    ratio_low: kinds.Ratios
-    ratio_high: kinds.Ratios
-    margin_ratio: kinds.Ratios
-    p50_ns: kinds.Durations
-    p90_ns: kinds.Durations
-    p99_ns: kinds.Durations
-    samples_per_s: kinds.Counts
-    rss_bytes: kinds.Sizes
-    device_bytes: kinds.Sizes
-    error: kinds.Counts
-    size_bytes: kinds.Sizes
-    energy_j_per_sample: kinds.Energies
-    load_ns: kinds.Durations
-    best: kinds.Flags
-    why: kinds.Texts
+    report: kinds.TextColumn
+    kind: kinds.WordColumn
+    trial: kinds.CountColumn
+    setting: kinds.TextColumn
+    state: kinds.WordColumn
+    verdict: kinds.WordColumn
+    ratio: kinds.RatioColumn
+    ratio_low: kinds.RatioColumn
+    ratio_high: kinds.RatioColumn
+    margin_ratio: kinds.RatioColumn
+    p50_ns: kinds.DurationColumn
+    p90_ns: kinds.DurationColumn
+    p99_ns: kinds.DurationColumn
+    samples_per_s: kinds.CountColumn
+    rss_bytes: kinds.SizeColumn
+    device_bytes: kinds.SizeColumn
+    error: kinds.CountColumn
+    size_bytes: kinds.SizeColumn
+    energy_j_per_sample: kinds.EnergyColumn
+    load_ns: kinds.DurationColumn
+    best: kinds.FlagColumn
+    why: kinds.TextColumn
 
 
 class SearchedColumns(Columns):
     """One row a search: what was looked for, and how much of it was tried. data_rows: 0 without any of the user's."""
 
-    report: kinds.Texts
-    objective: kinds.Words
-    where: kinds.Lists
-    method: kinds.Words
-    tried: kinds.Counts
-    total: kinds.Counts
-    settings: kinds.Counts
-    data_rows: kinds.Counts
-    complete: kinds.Flags
+    report: kinds.TextColumn
+    objective: kinds.WordColumn
+    where: kinds.ListColumn
+    method: kinds.WordColumn
+    tried: kinds.CountColumn
+    total: kinds.CountColumn
+    settings: kinds.CountColumn
+    data_rows: kinds.CountColumn
+    complete: kinds.FlagColumn
 
 
 def search_columns(reports: Sequence[Report]) -> SearchColumns:

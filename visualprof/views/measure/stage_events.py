@@ -21,13 +21,13 @@ MARKS = (Category.STEP, Category.SESSION, *STAGES.values())
 class StageEventColumns(Columns):
     """Events by category and stage. total_ns: union of their time, sum_ns: its sum; ratio: of the sum of all stages."""
 
-    category: kinds.Words
-    track_kind: kinds.Words
-    stage: kinds.Words
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    sum_ns: kinds.Durations
-    ratio: kinds.Ratios
+    category: kinds.WordColumn
+    track_kind: kinds.WordColumn
+    stage: kinds.WordColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    sum_ns: kinds.DurationColumn
+    ratio: kinds.RatioColumn
 
 
 def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> StageEventColumns:

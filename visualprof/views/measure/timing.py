@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Rows, Trace
-from visualprof.views.answers.kinds import Column, Counts, Durations, Names
-from visualprof.views.answers.table import Columns, at
+from visualprof.views.answers.kinds import Column, CountColumn, DurationColumn, NameColumn
+from visualprof.views.answers.table import Columns, take_rows
 from visualprof.views.measure.groups import Groups, group
 
 
 class CallColumns(Columns):
     """Calls by name."""
 
-    name: Names
-    calls: Counts
-    total_ns: Durations
-    mean_ns: Durations
-    max_ns: Durations
-    min_ns: Durations
+    name: NameColumn
+    calls: CountColumn
+    total_ns: DurationColumn
+    mean_ns: DurationColumn
+    max_ns: DurationColumn
+    min_ns: DurationColumn
 
 
 def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
@@ -49,4 +49,4 @@ def names(trace: Trace, ids: Rows) -> list[str]:
 def ordered(columns: dict[str, Column], by: str) -> dict[str, Column]:
     """The columns sorted by one of them, the largest first."""
     order = np.argsort(-np.asarray(columns[by]), kind="stable")
-    return {k: at(v, order) for k, v in columns.items()}
+    return {k: take_rows(v, order) for k, v in columns.items()}

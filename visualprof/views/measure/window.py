@@ -31,14 +31,14 @@ LINK_NAMES: dict[LinkKind, LinkName] = {
 class WindowColumns(Columns):
     """Events of a window by name and category. total_ns: inside it; share_ratio: of their union. event: longest."""
 
-    name: kinds.Names
-    category: kinds.Words
-    calls: kinds.Counts
-    total_ns: kinds.Durations
-    mean_ns: kinds.Durations
-    union_ns: kinds.Durations
-    share_ratio: kinds.Ratios
-    event: kinds.Identifiers
+    name: kinds.NameColumn
+    category: kinds.WordColumn
+    calls: kinds.CountColumn
+    total_ns: kinds.DurationColumn
+    mean_ns: kinds.DurationColumn
+    union_ns: kinds.DurationColumn
+    share_ratio: kinds.RatioColumn
+    event: kinds.IdentifierColumn
 
 
 class DeviceUse(msgspec.Struct):

@@ -52,15 +52,15 @@ class SeriesColumns(Columns):
     of: what its measurements are.
     """
 
-    series: kinds.Names
-    of: kinds.Words
-    measurements: kinds.Counts
+    series: kinds.NameColumn
+    of: kinds.WordColumn
+    measurements: kinds.CountColumn
     level: Column
-    change: kinds.Words
-    change_ratio: kinds.Ratios
-    changed_at_ns: kinds.Moments
-    changed_run: kinds.Texts
-    before_run: kinds.Texts
+    change: kinds.WordColumn
+    change_ratio: kinds.RatioColumn
+    changed_at_ns: kinds.MomentColumn
+    changed_run: kinds.TextColumn
+    before_run: kinds.TextColumn
 
 
 class MeasurementColumns(Columns):
@@ -69,18 +69,18 @@ class MeasurementColumns(Columns):
     changed: it is the first of a new level. doubtful: unstable, or on a busy host; levels are found without it.
     """
 
-    series: kinds.Names
-    run: kinds.Texts
-    worker: kinds.Texts
-    span: kinds.Texts
-    batch: kinds.Identifiers
-    at_ns: kinds.Moments
+    series: kinds.NameColumn
+    run: kinds.TextColumn
+    worker: kinds.TextColumn
+    span: kinds.TextColumn
+    batch: kinds.IdentifierColumn
+    at_ns: kinds.MomentColumn
     value: Column
     level: Column
     low: Column
     high: Column
-    changed: kinds.Flags
-    doubtful: kinds.Flags
+    changed: kinds.FlagColumn
+    doubtful: kinds.FlagColumn
 
 
 class Trend(Answer):

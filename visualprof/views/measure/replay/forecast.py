@@ -21,10 +21,10 @@ class StepForecast(msgspec.Struct):
 class ForecastColumns(Columns):
     """Changes that the recording has something of, each alone, the largest gain first. gain_ns: of a step."""
 
-    change: kinds.Names
-    predicted_ns: kinds.Durations
-    gain_ns: kinds.Durations
-    gain_ratio: kinds.Ratios
+    change: kinds.NameColumn
+    predicted_ns: kinds.DurationColumn
+    gain_ns: kinds.DurationColumn
+    gain_ratio: kinds.RatioColumn
 
 
 def step_forecast(measured: float, simulated: float, predicted: float | None) -> StepForecast:

@@ -19,9 +19,9 @@ PARTS = (*KINDS, "communication", "memory", "computation")  # kinds of waits, an
 class PathPartColumns(Columns):
     """Time on a path by what it is: kinds of waits, and device work."""
 
-    part: kinds.Words
-    path_ns: kinds.Durations
-    share: kinds.Ratios
+    part: kinds.WordColumn
+    path_ns: kinds.DurationColumn
+    share: kinds.RatioColumn
 
 
 class Path(msgspec.Struct, frozen=True):
