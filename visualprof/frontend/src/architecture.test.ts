@@ -3,7 +3,7 @@ import { importGraph } from "../tests/imports";
 
 const imports = importGraph("static");
 
-/** Files on a way from `name` back to itself. */
+/** Return the files on an import cycle through `name`. */
 function circle(name: string, path: readonly string[] = [], done = new Set<string>()): readonly string[] {
   if (path.includes(name)) return [...path.slice(path.indexOf(name)), name];
   if (done.has(name)) return [];

@@ -1,4 +1,4 @@
-import "./api/session"; // first: it takes the token out of the address
+import "./api/session"; // must be first: it removes the token from the address
 import { PAGES } from "./pages";
 import { addPages } from "./router";
 import { start } from "./start";

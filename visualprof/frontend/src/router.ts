@@ -8,8 +8,8 @@ export type Pages = Readonly<Record<string, () => Promise<{ default: object }>>>
 export const FIRST_PAGE = "overview";
 
 export const router = createRouter({
-  // The hash keeps the state out of the server's reach: one static index.html serves every address.
-  // Within another page, as a report in a notebook, there is no address of its own.
+  // The hash keeps the state away from the server: one static index.html serves every address.
+  // Inside another page, such as a report in a notebook, there is no address.
   history: /^(https?|file):$/.test(location.protocol) ? createWebHashHistory() : createMemoryHistory(),
   routes: [
     { path: "/:view", component: () => import("./pages/view.vue"), props: true },
@@ -24,7 +24,7 @@ export function addPages(pages: Pages): void {
   }
 }
 
-// The first page does without the texts of the other pages, and without those that say what a number means.
+// The first page needs neither the texts of other pages nor the definitions of metrics.
 router.beforeResolve(async (to) =>
   to.name === FIRST_PAGE ? undefined : await speak(language.value, to.name ? pageTexts(String(to.name)) : SHARED_TEXTS),
 );

@@ -10,12 +10,12 @@ import "./styles/base.css";
 /** Show the web UI. Its pages are added before (`addPages`). */
 export async function start(): Promise<void> {
   watch(language, (newLanguage) => void speak(newLanguage));
-  // Tooltips say what a number means.
+  // Tooltips contain the definitions of metrics.
   for (const gesture of ["pointermove", "keydown"])
     addEventListener(gesture, () => void speak(language.value, SHARED_TEXTS), { once: true });
 
   const app = createApp(App).use(router).directive("tip", vTip);
-  // The first frame is already in the right language and on the right page: the shell adds to the address.
+  // The first frame already has the right language and page; the shell then completes the address.
   await Promise.all([speak(language.value), router.isReady()]);
   app.mount("#app");
 }

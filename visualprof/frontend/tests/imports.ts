@@ -1,4 +1,4 @@
-// The sources of the web UI and what they import, for tests of the architecture.
+// The sources of the web UI and their imports, for tests of the architecture.
 export const sources: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(
     import.meta.glob<string>(["../src/**/*.{ts,vue}", "!../src/**/*.test.ts"], {

@@ -1,2 +1,2 @@
-// Nothing answers in a test unless the test itself does.
+// Requests fail unless a test replaces fetch.
 globalThis.fetch = () => Promise.reject(new Error("there is no server in a test"));

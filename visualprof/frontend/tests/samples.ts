@@ -1,4 +1,4 @@
-// Models made by rule, for tests and measurements.
+// Generated models for tests and measurements.
 import type { GraphAnswer } from "../src/api/graph";
 
 export class Builder {
@@ -58,7 +58,7 @@ export class Builder {
     return id;
   }
 
-  /** A node that is the group of its bodies; gives both. */
+  /** Add a node that is the group of its bodies; return both. */
   whole(type: string, group: number, inputs: number[], name: string): [node: number, group: number] {
     const inside = this.group(name, group, "control");
     const node = this.node(type, inside, inputs, name);
@@ -95,7 +95,7 @@ export class Builder {
   }
 }
 
-/** Stages of residual blocks, every block alike. */
+/** Stages of residual blocks; all blocks are equal. */
 export function residual(blocks: readonly number[] = [3, 4, 6, 3]): GraphAnswer {
   const b = new Builder("resnet");
   let x = b.node("Input", 0, [], "image");
@@ -274,7 +274,7 @@ export function transformer(layers: number, flat = false): GraphAnswer {
   return b.answer();
 }
 
-/** A cycle, a branch with bodies, and names that try to be markup. */
+/** A cycle, a branch with bodies, and names that look like markup. */
 export function unusual(): GraphAnswer {
   const b = new Builder("unusual");
   const x = b.node("Input", 0, [], "<img src=x onerror=alert(1)>");
@@ -286,7 +286,7 @@ export function unusual(): GraphAnswer {
     return b.node("Output", body, [b.node("Relu", body, [y], "")], `${side}_out`);
   });
   const merge = b.node("Merge", 0, branches, "loop/Merge");
-  b.edges.value[b.edges.value.length - 1] = branches[0] ?? 0; // both branches make the value that the If gives
+  b.edges.value[b.edges.value.length - 1] = branches[0] ?? 0; // both branches produce the value that the If returns
   const step = b.node("Add", 0, [merge], "loop/Add");
   const next = b.node("NextIteration", 0, [step], "loop/Next");
   b.edge(next, merge);

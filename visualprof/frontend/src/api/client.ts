@@ -1,12 +1,12 @@
 import type { ErrorBody, FieldError, SpanState } from "./model";
 import { requestToken, sessionHeaders } from "./session";
 
-// Relative to the page, so that the dashboard also works below a proxy's path prefix.
+// Addresses are relative to the page, so that the dashboard also works below a proxy's path prefix.
 const ROOT = "api/v1/";
 
 export type Query = Record<string, string | number | null | undefined>;
 
-/** A truthful failure: what the server said, or status 0 when it did not answer at all. */
+/** A failed request: the server's message, or status 0 if the server did not answer. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -15,14 +15,14 @@ export class ApiError extends Error {
     readonly retryAfterS: number | null = null,
     readonly state: SpanState | null = null,
     readonly progress: number | null = null,
-    /** Of a refused job: what is wrong with which field. */
+    /** Errors per field of a rejected job. */
     readonly fields: readonly FieldError[] = [],
   ) {
     super(message);
   }
 }
 
-/** The address of a route; parameters that are empty are left out, so equal requests have equal addresses. */
+/** Return the address of a route. Empty parameters are omitted, so that equal requests have equal addresses. */
 export function address(path: string, query: Query = {}): string {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
@@ -55,7 +55,7 @@ export interface Answer<T> {
   etag: string | null;
 }
 
-/** A report's own file, which answers in place of a server (src/report). */
+/** The content of a report file, which answers in place of a server (src/report). */
 export interface OfflineReport {
   readonly madeMs: number;
   answer: (url: string) => Response;
@@ -72,7 +72,7 @@ export function setOfflineReport(report: OfflineReport): void {
 
 let declined = false;
 
-/** Whoever has no token is asked for it once; again only by what he does himself. */
+/** Ask once for a missing token. After a refusal, ask again only when the user starts an action. */
 async function askForToken(asks: boolean): Promise<boolean> {
   if (declined && asks) return false;
   const entered = await requestToken();
@@ -80,7 +80,10 @@ async function askForToken(asks: boolean): Promise<boolean> {
   return entered;
 }
 
-/** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
+/**
+ * Send a request and return its response (success or 304). Throws `ApiError`, or the abort error. `again`: retry after
+ * logging in.
+ */
 export async function fetchApi(url: string, options: RequestInit = {}, again = true): Promise<Response> {
   const headers = { ...(options.headers as Record<string, string> | undefined), ...sessionHeaders() };
   const response = await (
@@ -94,7 +97,7 @@ export async function fetchApi(url: string, options: RequestInit = {}, again = t
   return response;
 }
 
-/** One GET. Null means 304: nothing changed since `etag`. */
+/** Send a GET request. Null means 304: nothing has changed since `etag`. */
 export async function get<T>(
   url: string,
   { signal, etag }: { signal?: AbortSignal; etag?: string | null } = {},
@@ -103,7 +106,7 @@ export async function get<T>(
   return response.status === 304 ? null : { body: (await response.json()) as T, etag: response.headers.get("ETag") };
 }
 
-/** One request that changes something, or whose question is too long for an address. A file is sent as its bytes. */
+/** Send a request that changes data, or a query that is too long for a URL. A file is sent as its bytes. */
 export async function send<T>(
   method: "POST" | "PUT" | "PATCH" | "DELETE",
   url: string,

@@ -1,10 +1,11 @@
-// What the server's graph routes answer (docs/http-api.md, "graph"); columns where the schema says "anything".
+// Answers of the server's graph routes (docs/http-api.md, "graph"). The columns are declared here if the schema says
+// "any".
 import type { Schemas } from "./model";
 
 export type ModelEntry = Schemas["ModelEntry"];
 export type ModelsAnswer = Schemas["ModelsAnswer"];
 export type MatchesAnswer = Schemas["MatchesAnswer"];
-/** Of a value on an edge no more is known than these three. */
+/** A value on an edge; only these three fields are known. */
 export type Tensor = Pick<Schemas["GraphTensor"], "name" | "dtype" | "shape"> & Partial<Schemas["GraphTensor"]>;
 export type NodeAnswer = Schemas["NodeDetails"];
 

@@ -1,8 +1,9 @@
-// The token of the server's session: it comes with the printed link, or the user is asked for it.
+// The session token. The printed link contains it; otherwise the user is asked for it.
 import { shallowRef } from "vue";
 import type { SessionAnswer } from "./model";
 
-// Of this origin and path, its port included: a cookie would go to every port of the host, whoever serves there.
+// Stored per origin and path, including the port. A cookie would be sent to every port of the host, whoever serves
+// there.
 const TOKEN_KEY = `visualprof.token:${location.pathname}`;
 const RETURN_HASH_KEY = `visualprof.place:${location.pathname}`;
 const LINK_TOKEN_PREFIX = "vp_l_";
@@ -10,10 +11,10 @@ const TOKEN_HEADER = "X-Visualprof-Token";
 
 let token = "";
 
-/** Where people have accounts: what they need to log in. */
+/** What a user needs to log in, if the server has accounts. */
 export const accountSession = shallowRef<SessionAnswer | null>(null);
 
-/** What a link carries that does one thing once, and for whom it is; or what an issuer sent the browser back with. */
+/** One-time parameters of a link and its addressee, or the reply of an identity provider. */
 export const linkParameters: {
   invitation?: string;
   reset?: string;
@@ -22,13 +23,16 @@ export const linkParameters: {
 } = {};
 const ONE_TIME_PARAMETERS = ["invitation", "reset", "email"] as const;
 
-/** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
+/** Set while the web UI waits for the user's token. Called with a valid token, or null if the user has none. */
 export const tokenPrompt = shallowRef<((token: string | null) => void) | null>(null);
 
-/** Did this tab come by a link to one run? */
+/** Whether this tab was opened by a link to one run. */
 export const openedByLink = () => token.startsWith(LINK_TOKEN_PREFIX);
 
-/** Storage may be forbidden, as in an embedded page: the token then lasts as long as the page. */
+/**
+ * Return the stored token, or store a new one. If storage is forbidden (embedded pages), the token lasts as long as the
+ * page.
+ */
 function storedToken(keep?: string): string {
   try {
     if (keep !== undefined) localStorage.setItem(TOKEN_KEY, keep);
@@ -38,7 +42,7 @@ function storedToken(keep?: string): string {
   }
 }
 
-/** A link is this tab's alone: who has an account is still logged in elsewhere. */
+/** Return or set a value of this tab only. A link does not replace the login of other tabs. */
 function tabValue(keep?: string, key = TOKEN_KEY): string {
   try {
     if (keep !== undefined) sessionStorage.setItem(key, keep);
@@ -48,13 +52,13 @@ function tabValue(keep?: string, key = TOKEN_KEY): string {
   }
 }
 
-/** Goes to the issuer. Where one was is kept here: nothing that comes back says where to go. */
+/** Redirect to the identity provider. The current place is stored here, because the reply does not contain it. */
 export function redirectToIssuer(issuer: string): void {
   tabValue(location.hash, RETURN_HASH_KEY);
   location.assign(issuer);
 }
 
-/** What was shown to nobody, or by a link, is not what a person sees. */
+/** Reload the page after logging in, because a user sees other data than an anonymous visitor or a link. */
 export function reloadAsUser(): void {
   tabValue("");
   location.reload();
@@ -66,7 +70,7 @@ function storeToken(newToken: string): void {
   storedToken(newToken);
 }
 
-/** Takes the token out of the address, where others may see it, and the router would keep it. */
+/** Remove the token from the address, where others may see it and the router would keep it. */
 function readAddress(): void {
   const url = new URL(location.href);
   const urlToken = url.searchParams.get("token");
@@ -82,13 +86,13 @@ function readAddress(): void {
   ];
   if (state && (code || error)) {
     linkParameters.issued = { state, code, error };
-    clean.search = ""; // issuers add things of their own
+    clean.search = ""; // Identity providers add parameters of their own.
     clean.hash = tabValue(undefined, RETURN_HASH_KEY);
   }
   if (clean.href !== url.href) history.replaceState(history.state, "", clean);
 }
 
-/** What a request carries. */
+/** Return the headers that authorize a request. */
 export function sessionHeaders(sessionToken = token): Record<string, string> {
   return sessionToken ? { [TOKEN_HEADER]: sessionToken } : {};
 }
@@ -104,12 +108,15 @@ export async function isTrusted(sessionToken?: string): Promise<boolean> {
 
 let asking: Promise<boolean> | null = null;
 
-/** Asks the user, all who need it at once; false when he has no token. Another page of this browser may have it by now. */
+/**
+ * Ask the user for a token, once for all waiting requests. False if there is none. Another tab may have stored a token
+ * already.
+ */
 export function requestToken(): Promise<boolean> {
   asking ??= (async () => {
     const now = await readSession();
     if (now?.person && now.token && now.token !== token) {
-      token = now.token; // of this page's session alone
+      token = now.token; // only for this page
       return true;
     }
     accountSession.value = now?.accounts ? now : null;

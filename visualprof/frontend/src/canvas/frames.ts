@@ -1,4 +1,4 @@
-/** Draws when something changed, and at most once a frame. */
+/** Draw after a change, at most once per frame. */
 export abstract class Frames {
   private request = 0;
 
@@ -17,7 +17,10 @@ export abstract class Frames {
   }
 }
 
-/** The pen of a canvas of that many device pixels; setting a size clears, so it is only set when it is another. */
+/**
+ * Return the 2D context of a canvas with this size in device pixels. Setting the size clears the canvas, so an equal
+ * size is not set again.
+ */
 export function get2dContext(
   canvas: HTMLCanvasElement | null,
   width: number,

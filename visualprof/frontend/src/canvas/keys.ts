@@ -3,7 +3,7 @@ import { isTyping } from "../state/shortcuts";
 
 const CONTROLS = "[role=table], [role=radiogroup], [role=listbox], [role=slider], [role=separator], button, a, summary";
 
-/** Lists, tables and buttons use the arrows and Enter themselves. */
+/** Whether a list, table or button uses this key itself. */
 function belongsToControl({ key, target }: KeyboardEvent): boolean {
   if (!(target instanceof HTMLElement)) return false;
   return (
@@ -16,7 +16,7 @@ export function keyName({ key }: KeyboardEvent): string {
   return key.length === 1 ? key.toLowerCase() : key;
 }
 
-/** Keys of a page with a canvas, ahead of the shell's, which has some of them for itself. `act` says whether it had a use for one. */
+/** Handle the keys of a page with a canvas before the shell does. `act` returns whether it used the key. */
 export function useCanvasKeys(act: (key: string, event: KeyboardEvent) => boolean): void {
   useEventListener(
     window,

@@ -1,7 +1,10 @@
 import { useResizeObserver } from "@vueuse/core";
 import { ref, type Ref } from "vue";
 
-/** Where a page begins, below the shell's head, which may wrap: one with a canvas takes the rest of the window and never scrolls itself. */
+/**
+ * Return the top edge of a page below the shell's bar, which may wrap. A page with a canvas fills the rest of the
+ * window and never scrolls.
+ */
 export function usePageTop(page: Readonly<Ref<HTMLElement | null>>): Ref<number> {
   const top = ref(0);
   useResizeObserver(

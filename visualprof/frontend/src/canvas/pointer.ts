@@ -1,6 +1,6 @@
-// Pointers over a canvas: where they are, how far a wheel turned, and a drag from the press to its end.
+// Pointers over a canvas: their position, the distance a wheel turned, and a drag from press to release.
 
-/** Less is a click with an unsteady hand. */
+/** A shorter drag is a click with an unsteady hand. */
 const DRAG_PX = 4;
 const WHEEL_LINE_PX = 40;
 
@@ -20,7 +20,7 @@ export function wheelPx(event: WheelEvent): Point {
   return { x: event.deltaX * unit, y: event.deltaY * unit };
 }
 
-/** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
+/** Follow a pressed pointer until its release. `done` receives whether the pointer moved. */
 export function trackDrag(
   event: PointerEvent,
   element: HTMLElement,

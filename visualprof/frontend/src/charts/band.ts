@@ -1,10 +1,10 @@
-// The area between two curves over numbers, which ECharts has only over categories.
+// The area between two curves over numbers. ECharts supports such an area only over categories.
 import type { Option, Resolved } from "./theme";
 
 type Row = readonly [x: number | null, low: number | null, high: number | null];
 type Point = readonly [x: number, y: number];
 
-/** Runs of neighbouring rows that have both ends: of one alone there is no area. */
+/** Return the runs of adjacent rows that have both ends. A single row has no area. */
 export function contiguousRuns(rows: readonly Row[]): Row[][] {
   const runs: Row[][] = [[]];
   for (const row of rows) {
@@ -14,7 +14,10 @@ export function contiguousRuns(rows: readonly Row[]): Row[][] {
   return runs.filter((run) => run.length > 1);
 }
 
-/** Around the area: along the upper ends, and back along the lower ones. `place` is in pixels; what is below a logarithmic axis stands on it. */
+/**
+ * Return the outline of the area: along the upper ends and back along the lower ones. `toPixel` maps to pixels; values
+ * below a logarithmic axis are placed on it.
+ */
 export function bandOutline(run: readonly Row[], toPixel: (x: number, y: number) => Point, floor: number): Point[] {
   const at = (row: Row, end: 1 | 2): Point => {
     const [x, y] = toPixel(row[0] ?? 0, row[end] ?? 0);
@@ -33,7 +36,7 @@ interface Drawing {
   visual: (property: "color") => string;
 }
 
-/** A series whose data are rows of x, low and high. */
+/** Style a series whose data are rows of x, low and high. */
 export function styleBand(series: Option): Option {
   const runs = contiguousRuns(series["data"] as unknown as Row[]);
   const renderItem = ({ dataIndexInside, coordSys }: Frame, api: Drawing) => {

@@ -1,4 +1,4 @@
-// The further parts of ECharts that the pages use: curves, points, marks, zooming and pictures in SVG. Only ever imported lazily.
+// Further parts of ECharts for curves, points, marks, zooming and SVG images. Only imported lazily.
 import { CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import { DataZoomComponent, MarkLineComponent, MarkPointComponent, TitleComponent } from "echarts/components";
 import { graphic, use } from "echarts/core";

@@ -1,4 +1,4 @@
-// What answers the pointer over a chart. Only ever imported lazily, when a pointer first enters one.
+// The parts of ECharts that react to the pointer. Only imported lazily, when a pointer first enters a chart.
 import { TooltipComponent } from "echarts/components";
 import { use } from "echarts/core";
 

@@ -1,4 +1,4 @@
-// ECharts with what bars and rings need, as on the first page. Only ever imported lazily.
+// ECharts with the parts for bars and rings, which the first page needs. Only imported lazily.
 import { BarChart, PieChart } from "echarts/charts";
 import { GridSimpleComponent, LegendComponent } from "echarts/components";
 import { init, use, type EChartsType } from "echarts/core";
@@ -6,7 +6,7 @@ import { CanvasRenderer } from "echarts/renderers";
 
 use([BarChart, PieChart, GridSimpleComponent, LegendComponent, CanvasRenderer]);
 
-/** With the parts that a chart needs: curves, points, zooming (`more`), or answers to the pointer (`tip`). */
+/** Return ECharts with the parts that a chart needs: curves, points, zooming (`more`) or pointer reactions (`tip`). */
 export async function loadEngine(more: boolean, tip: boolean): Promise<typeof init> {
   await Promise.all([more && import("./engine-more"), tip && import("./engine-tip")]);
   return init;

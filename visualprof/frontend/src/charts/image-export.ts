@@ -1,4 +1,4 @@
-// A chart as a file: drawn anew off screen, with its title and a solid ground, in a size that suits a document.
+// A chart as a file, drawn again off screen with its title and a solid background, in a size for documents.
 import type { JsonObject } from "../api/model";
 import { downloadFile } from "../lib/download";
 import type { Context } from "./theme";

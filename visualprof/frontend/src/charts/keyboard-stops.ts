@@ -1,7 +1,7 @@
-// The values of a chart in the order in which keys go from one to the next.
+// The values of a chart in the order of the arrow keys.
 import type { JsonObject } from "../api/model";
 
-/** Where ECharts shows its tooltip: of series that share an axis the first stands for all of them. */
+/** A value at which ECharts shows its tooltip. Among series with a common axis, the first represents all. */
 export interface Stop {
   series: number;
   index: number;
@@ -11,7 +11,10 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-/** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
+/**
+ * Return the stops: categories or line points once for all series, slices and scatter points one by one. Silent series
+ * have none.
+ */
 export function keyboardStops(option: JsonObject): Stop[] {
   const allSeries = [option["series"]]
     .flat()
@@ -25,7 +28,7 @@ export function keyboardStops(option: JsonObject): Stop[] {
   );
 }
 
-/** The stop to which a key leads from another (-1: none yet); null for other keys. */
+/** Return the stop to which a key leads from `index` (-1: none yet), or null for other keys. */
 export function nextStop(key: string, at: number, count: number): number | null {
   const page = Math.max(1, Math.round(count / 10));
   const targets: Record<string, number> = {
@@ -42,7 +45,7 @@ export function nextStop(key: string, at: number, count: number): number | null 
   return target === undefined || count === 0 ? null : Math.min(Math.max(target, 0), count - 1);
 }
 
-/** Where a stop of lines is on the x axis; NaN for what has no number there. */
+/** Return the x value of a stop of a line; NaN if it has no number. */
 export function stopX(option: JsonObject, stop: Stop | undefined): number {
   const series = stop && [option["series"]].flat()[stop.series];
   const entry =

@@ -1,7 +1,7 @@
-// Marks of a logarithmic axis that spans little: between two powers of ten there would be none.
+// Ticks of a logarithmic axis with a small range, which has no power of ten or only one.
 
 const STEPS = [1, 2, 5];
-/** From here on the powers of ten suffice. */
+/** A larger ratio has enough powers of ten. */
 const MAX_RATIO = 300;
 
 interface LogTicks {
@@ -10,7 +10,7 @@ interface LogTicks {
   ticks: number[];
 }
 
-/** 1, 2 and 5 times the powers of ten around the values; null where those span too much or nothing. */
+/** Return 1, 2 and 5 times the powers of ten around the values, or null if they span too much or nothing. */
 export function logTicks(values: readonly number[]): LogTicks | null {
   const positive = values.filter((value) => Number.isFinite(value) && value > 0);
   const [min, max] = [Math.min(...positive), Math.max(...positive)];

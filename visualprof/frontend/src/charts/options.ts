@@ -1,4 +1,4 @@
-// Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
+// Converts server options to ECharts options in two pure steps: replace tokens by values, then apply the style.
 import type { Json, JsonObject } from "../api/model";
 import {
   formatBytes,
@@ -37,7 +37,7 @@ const FORMATTERS: Record<string, (value: number) => string> = {
   moment: formatMoment,
 };
 
-/** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
+/** ECharts passes a number, a list or an event object to formatters, depending on their position. */
 function valueFormatter(name: string): ValueFormatter {
   const format = FORMATTERS[name] ?? formatCount;
   const formatter: ValueFormatter = (entry) => {
@@ -48,7 +48,7 @@ function valueFormatter(name: string): ValueFormatter {
   return Object.assign(formatter, { unit: name });
 }
 
-/** True for strings that the page replaces; everything else is the user's own and shown as it is. */
+/** Whether a string is a token. All other strings are user data and shown unchanged. */
 export function isToken(text: unknown): boolean {
   return typeof text === "string" && /^@[tcf]:/.test(text);
 }
@@ -65,7 +65,7 @@ export function resolveTokens(value: Json, context: Context): Resolved {
   return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, resolveTokens(entry, context)]));
 }
 
-/** Slices that stand for what is left get the neutral colour, so that the hues keep meaning something. */
+/** Slices for the remainder get the neutral color, so that hues keep their meaning. */
 function neutralRest(value: Json): Json {
   if (Array.isArray(value)) return value.map(neutralRest);
   if (typeof value !== "object" || value === null) return value;
@@ -74,7 +74,7 @@ function neutralRest(value: Json): Json {
   return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, neutralRest(entry)]));
 }
 
-/** The first formatter anywhere in the option: one chart has one unit. */
+/** Return the first formatter in the option: a chart has one unit. */
 function unitFormatter(value: Resolved): ValueFormatter | null {
   if (typeof value === "function") return value;
   if (typeof value !== "object" || value === null) return null;
@@ -154,7 +154,7 @@ function stylePie(option: Option, format: ValueFormatter, context: Context): Opt
       radius: ["48%", "84%"],
       label: { show: false },
       labelLine: { show: false },
-      // Zero slices would be hairlines without a meaning; a lone slice needs no gap.
+      // Zero slices would be meaningless hairlines. A single slice needs no gap.
       itemStyle: { borderColor: ink.surface, borderWidth: values.size > 1 ? 1.5 : 0 },
       minAngle: 1,
       emphasis: { scaleSize: 4 },
@@ -162,7 +162,9 @@ function stylePie(option: Option, format: ValueFormatter, context: Context): Opt
   };
 }
 
-/** Bars that stand for categories lie down so that every category can be read; where they have no parts they wear its colour. */
+/**
+ * Bars of categories are horizontal, so that each category is readable. Without parts, they have the category's color.
+ */
 function categoryBars(server: JsonObject): JsonObject {
   const axis = server["xAxis"];
   const series = server["series"];
@@ -242,10 +244,10 @@ function styleBars(option: Option, format: ValueFormatter, context: Context): Op
   };
 }
 
-// Of several kinds the first says what the chart is: points may have lines beside them, and lines points.
+// Of several series types, the first one defines the chart: points may come with lines, and lines with points.
 const STYLES: Record<string, typeof styleBars> = { pie: stylePie, scatter: styleScatter, line: styleLines };
 
-/** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
+/** Return the complete option for `setOption`, without the title, which the card around the chart shows. */
 export function chartOption(server: JsonObject, context: Context): Option {
   const resolved = resolveTokens(neutralRest(categoryBars(server)), context) as Option;
   const format = unitFormatter(resolved) ?? valueFormatter("count");
@@ -262,7 +264,7 @@ export function chartOption(server: JsonObject, context: Context): Option {
   };
 }
 
-/** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
+/** Whether the chart needs more than bars and rings (engine-more.ts). */
 export function needsMoreParts(option: Option): boolean {
   return (
     objectList(option["series"]).some((item) => item["type"] !== "bar" && item["type"] !== "pie") ||

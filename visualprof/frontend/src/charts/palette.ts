@@ -1,4 +1,4 @@
-// One colour per category and stage, the same on every page; both themes keep the hue and shift the lightness.
+// One color per category and stage, the same on every page. Both themes keep the hue and change the lightness.
 
 import type { ThemeName } from "../lib/color";
 
@@ -36,7 +36,7 @@ const CATEGORIES: Record<string, Record<ThemeName, string>> = Object.fromEntries
   HUES.flatMap(([light, dark, names]) => names.split(" ").map((name) => [name, { light, dark }])),
 );
 
-/** Twelve hues for names that have no colour of their own; neighbours differ in hue and in lightness. */
+/** Twelve hues for names without a color of their own. Adjacent hues differ in hue and lightness. */
 const SERIES: Record<ThemeName, readonly string[]> = {
   light: [
     "#2f74d0",
@@ -76,7 +76,7 @@ export function seriesColors(theme: ThemeName): string[] {
   return [...SERIES[theme]];
 }
 
-/** The lines and words of a chart. */
+/** Colors of a chart's lines and texts. */
 export const TEXT_COLORS: Record<ThemeName, { text: string; muted: string; line: string; surface: string }> = {
   light: { text: "#1d2430", muted: "#5d6878", line: "#e1e5eb", surface: "#ffffff" },
   dark: { text: "#e3e8ef", muted: "#9aa5b4", line: "#323a46", surface: "#1b2028" },

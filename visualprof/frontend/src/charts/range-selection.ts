@@ -1,4 +1,4 @@
-// A range of a chart's x axis, marked by dragging over it or with the keys.
+// A range on a chart's x axis, selected by dragging or with the keyboard.
 import type { EChartsType } from "./engine";
 
 const MIN_PX = 6;
@@ -8,7 +8,7 @@ interface Pointer {
   offsetY: number;
 }
 
-/** A band over the chart between two pixels; null takes it away. */
+/** Return a function that draws a band between two pixels; null removes it. */
 export type RangeBand = (ends: readonly [number, number] | null) => void;
 
 export async function createRangeBand(chart: EChartsType): Promise<RangeBand> {
@@ -17,7 +17,7 @@ export async function createRangeBand(chart: EChartsType): Promise<RangeBand> {
   chart.getZr().add(mark);
   return (ends) => {
     const [from, to] = ends ?? [0, 0];
-    if (chart.isDisposed()) return; // drawn anew meanwhile
+    if (chart.isDisposed()) return; // The chart was drawn again meanwhile.
     mark.attr({
       invisible: ends === null,
       shape: { x: Math.min(from, to), y: 0, width: Math.abs(to - from), height: chart.getHeight() },
@@ -25,7 +25,7 @@ export async function createRangeBand(chart: EChartsType): Promise<RangeBand> {
   };
 }
 
-/** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
+/** Call back with the two x values between which the pointer was dragged, the smaller one first. */
 export function listenToDrags(chart: EChartsType, band: RangeBand, onRange: (from: number, to: number) => void): void {
   const zr = chart.getZr();
   let start: number | null = null;

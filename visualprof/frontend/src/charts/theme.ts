@@ -1,4 +1,4 @@
-// What all charts share: axes and tooltips in the page's look.
+// The common style of all charts: axes and tooltips.
 import { shorten } from "../lib/text";
 import type { ThemeName } from "../lib/color";
 import { TEXT_COLORS } from "./palette";
@@ -8,19 +8,19 @@ export type Resolved = string | number | boolean | null | ValueFormatter | Resol
 export type Option = { [key: string]: Resolved };
 
 export interface Context {
-  /** A class of this chart's tooltip, which stands at the end of the page. */
+  /** Class name of this chart's tooltip, which is appended to the body. */
   id?: string;
   theme: ThemeName;
   text: (key: string) => string;
-  /** CSS pixels, from which the legend learns how much of a name fits. */
+  /** CSS pixels; decides how much of a name fits into the legend. */
   width: number;
-  /** False where a table beside the chart names the slices. */
+  /** False if a table next to the chart names the slices. */
   legend?: boolean;
-  /** The category that stands out; the others step back. */
+  /** The highlighted category; the others are dimmed. */
   selected?: string | null;
 }
 
-// A name of this length leaves room for a second one in half a page.
+// A name of this length leaves room for a second one on half a page.
 const LEGEND_CHARACTERS = 30;
 
 export function objectList(value: Resolved | undefined): Option[] {
@@ -28,7 +28,7 @@ export function objectList(value: Resolved | undefined): Option[] {
   return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
 }
 
-/** The axis's own unit, where a chart has several. */
+/** The unit of the axis, if a chart has several. */
 export function axisFormat(axis: Option | undefined): ValueFormatter | null {
   const formatter = objectList(axis?.["axisLabel"])[0]?.["formatter"];
   return typeof formatter === "function" ? formatter : null;
@@ -38,7 +38,7 @@ export function styleAxis(axis: Option, format: ValueFormatter, context: Context
   const ink = TEXT_COLORS[context.theme];
   const isValue = axis["type"] === "value" || axis["type"] === "log";
   const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
-  // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
+  // Axis ticks are round numbers, so that "90.0 ms" would suggest too much precision; 0 needs no unit.
   const mark: ValueFormatter = (value) =>
     value === 0
       ? "0"

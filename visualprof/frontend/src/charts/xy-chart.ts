@@ -1,4 +1,4 @@
-// Charts whose two axes are both numbers: curves over time, and points of a roofline.
+// Charts with two numeric axes: curves over time, and points of a roofline.
 import { escapeHtml } from "../lib/text";
 import { styleBand } from "./band";
 import { logTicks } from "./log-ticks";
@@ -17,7 +17,7 @@ import { TEXT_COLORS } from "./palette";
 
 const LEGEND_PX = 32;
 const MARK_COUNT = 5;
-// A percentile's name needs so much room beside the next one.
+// Room for the name of a percentile next to the following one.
 const MARK_PX = 15;
 
 interface PointEntry {
@@ -36,7 +36,7 @@ function numbers(value: unknown): number[] {
   return Array.isArray(value) ? value.map(Number) : [];
 }
 
-/** Marks of an axis of bytes stand at powers of two, so that they read "256 MiB" and not "238.4 MiB". */
+/** Ticks of an axis of bytes are at powers of two: "256 MiB" instead of "238.4 MiB". */
 export function byteStep(largest: number): number {
   const rough = Math.max(largest, 1) / MARK_COUNT;
   return 2 ** Math.ceil(Math.log2(rough) - 0.3);
@@ -47,8 +47,8 @@ function seriesPoints(series: Option): number[][] {
 }
 
 /**
- * ECharts stacks only over categories. Here each area reaches down to 0, and the lower ones are drawn over the higher;
- * a point keeps its own value as the third number.
+ * Stack areas over a numeric axis, which ECharts cannot do. Each area reaches down to 0 and lower areas are drawn over
+ * higher ones. A point keeps its own value as the third number.
  */
 function stacked(series: Option[]): Option[] {
   if (!series.some((item) => item["stack"])) return series;
@@ -87,7 +87,7 @@ function linesTooltip(x: ValueFormatter, y: ValueFormatter): (params: PointEntry
   };
 }
 
-/** Upright marks whose names have room; where they are too close, the first keeps its name. */
+/** Style vertical lines with labels. If two labels are too close, only the first is shown. */
 function uprightMarks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
   const toLinear = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
   const [first, last] = [toLinear(xs[0] ?? 0), toLinear(xs[xs.length - 1] ?? 1)];
@@ -116,7 +116,7 @@ function styleMarks(lineSeries: Option, y: ValueFormatter, context: Context, log
   const point = objectList(lineSeries["markPoint"])[0];
   const xs = seriesPoints(lineSeries).map(([x = 0]) => x);
   const peak = numbers(objectList(point?.["data"])[0]?.["coord"])[0] ?? 0;
-  // On the side where there is room, so that it stands on no axis.
+  // On the side with more room, so that the label covers no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
   const line = objectList(lineSeries["markLine"])[0];
   const upright = objectList(line?.["data"]).some((mark) => "xAxis" in mark);
@@ -169,14 +169,14 @@ export function styleLines(option: Option, format: ValueFormatter, context: Cont
   const series = stacked(objectList(option["series"]));
   const min = Math.min(0, ...axisValues(series, 1).filter(Number.isFinite));
   const step = byteStep(largestValue(series) - min);
-  // Other units than bytes have round decimal numbers, which ECharts finds by itself.
+  // Other units have round decimal numbers, which ECharts finds itself.
   const below: Option = min < 0 ? { min: Math.floor(min / step) * step } : {};
   const yMarks: Option =
     y.unit === "bytes" ? { interval: step, max: Math.ceil((largestValue(series) / step) * 1.02) * step, ...below } : {};
   return {
     ...option,
     legend: styleLegend(context),
-    // The topmost mark may carry the peak's label.
+    // The topmost tick may coincide with the label of the peak.
     grid: {
       left: 4,
       right: 24,
@@ -192,7 +192,7 @@ export function styleLines(option: Option, format: ValueFormatter, context: Cont
       formatter: linesTooltip(x, y) as unknown as ValueFormatter,
     },
     xAxis: {
-      // The ends are odd numbers; the marks between them say enough.
+      // The ends are not round; the ticks between them are enough.
       ...hideEndLabels(styleAxis(xAxis, x, context)),
       ...closeTicks(xAxis, styleAxis(xAxis, x, context), axisValues(series, 0)),
       min: "dataMin",
@@ -219,7 +219,7 @@ export function styleLines(option: Option, format: ValueFormatter, context: Cont
   };
 }
 
-/** Hover text of a point: its name, its series, and every number that the server says to tell. */
+/** Return the tooltip of a point: its name, its series, and every number that the server lists. */
 export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
   return (entry) => {
     const values = numbers(entry.value);
@@ -238,7 +238,7 @@ export function pointTooltip(fields: Option[]): (entry: PointEntry) => string {
   };
 }
 
-/** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
+/** Return the numbers of all series along one axis: `value` of points, or the point itself for lines. */
 function axisValues(series: Option[], axis: 0 | 1): number[] {
   return series.flatMap((item) =>
     (Array.isArray(item["data"]) ? item["data"] : []).map(

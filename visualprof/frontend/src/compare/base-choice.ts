@@ -1,4 +1,4 @@
-// What somebody does to choose what the shown run is compared with.
+// Actions that choose the base of a comparison.
 import type { Run } from "../api";
 import {
   baseRun,
@@ -14,7 +14,7 @@ import {
   type Obstacle,
 } from "../state";
 
-/** Of a run as a whole: the reason of its files, where all have one. */
+/** Return why a run cannot be compared: the reason of its files, if all have one. */
 export function runObstacle(candidate: Run): Obstacle | null {
   const currentSpan = span.value;
   if (!currentSpan) return null;
@@ -24,7 +24,7 @@ export function runObstacle(candidate: Run): Obstacle | null {
     : (reasons.find((reason) => reason !== "same") ?? (reasons.length > 0 ? "same" : "apart"));
 }
 
-/** Of the run that is shown, another of its files. */
+/** Choose another file of the run. */
 export function chooseBase(id: string): void {
   const other =
     id === run.value?.id
@@ -47,7 +47,7 @@ export function removeBase(): void {
   patchQuery({ base: null, base_worker: null, base_span: null, phase: null }, true);
 }
 
-/** The base becomes what is shown, and what is shown its base. */
+/** Swap the run and its base. */
 export function swapBase(): void {
   if (!baseRun.value || !baseWorker.value || !baseSpan.value || !run.value) return;
   patchQuery(

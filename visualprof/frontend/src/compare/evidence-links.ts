@@ -1,14 +1,14 @@
-// Where the evidence of a row is: both timelines at that place, and the page that has its name.
+// Links to the evidence of a row: both timelines at that position, and the page that lists its name.
 import type { RouteLocationRaw } from "vue-router";
 import type { RowLink, RowOf } from "../components";
 import { baseQuery, baseSpan, longestLocation, queryValue, span } from "../state";
 
-// Parts of a step that a device works on.
+// Parts of a step that run on a device.
 const DEVICE_CATEGORIES = new Set(["kernel", "memcpy", "memset", "communication"]);
-/** Input shapes behind a name. */
+/** The input shapes after a name. */
 const SHAPES_SUFFIX = / \[.*$/;
 
-/** A module by its path, as the profiler calls it; torch numbers those of a class. */
+/** A module by its path, named as in the profiler; torch numbers the modules of a class. */
 function eventName(path: string): string {
   const name =
     path
@@ -19,10 +19,10 @@ function eventName(path: string): string {
 }
 
 const text = (row: RowOf, column: string) => (typeof row(column) === "string" ? String(row(column)) : "");
-/** Of several names, those with most calls first. */
+/** Of several names, the ones with most calls come first. */
 const first = (names: string) => names.split(" + ")[0] ?? names;
 
-/** What only the base has is found with the two in each other's place. */
+/** Rows that only the base has are found with run and base swapped. */
 function swapSides(to: RouteLocationRaw): RouteLocationRaw {
   const base = baseQuery.value;
   if (!base || typeof to !== "object" || !("path" in to)) return to;
@@ -37,7 +37,7 @@ function swapSides(to: RouteLocationRaw): RouteLocationRaw {
   };
 }
 
-/** Of a row of the view's comparison. */
+/** Return the links of a row of a comparison. */
 export function rowLinks(view: string, row: RowOf): RowLink[] {
   const gone = text(row, "status") === "removed";
   const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");

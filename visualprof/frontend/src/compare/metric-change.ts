@@ -1,4 +1,4 @@
-/** By how much a figure of an evaluation got worse, below 0 better; latencies are better small, rates large. */
+/** Return how much worse a metric became, negative if better. Lower is better for latencies, higher for rates. */
 export function relativeWorsening(figure: string, deltaRatio: number | null): number | null {
   if (deltaRatio === null) return null;
   return figure === "qps" || figure.endsWith("_s") ? -deltaRatio : deltaRatio;

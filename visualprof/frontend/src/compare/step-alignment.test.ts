@@ -4,7 +4,7 @@ import { pairSteps, alignmentShift, counterpartStep } from "./step-alignment";
 const steps = (...tuples: [name: string, startNs: number, durationNs: number][]) =>
   tuples.map(([name, startNs, durationNs]) => ({ name, start_ns: startNs, duration_ns: durationNs }));
 
-// The new run was recorded from step 5 on, the base from step 6 on; the longest are the second and the third.
+// The new run was recorded from step 5 on, the base from step 6 on. The second and the third are the longest.
 const current = steps(["5", 100, 50], ["6", 150, 80], ["7", 230, 60]);
 const base = steps(["6", 1000, 70], ["7", 1070, 60], ["8", 1130, 90]);
 

@@ -1,14 +1,14 @@
-// A run beside its base: which of its steps begins with which, and how far it is moved for that.
+// Align a run with its base: which steps start together, and how far the base is moved.
 import type { Schemas } from "../api/model";
 
-/** On the timeline, the place of the base among the workers, which count from 0. */
+/** The base's index among the workers on the timeline; workers count from 0. */
 export const BASE = -1;
 
 export const ALIGNMENT_MODES = ["step", "name", "longest"] as const;
 export type AlignmentMode = (typeof ALIGNMENT_MODES)[number];
 type Step = Schemas["TimelineStep"];
 
-/** Places of two steps that begin together: of the shown run and of the base. */
+/** Indexes of two steps that start together: in the current run and in the base. */
 export interface StepPair {
   current: number;
   base: number;
@@ -22,9 +22,9 @@ function longestStep(steps: readonly Step[]): number {
 }
 
 /**
- * The steps to begin together; null where the base has no such step: the traces then begin together.
- * `chosen` is the name of the shown run's step and `beside` the one that it is compared with, null for all of them: the first ones,
- * or the first that both have, stand for them.
+ * Return the steps that start together, or null if the base has no such step; the traces then start together. `chosen`
+ * is the name of the current run's step and `baseName` the one it is compared with. Null stands for all steps: the
+ * first ones, or the first that both have, are aligned.
  */
 export function pairSteps(
   steps: readonly Step[],
@@ -48,7 +48,7 @@ export function pairSteps(
   return steps[pair.current] && base[pair.base] ? pair : null;
 }
 
-/** What stands at the place of a step in the other run: as many steps from the pair as the step is from its own. */
+/** Return the step at the same position in the other run: as many steps from the pair as this step is. */
 export function counterpartStep(
   name: string | null,
   from: readonly Step[],
@@ -59,7 +59,7 @@ export function counterpartStep(
   return index < 0 ? null : (to[index + shift]?.name ?? null);
 }
 
-/** By how much the base is moved, ns, so that the pair begins together. */
+/** Return by how much the base is moved, in ns, so that the pair starts together. */
 export function alignmentShift(steps: readonly Step[], base: readonly Step[], pair: StepPair | null): number {
   return pair ? (steps[pair.current]?.start_ns ?? 0) - (base[pair.base]?.start_ns ?? 0) : 0;
 }

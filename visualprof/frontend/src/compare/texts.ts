@@ -1,4 +1,4 @@
-// What a comparison says, in the page's words.
+// Texts of a comparison.
 import type { DiffAnswer } from "../api/model";
 import { formatRatio, formatSigned } from "../lib/format";
 import { displayText } from "../lib/text";
@@ -13,7 +13,7 @@ export interface Verdict {
   reason: string;
 }
 
-/** Whether the step changed, or why one cannot tell. `marked`: its steps are marked in the file. */
+/** Return whether the step changed, or why that is unknown. `hasSteps`: the file has step annotations. */
 export function judgeStep(step: Step, hasSteps: boolean): Verdict {
   const { low_ns, high_ns, detectable_ratio } = step;
   if (step.significant === null)
@@ -35,7 +35,7 @@ export function judgeStep(step: Step, hasSteps: boolean): Verdict {
   };
 }
 
-/** What makes the two not alike. */
+/** Return why the two runs may not be comparable. */
 export function noteText(note: Note): string {
   const summarize = (text: string) =>
     text === "yes" ? t("compare.so") : note.id === "framework" ? textOr(`framework.${text}`, text) : displayText(text);
@@ -49,7 +49,7 @@ export function noteText(note: Note): string {
   });
 }
 
-/** The words of a row's cells; across frameworks a row is called by its family. */
+/** Return the text of a row's cell. Across frameworks, a row is named by its family. */
 export function rowWording(column: string, value: string, families = false): string {
   if (column === "name" && families) return textOr(`family.${value}`, value);
   if (column === "status") return textOr(`compare.status.${value}`, value);

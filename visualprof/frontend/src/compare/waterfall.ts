@@ -1,16 +1,16 @@
-// From the base's step to the new one's: every part begins where the one before it ended.
+// A waterfall from the base's step to the new step: each part starts where the previous one ended.
 export interface Stage {
   name: string;
   base_ns: number;
   new_ns: number;
   delta_ns: number;
-  /** Where its bar begins and ends, as shares of the axis. */
+  /** Start and end of its bar, as shares of the axis. */
   start: number;
   end: number;
 }
 
 export interface Waterfall {
-  /** Where the axis begins: not at 0 where the change would not be seen then. */
+  /** Start of the axis, greater than 0 if the change would be too small to see otherwise. */
   floor_ns: number;
   base: number;
   now: number;
@@ -24,12 +24,12 @@ export interface Parts {
   delta_ns: number[];
 }
 
-/** Of the axis, what the changes take at least. */
+/** Minimum share of the axis that the changes take. */
 const MIN_SHARE = 0.4;
-/** What of the whole stands before them then. */
+/** Share of the axis for the total in that case. */
 const STUB_SHARE = 0.15;
 
-/** The parts that a step has, what got worse first; their changes add up to the step's. */
+/** The parts of a step, largest regression first. Their changes add up to the step's change. */
 export function waterfall(parts: Parts): Waterfall {
   const rows = parts.part
     .map((name, i) => ({

@@ -1,8 +1,8 @@
-// Which columns hold nothing, so that they need not be shown.
+// Find empty columns, so that they can be hidden.
 import { shallowRef, watch, type ShallowRef } from "vue";
 import type { Table } from "../api/model";
 
-/** Columns in which these rows know nothing at all. */
+/** Return the columns that are unknown in all of these rows. */
 export function emptyColumns(table: Table): Set<string> {
   return new Set(
     Object.entries(table.columns)
@@ -12,8 +12,8 @@ export function emptyColumns(table: Table): Set<string> {
 }
 
 /**
- * The empty columns of a table, judged once for each `key()`: by its first rows, or, when those were searched for,
- * again by the first rows of the whole table. Columns must not come and go while one sorts.
+ * Return the empty columns of a table, determined once per `key()` from its first rows. If those were filtered, they
+ * are determined again from the first rows of the full table. Columns must not come and go while a user sorts.
  */
 export function useEmptyColumns(answer: ShallowRef<Table | null>, key: () => string): ShallowRef<Set<string>> {
   const empty = shallowRef(new Set<string>());

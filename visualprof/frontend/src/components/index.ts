@@ -1,4 +1,5 @@
-// What pages are made of. What only some of them need is taken from its own file: the first page does without it.
+// Components for pages. Components that only some pages need are imported from their own files, so that the first page
+// does not load them.
 export { default as AskButton } from "./confirm-button.vue";
 export { default as ColumnChooser } from "./column-chooser.vue";
 export { default as CommandLine } from "./command-line.vue";

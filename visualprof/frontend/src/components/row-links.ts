@@ -1,4 +1,4 @@
-// Where a row of a table leads: one small sign for each page.
+// Links of a table row: one icon per page.
 import type { RouteLocationRaw } from "vue-router";
 
 export interface RowLink {
@@ -6,7 +6,7 @@ export interface RowLink {
   to: RouteLocationRaw;
 }
 
-/** Drawn in a box of 16. */
+/** Drawn in a 16 × 16 box. */
 export const LINK_SIGNS: Record<RowLink["page"], string> = {
   trace: "M2 3.500h7M5 8h8M3 12.500h6",
   operator: "M3 13V7M8 13V3M13 13v-4",

@@ -1,4 +1,4 @@
-// How a column looks, from what it holds.
+// The layout of a column, derived from its content.
 import type { Kind, Kinds } from "../api/model";
 import { isNumber } from "../lib/format";
 import { columnLabels, definition } from "../locales";
@@ -9,11 +9,11 @@ export interface Column {
   hint: string;
   kind: Kind;
   numeric: boolean;
-  /** How much more than something else: shown with its sign. */
+  /** A difference, shown with its sign. */
   signed?: boolean;
-  /** At least. */
+  /** Minimum width. */
   widthPx: number;
-  /** At most, as CSS: numbers stand near the names that they belong to, and only free text takes what is left. */
+  /** Maximum width, as CSS. Numbers stay near their names, and only free text fills the remaining width. */
   maxWidth: string;
 }
 
@@ -36,14 +36,14 @@ const WIDTHS: Partial<Record<Kind, number>> = {
 };
 const NUMBER_ROOM = 1.5;
 
-// As wide as their texts, up to this: short ones at least, names at most.
+// As wide as their texts, up to this limit: short ones at least, names at most.
 const SIZED_BY_CONTENT = new Set<Kind>(["word", "dims", "id"]);
 const MAX_PX = 170;
 const MAX_NAME_PX = 640;
-/** Signs at the end of a name, the arrow before it. */
+/** Icons after a name, and the arrow before it. */
 const NAME_TOOLS_PX = 80;
 
-/** Wide characters (CJK) take two places of a Latin one. */
+/** Wide characters (CJK) take the width of two Latin ones. */
 function textWidth(text: string): number {
   return [...text].reduce(
     (width, character) => width + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6),
@@ -51,7 +51,10 @@ function textWidth(text: string): number {
   );
 }
 
-/** The columns of a table; `scope` is its name in the locales, `texts` what its first rows show. What the answer does not say the kind of is text. */
+/**
+ * Return the columns of a table. `scope` is the table's name in the locales, `texts` returns texts of the first rows.
+ * Columns without a declared kind are texts.
+ */
 export function createColumns(
   names: readonly string[],
   kinds: Kinds = {},
@@ -63,7 +66,7 @@ export function createColumns(
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
-    // The first name says what a row is, others what it belongs to.
+    // The first name identifies the row; further names say what it belongs to.
     const width =
       kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
     const shownWidth =

@@ -1,4 +1,4 @@
-// The rows of a server table, fetched in pages as the reader scrolls to them.
+// The rows of a server table, loaded in pages while the user scrolls.
 import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
 import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
 import { useLatestSignal, useResource } from "../state";
@@ -6,16 +6,16 @@ import { useLatestSignal, useResource } from "../state";
 export const PAGE_ROWS = 200;
 
 export interface TablePages<T extends Table> {
-  /** The first page, with whatever the view says beside its table. */
+  /** The first page, including other fields of the view's answer. */
   first: ComputedRef<T | null>;
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
   cell: (row: number, column: string) => Cell | undefined;
-  /** Tells that these rows are on screen. */
+  /** Load these rows, because they are on screen. */
   need: (from: number, to: number) => void;
 }
 
-/** `known()`: the first page, where another answer has brought it already. */
+/** `preloaded()`: the first page, if another answer has included it. */
 export function useTablePages<T extends Table>(
   addressAt: (offset: number) => string | null,
   stamp: () => unknown,
@@ -43,7 +43,7 @@ export function useTablePages<T extends Table>(
       const answer = await get<Table>(target, { signal });
       if (answer && pages === requestedPages) rest.value = new Map(rest.value).set(page, answer.body.columns);
     } catch {
-      // The rows stay blank and are asked for again when they next come into sight.
+      // The rows stay blank and are requested again when they are next visible.
       pages.delete(page);
     }
   }

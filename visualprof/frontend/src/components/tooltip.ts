@@ -1,4 +1,4 @@
-// `v-tip="text"`: one tooltip for the whole page, in the top layer, so that no card or table clips it.
+// `v-tip="text"`: one tooltip element for the whole page, in the top layer, so that no card or table clips it.
 import type { Directive } from "vue";
 
 const DELAY_MS = 250;

@@ -1,4 +1,4 @@
-// Which columns of a table a user wants to see, remembered per table.
+// The columns that a user has chosen to see, remembered per table.
 import { useStored } from "../state/preferences";
 
 export function useVisibleColumns(scope: string) {

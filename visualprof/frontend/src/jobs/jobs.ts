@@ -1,4 +1,4 @@
-// The jobs of the server, live, and what can be done to one.
+// The jobs of the server, live, and actions on a job.
 import { computed } from "vue";
 import { address, get, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../api";
 import { usePolled } from "../state/polling";
@@ -17,7 +17,7 @@ function pauseMs(answer: JobsAnswer | null): number {
   return answer?.jobs.every((job) => isFinished(job.state)) ? IDLE_POLL_MS : ACTIVE_POLL_MS;
 }
 
-/** Changes laid over what is known: jobs that did not change stay the same objects. */
+/** Merge changes into the known jobs. Unchanged jobs stay the same objects. */
 export function mergeJobs(previous: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
   if (answer.since === null || previous === null) return answer;
   if (answer.revision === previous.revision && queueState(answer) === queueState(previous)) return previous;
@@ -27,7 +27,7 @@ export function mergeJobs(previous: JobsAnswer | null, answer: JobsAnswer): Jobs
   return { ...answer, jobs: [...changed.values(), ...oldJobs] };
 }
 
-/** What changes without the jobs. */
+/** State that changes without the jobs. */
 const queueState = ({ problem, waits, leaving }: JobsAnswer) => JSON.stringify([problem, waits, leaving]);
 
 export function useJobs() {
@@ -47,7 +47,7 @@ export function useJobs() {
   return { ...polled, jobs };
 }
 
-/** One job with its points, as long as there is one to ask for. */
+/** One job with its points, while there is one to request. */
 export function useJob(id: () => string | null) {
   return usePolled<JobAnswer>(
     () => (id() === null ? null : address(`jobs/${encodeURIComponent(id() ?? "")}`)),
@@ -59,7 +59,7 @@ export function actOnJob(id: string, action: "cancel" | "retry"): Promise<JobAns
   return send<JobAnswer>("POST", address(`jobs/${encodeURIComponent(id)}/${action}`));
 }
 
-/** What its tasks say, each thing once; those that say nothing are left out. */
+/** Return the distinct values of the job's tasks, without empty ones. */
 function distinctValues(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
   return [...new Set(job.tasks.flatMap((task) => value(task) || []))];
 }
@@ -67,14 +67,14 @@ function distinctValues(job: JobRow, value: (task: TaskRow) => string | null | u
 export const jobBackends = (job: JobRow) => distinctValues(job, (task) => task.backend);
 export const jobAgents = (job: JobRow) => distinctValues(job, (task) => task.agent_name);
 export const jobVersions = (job: JobRow) => distinctValues(job, (task) => task.version);
-/** The phases that its running tasks are in. */
+/** Return the phases of the running tasks. */
 export const jobPhases = (job: JobRow) => distinctValues(job, (task) => (task.state === "running" ? task.phase : null));
 
 export function hasResult(task: TaskRow): task is TaskRow & { run: string } {
   return task.run !== null;
 }
 
-/** Whether the words of a search all stand somewhere in it. */
+/** Whether all words of a search occur in the job. */
 export function matchesSearch(job: JobRow, search: string): boolean {
   const text = [
     job.id,

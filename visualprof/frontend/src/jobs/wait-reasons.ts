@@ -1,4 +1,4 @@
-// Why a job or task waits, and when one that has ended is removed, in words.
+// Texts: why a job or task waits, and when a finished job is deleted.
 import type { Wait } from "../api/model";
 import { formatExactDay, formatExactMinute } from "../lib/relative-time";
 import { formatAmount } from "../lib/quota";

@@ -1,7 +1,7 @@
 import type { Cell } from "../api/model";
 import { displayText } from "./text";
 
-/** The frames of a call stack, however the profiler joined them: a list, lines, or PyTorch's semicolons. */
+/** Return the frames of a call stack in any format: a list, lines, or PyTorch's semicolons. */
 export function stackFrames(stack: Cell | undefined): string[] {
   if (Array.isArray(stack)) return stack.map((frame) => displayText(String(frame)));
   if (typeof stack !== "string") return [];

@@ -1,4 +1,4 @@
-/** Lets the browser save what an address or some bytes hold. */
+/** Let the browser save an address or bytes as a file. */
 export function downloadFile(content: string | Blob, name: string): void {
   const link = document.createElement("a");
   link.href = content instanceof Blob ? URL.createObjectURL(content) : content;

@@ -1,6 +1,6 @@
 /**
- * Fills `%key%` in a text. A part in square brackets is optional: it goes when one of its values is unknown,
- * so that a sentence stays whole whatever evidence a finding brings.
+ * Fill `%key%` in a text. A part in square brackets is omitted if one of its values is unknown, so that the sentence
+ * stays complete whatever evidence a finding has.
  */
 export function fillText(text: string, value: (key: string) => string | null): string {
   const insert = (part: string) => part.replace(/%(\w+)%/g, (_all, key: string) => value(key) ?? "–");

@@ -1,4 +1,5 @@
-// Numbers to text: units adapt to the value, three significant digits, unknown is a dash and never a zero.
+// Convert numbers to text: units adapt to the value, three significant digits, and a dash for unknown values, never a
+// zero.
 import type { Cell, Kind } from "../api/model";
 import { displayText } from "./text";
 
@@ -16,7 +17,7 @@ export function formatSignificant(value: number): string {
   return value.toFixed(size >= 9.995 ? 1 : 2);
 }
 
-/** Scales `value` down the ladder until it reads below `step`, counting what rounding would do to it. */
+/** Scale `value` down until it is below `step`, taking rounding into account. */
 function formatScaled(value: number, step: number, units: readonly string[]): string {
   let rest = value;
   let unit = 0;
@@ -56,7 +57,7 @@ export function formatOperationRate(flopPerS: number): string {
   return formatScaled(flopPerS, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
 }
 
-/** Operations done for each byte moved. */
+/** Format operations per byte moved. */
 export function formatIntensity(floPerByte: number): string {
   const text = Math.abs(floPerByte) < 0.1 ? floPerByte.toPrecision(1) : formatSignificant(floPerByte);
   return `${text}${NO_BREAK_SPACE}FLO/B`;
@@ -76,28 +77,31 @@ export function formatRatio(value: number): string {
   return `${text === "100.0" ? "100" : text}${NO_BREAK_SPACE}%`;
 }
 
-/** Energy: joules, down to what one sample of a small model takes. */
+/** Format energy in joules, down to the energy of one sample of a small model. */
 export function formatEnergy(joules: number): string {
   return formatScaled(joules * 1e6, 1000, ["µJ", "mJ", "J", "kJ", "MJ"]);
 }
 
 const DATE = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
 
-/** A moment of the Unix epoch as 2026-11-22 09:30, which reads the same in every language. */
+/** Format a time of the Unix epoch as 2026-11-22 09:30, independent of the language. */
 export function formatMoment(ns: number): string {
   return DATE.format(ns / 1e6);
 }
 
 const SECOND = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 
-/** What a recording is called: torch.profiler names files by s, ms, us or ns of the Unix epoch, which read as 2026-11-22 09:30:05. */
+/**
+ * Format the name of a recording. torch.profiler names files by s, ms, us or ns of the Unix epoch, shown as 2026-11-22
+ * 09:30:05.
+ */
 export function formatRecordingName(name: string): string {
   return /^1\d{9}(\d{3}){0,3}$/.test(name)
     ? SECOND.format(Number(name.slice(0, 13).padEnd(13, "0")))
     : displayText(name);
 }
 
-// Kinds that can be compared by size: how they read, and the unit of their exact values.
+// Kinds that can be compared by size: their formatter, and the unit of their exact values.
 const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, unit: string]>> = {
   ns: [formatDuration, " ns"],
   bytes: [formatBytes, " B"],
@@ -118,7 +122,7 @@ function formatList(list: Cell[]): string {
   return list.map((entry) => (Array.isArray(entry) ? `[${formatList(entry)}]` : formatCell("text", entry))).join(", ");
 }
 
-/** What a table cell shows. */
+/** Format a table cell. */
 export function formatCell(kind: Kind, value: Cell | undefined): string {
   if (value === null || value === undefined || value === "") return UNKNOWN;
   if (typeof value === "number") return Number.isFinite(value) ? (NUMBERS[kind]?.[0] ?? String)(value) : UNKNOWN;
@@ -127,13 +131,13 @@ export function formatCell(kind: Kind, value: Cell | undefined): string {
   return kind === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
 }
 
-/** A change: its sign stands before it. */
+/** Format a change with its sign. */
 export function formatSigned(kind: Kind, value: number): string {
   const text = formatCell(kind, Math.abs(value));
   return text.startsWith("<") ? text : (value > 0 ? "+" : value < 0 ? "\u2212" : "") + text;
 }
 
-/** The unrounded value, for the hover title of a cell. */
+/** Format the unrounded value, for the tooltip of a cell. */
 export function formatExact(kind: Kind, value: Cell | undefined): string {
   const number = NUMBERS[kind];
   if (typeof value !== "number" || !number) return value === null || value === undefined ? "" : formatCell(kind, value);

@@ -1,8 +1,8 @@
-// What people type, to numbers.
+// Parse sizes that users type.
 
 const POWERS: Record<string, number> = { "": 0, k: 1, m: 2, g: 3, t: 4 };
 
-/** "512", "10 MiB", "4k" and "1.5gb" as bytes, in steps of 1024; null when it is no size. */
+/** Parse "512", "10 MiB", "4k" and "1.5gb" as bytes, with factors of 1024; null if it is not a size. */
 export function parseBytes(text: string): number | null {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*$/i.exec(text);
   if (!match) return null;

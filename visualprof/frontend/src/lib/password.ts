@@ -1,13 +1,13 @@
-// How hard a password is to guess, as far as it can be told without a list of those that are in use.
+// Estimate how hard a password is to guess, without a list of known passwords.
 
-/** As the server wants it (accounts/passwords.py). */
+/** The same rules as on the server (accounts/passwords.py). */
 export const MIN_LENGTH = 10;
 const MIN_LETTERS = 4;
 const STRONG_BITS = 60;
 
 export type Strength = "short" | "easy" | "fair" | "good";
 
-/** The first two are refused. Each character counts as much as the different ones of the password allow. */
+/** The server rejects the first two. The entropy per character is log2 of the number of distinct characters. */
 export function passwordStrength(password: string, email: string): Strength {
   const letters = new Set(password).size;
   const address = email.trim().toLowerCase();

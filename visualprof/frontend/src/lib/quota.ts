@@ -1,8 +1,8 @@
-// What a user may have, in the units in which people say it.
+// The quota of a user, in the units that users type.
 import type { QuotaRow, UsedRow } from "../api";
 
 export type QuotaKind = keyof UsedRow;
-/** Of a bound as it is typed, and shown: GB and hours. */
+/** Format a limit for input and display: in GB and hours. */
 export const UNITS: Record<QuotaKind, number> = {
   jobs_waiting: 1,
   jobs_running: 1,
@@ -11,12 +11,12 @@ export const UNITS: Record<QuotaKind, number> = {
 };
 export const QUOTA_KINDS = Object.keys(UNITS) as QuotaKind[];
 
-/** At most two digits of a part: 0.25, 12, 1.5. */
+/** At most two decimals: 0.25, 12, 1.5. */
 export function formatAmount(kind: QuotaKind, value: number): string {
   return String(Math.round((value / UNITS[kind]) * 100) / 100);
 }
 
-/** What was typed: nothing is without a bound. */
+/** Parse the inputs of a quota. An empty input means no limit. */
 export function parseQuota(input: Readonly<Record<QuotaKind, string | number>>): QuotaRow {
   const bound = (kind: QuotaKind) => (input[kind] === "" ? null : Math.round(Number(input[kind]) * UNITS[kind]));
   return {

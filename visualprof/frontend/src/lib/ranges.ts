@@ -1,4 +1,4 @@
-/** "0–3, 7": runs of numbers in few words. */
+/** Format numbers as ranges: "0–3, 7". */
 export function formatRanges(numbers: readonly number[]): string {
   const runs: [number, number][] = [];
   for (const number of [...numbers].sort((a, b) => a - b)) {

@@ -1,4 +1,4 @@
-// Moments in words: relative for reading, exact for the tooltip.
+// Times in words: relative for reading, exact for tooltips.
 
 const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [
   ["day", 86_400],
@@ -16,12 +16,12 @@ function formatRelative(seconds: number, language: string, sign: 1 | -1): string
   );
 }
 
-/** "5 sec. ago", "3 hr. ago" in the language; a clock that runs ahead of ours reads as now. */
+/** Format a past time as "5 sec. ago" in the language. A future time, from a clock that runs ahead, is shown as now. */
 export function formatAgo(thenNs: number, nowMs: number, language: string): string {
   return formatRelative(nowMs / 1000 - thenNs / 1e9, language, -1);
 }
 
-/** "in 3 hr." of what is to come; what is over reads as now. */
+/** Format a future time as "in 3 hr."; a past time is shown as now. */
 export function formatUntil(thenNs: number, nowMs: number, language: string): string {
   return formatRelative(thenNs / 1e9 - nowMs / 1000, language, 1);
 }
@@ -34,7 +34,7 @@ export function formatExactRange(fromNs: number, untilNs: number, language: stri
   );
 }
 
-/** To the minute: of what is to come. */
+/** Format a future time to the minute. */
 export function formatExactMinute(thenNs: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(thenNs / 1e6);
 }

@@ -6,7 +6,7 @@ function compareCells(a: Cell, b: Cell): number {
   return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-/** What is not known comes last, either way; equals stay as they stood. */
+/** Sort rows. Unknown values come last in both orders; equal rows keep their order. */
 export function sortRows<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
   const keyed = rows.map((row) => ({ row, key: cell(row) ?? null }));
   const sign = order === "asc" ? 1 : -1;

@@ -1,6 +1,6 @@
 /**
- * Text of strangers with what would break a line, ring or turn the reading direction made visible.
- * A name that pretends to be another one must not look like it.
+ * Show invisible characters of an untrusted text, such as line breaks, bells and changes of direction, so that a name
+ * cannot look like another one.
  */
 export function displayText(text: string): string {
   return text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, (character) => {
@@ -9,7 +9,7 @@ export function displayText(text: string): string {
   });
 }
 
-/** Keeps both ends of a long name: kernel names differ at their end as often as at their start. */
+/** Keep both ends of a long name: kernel names differ at their end as often as at their start. */
 export function shorten(text: string, limit: number): string {
   const name = displayText(text);
   if (name.length <= limit) return name;
@@ -17,7 +17,10 @@ export function shorten(text: string, limit: number): string {
   return `${name.slice(0, head)}…${name.slice(name.length - (limit - 1 - head))}`;
 }
 
-/** A C++ function without its return type and arguments: what is left tells kernels apart in a legend. */
+/**
+ * Return the name of a C++ function without its return type and arguments, which is enough to tell kernels apart in a
+ * legend.
+ */
 export function abbreviate(name: string, limit: number): string {
   const bare = name.replace(/^void /, "");
   const withoutArguments = /::|>\(/.test(bare) ? bare.replace(/\([^()]*(\([^()]*\)[^()]*)*\)( const)?$/, "") : bare;
@@ -26,12 +29,12 @@ export function abbreviate(name: string, limit: number): string {
 
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-/** Names come from traces and may hold markup; chart tooltips are HTML. */
+/** Escape HTML, because names from traces may contain markup and chart tooltips are HTML. */
 export function escapeHtml(text: string): string {
   return displayText(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
 
-/** Orders versions newest first, part by part: 1.10 comes before 1.9. */
+/** Compare versions, newest first, part by part: 1.10 comes before 1.9. */
 export function compareNewestFirst(a: string, b: string): number {
   return b.localeCompare(a, "en", { numeric: true });
 }

@@ -1,5 +1,5 @@
-// The texts of the web UI in its current language. A text may have slots, `{name}`, and forms for one and many, or for
-// none, one and many: "{n} row | {n} rows".
+// The texts of the web UI in its current language. A text may have slots, `{name}`, and forms for one and many ("{n}
+// row | {n} rows"), or for none, one and many.
 import { readonly, ref, shallowReactive } from "vue";
 import { FALLBACK, FILES, FIRST_TEXTS, type Language, type Messages } from "./languages";
 
@@ -13,7 +13,7 @@ function lookup(key: string): string | undefined {
   return texts.get(current.value)?.get(key) ?? texts.get(FALLBACK)?.get(key);
 }
 
-/** Whether there is a text for the key. */
+/** Whether the key has a text. */
 export function te(key: string): boolean {
   return lookup(key) !== undefined;
 }
@@ -23,7 +23,10 @@ function chooseForm(forms: readonly string[], count: number): string {
   return forms[Math.min(count, forms.length - 1)] ?? "";
 }
 
-/** Return the text for the key with its slots filled, or the key itself. `n` of the slots, if a number, or `count` chooses the form. */
+/**
+ * Return the text of a key with its slots filled, or the key if it has no text. The slot `n`, if it is a number, or
+ * `count` selects the form.
+ */
 export function t(key: string, slots: Slots = {}, count = 1): string {
   const text = lookup(key);
   if (text === undefined) return key;
@@ -55,7 +58,7 @@ function loadOnce(language: Language, name: string): Promise<void> {
 const needed = new Set<string>(FIRST_TEXTS);
 let requested: Language | null = null;
 
-/** Load files of texts, in addition to those loaded before, and show the web UI in this language. */
+/** Load files of texts in addition to those loaded before, and switch the web UI to this language. */
 export async function setLanguage(language: Language, files: readonly string[] = []): Promise<void> {
   requested = language;
   for (const name of files) needed.add(name);

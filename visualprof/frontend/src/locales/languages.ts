@@ -1,4 +1,4 @@
-// The languages of the web UI: the folders next to this file. A further language is a further folder.
+// The languages of the web UI: one folder per language next to this file.
 export type Messages = { [key: string]: string | Messages };
 
 /** By path, `./LANGUAGE/NAME.json`. A file with the name of a page has the texts of that page. */
@@ -13,7 +13,7 @@ const unique = (values: readonly string[]) => [...new Set(values)].sort();
 export const LANGUAGES: readonly Language[] = unique(Object.keys(FILES).map((path) => parts(path)[0]));
 export const ALL_TEXTS: readonly string[] = unique(Object.keys(FILES).map((path) => parts(path)[1]));
 
-/** Used where a language lacks a text. */
+/** Used for texts that a language lacks. */
 export const FALLBACK: Language = "en";
 
 /** Files that the first page needs. */
@@ -33,7 +33,7 @@ export const SHARED_TEXTS: readonly string[] = [
   "serving",
 ];
 
-/** Files of other pages that a page needs, too. */
+/** Files of other pages that a page also needs. */
 const TEXTS_OF_OTHER_PAGES: Readonly<Record<string, readonly string[]>> = {
   distributed: ["idle"],
   graph: ["trace"],
@@ -48,7 +48,7 @@ export function pageTexts(page: string): readonly string[] {
   return [...SHARED_TEXTS, page, ...(TEXTS_OF_OTHER_PAGES[page] ?? [])].filter((name) => ALL_TEXTS.includes(name));
 }
 
-/** What a button calls it: by its own name where that is short, as 中文 is. */
+/** Return the language's name for a button: its own short name, such as 中文, or its code. */
 export function shortName(language: Language): string {
   const name = new Intl.DisplayNames([language], { type: "language" }).of(language) ?? language;
   return /^\p{Script=Latin}/u.test(name) ? language.toUpperCase() : name;

@@ -82,7 +82,10 @@ describe("the files of texts", () => {
   );
   const graph = importGraph();
   const isTest = (path: string) => path.endsWith(".test.ts");
-  /** Files with the texts that a source names; of a key such as `run.state.${state}` the part before the slot is known. */
+  /**
+   * Return the files of the texts that a source uses. Of a key such as `run.state.${state}`, the part before the slot
+   * is known.
+   */
   const usedFiles = (path: string) =>
     [...(sources[path] ?? "").matchAll(/["'`]([a-z_]+(?:\.\w+)*\.)(\w+(?=["'`]))?(?=["'`]|\$\{)/g)].flatMap(
       ([, start = "", end]) => [

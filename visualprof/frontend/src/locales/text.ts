@@ -1,4 +1,4 @@
-// Lookups with a fallback: a server may know columns, views or findings that this page has no words for yet.
+// Lookups with a fallback: a newer server may have columns, views or findings that the locales do not know yet.
 import type { Kinds } from "../api/model";
 import { t, te } from "./i18n";
 
@@ -11,14 +11,14 @@ export function textOr(key: string, fallback: string): string {
   return firstText([key]) ?? fallback;
 }
 
-/** The heading of a column; `scope` is the table it stands in, which may name it more precisely. */
+/** Return the heading of a column. `scope` is its table, which may have a more precise heading. */
 export function columnLabel(column: string, scope = ""): string {
   return (
     firstText([`column.in_${scope}.${column}`, `column.${column}`]) ?? toTitle(column.replace(/_(ns|bytes|ratio)$/, ""))
   );
 }
 
-/** The headings of one table: those that would read alike say what they count, too. */
+/** Return the headings of a table. Equal headings also name their kind. */
 export function columnLabels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
   const names = columns.map((column) => columnLabel(column, scope));
   const isDuplicate = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
@@ -27,27 +27,27 @@ export function columnLabels(columns: readonly string[], kinds: Kinds, scope = "
   return Object.fromEntries(columns.map((column, index) => [column, label(column, names[index] ?? column)]));
 }
 
-/** "busy_time" as a heading. */
+/** Convert "busy_time" to a heading. */
 function toTitle(id: string): string {
   return id.charAt(0).toUpperCase() + id.slice(1).replaceAll("_", " ");
 }
 
-/** The name of a page, or of a view that the locale does not know. */
+/** Return the name of a page or, if the locale has none, of its view. */
 export function pageLabel(id: string): string {
   return textOr(`page.${id}`, toTitle(id));
 }
 
-/** The name of a part of a view: a parameter, a choice, a chart or a table. */
+/** Return the name of a part of a view: a parameter, an option, a chart or a table. */
 export function partLabel(view: string, part: string): string {
   return textOr(`view.${view}.${part}`, toTitle(part));
 }
 
-/** What a number means, or nothing. */
+/** Return the definition of a metric, or "". */
 export function definition(column: string, scope = ""): string {
   return firstText([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
 }
 
-/** The text of a chart's token. Parts of a step and stages are categories by other names; "|device" adds the side. */
+/** Return the text of a chart token. Step parts and stages use the names of categories; "|device" adds the side. */
 export function chartText(key: string): string {
   const [name = key, side] = key.split("|");
   if (side !== undefined) return t("chart.of_side", { name: chartText(name), side: vocabularyText(side) });
@@ -56,13 +56,13 @@ export function chartText(key: string): string {
   return textOr(plain, plain.replace(/^.*\./, ""));
 }
 
-/** The locale's word for one of the server's closed vocabulary (categories, stages), else the word itself. */
+/** Return the locale's name of a term of the server's vocabulary (categories, stages), or the term itself. */
 export function vocabularyText(value: string): string {
   return textOr(`category.${value}`, value);
 }
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
-// "cuda:0 SM clock": what stands before the last words is the device's own name.
+// "cuda:0 SM clock": the text before the counter's name is the name of the device.
 const COUNTERS = [
   "host memory allocated",
   "host memory reserved",
@@ -85,7 +85,7 @@ const COUNTERS = [
   "RSS",
 ];
 
-/** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
+/** Return the locale's name of a monitor counter. Other names, and a unit at the end, stay unchanged. */
 export function counterName(name: string): string {
   const [, plain = name, unit = ""] = /^(.*?)( (?:%|MHz|W|C|bytes))?$/.exec(name) ?? [];
   const counter = COUNTERS.find((candidate) => plain === candidate || plain.endsWith(` ${candidate}`));
@@ -94,14 +94,14 @@ export function counterName(name: string): string {
   return `${plain.slice(0, plain.length - counter.length)}${textOr(`counter.${slug(counter)}`, counter)}${sign}`;
 }
 
-/** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */
+/** Return the label of a timeline counter. The monitor's counters end in a unit, with two exceptions. */
 export function counterLabel(name: string): string {
   return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
     ? counterName(name)
     : name;
 }
 
-/** Words with which runtimes say what they did; anything else as it is. */
+/** Return the locale's text for a runtime's message, or the message itself. */
 export function runtimeText(value: string): string {
   return textOr(`evaluation.said.${slug(value)}`, value);
 }

@@ -1,4 +1,4 @@
 import type { Pages } from "../router";
 
-/** A page is one folder with a `page.vue`; the folder's name is the id of the view it shows. Nothing else registers it. */
+/** A page is a folder with a `page.vue`. The folder's name is the id of its view; no other registration is needed. */
 export const PAGES: Pages = import.meta.glob<{ default: object }>("./*/page.vue");

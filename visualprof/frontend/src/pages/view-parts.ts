@@ -1,4 +1,4 @@
-// What an answer holds: its tables by the names that `table=` takes, and its values as facts, a group a structure.
+// The parts of an answer: its tables by their `table=` name, and its values as facts, one group per structure.
 import type { Cell, Json, JsonObject, Kinds } from "../api/model";
 
 export interface FactGroup {
@@ -8,7 +8,7 @@ export interface FactGroup {
 
 export interface TablePart {
   name: string;
-  /** The first column of texts, by which its rows are searched. */
+  /** The first text column, used to search the rows. */
   text: string | null;
 }
 
@@ -45,7 +45,7 @@ export function splitAnswer(
     for (const inner of several ? value.filter(isObject) : isObject(value) ? [value] : []) {
       const parts = splitAnswer(inner, name, kinds);
       facts.push(...parts.facts);
-      // Tables in a list have no name to be asked for by.
+      // Tables in a list have no name and cannot be requested separately.
       if (!several) tables.push(...parts.tables);
     }
   }

@@ -1,4 +1,4 @@
-// The entry of a report: the same page, answered from what its file holds (visualprof/server/report.py).
+// The entry point of a report: the same web UI, answered from the content of its file (visualprof/server/report.py).
 import { setOfflineReport } from "../api/client";
 import { ALL_TEXTS, speak } from "../locales";
 import { addPages, router } from "../router";
@@ -14,7 +14,7 @@ declare global {
 
 const reportFile = new ReportFile(globalThis.visualprofReport);
 setOfflineReport(reportFile);
-// The timeline begins with the longest step, and what ran in it.
+// The timeline starts with the longest step and its events.
 rememberQuery("/trace", reportFile.first);
 
 async function startReport(): Promise<void> {

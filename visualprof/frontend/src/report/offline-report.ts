@@ -1,4 +1,4 @@
-// Answers what the page asks from what stands in the report's own file.
+// Answers the requests of the web UI from the report's own file.
 import type { OfflineReport as Answers } from "../api/client";
 import type { Json, JsonObject, Table, ViewsAnswer } from "../api/model";
 import { t } from "../locales";
@@ -6,18 +6,18 @@ import { selectRows, toDelimitedText } from "./rows";
 
 interface Facts {
   answers: Record<string, Json>;
-  /** Where each tile stands behind the facts: [offset, bytes]. */
+  /** Position of each tile after the facts: [offset, bytes]. */
   tiles: Record<string, [number, number]>;
   names: Record<string, string>;
   steps: string[];
   first: Record<string, string>;
   run: string;
-  /** What it is compared with. */
+  /** The base run. */
   base: string | null;
   made_ms: number;
 }
 
-/** What the page selects by itself, or what is the same in all questions of a report. */
+/** Parameters that the page applies itself, or that are the same in all requests of a report. */
 const PAGE_PARAMETERS =
   /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) =>
@@ -26,7 +26,7 @@ const json = (body: unknown, status = 200) =>
 export class ReportFile implements Answers {
   private readonly facts: Facts;
   private readonly tiles: Uint8Array<ArrayBuffer>;
-  /** By view and parameter, what is not said. */
+  /** Default values by view and parameter. */
   private readonly defaults = new Map<string, string>();
 
   constructor(file: ArrayBuffer) {
@@ -48,7 +48,7 @@ export class ReportFile implements Answers {
     return this.facts.first;
   }
 
-  /** Of the address: the run, and what it is compared with. */
+  /** Parameters for the address: the run and its base. */
   get shown(): Record<string, string> {
     const { run, base } = this.facts;
     return base === null ? { run } : { run, base };
@@ -62,7 +62,7 @@ export class ReportFile implements Answers {
     return this.facts.steps.includes(name);
   }
 
-  /** The tile itself or, of what the file does not hold so deep, the one above it. */
+  /** Return the tile or, if the file is not that detailed, the nearest coarser one. */
   nearestTile(kind: "g" | "c" | "p", id: number, level: number, index: number): [level: number, index: number] {
     for (let up = 0; up < 64; up += 1) {
       const above = Math.floor(index / 2 ** up);

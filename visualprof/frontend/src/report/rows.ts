@@ -1,4 +1,4 @@
-// Rows of a table as the server would choose them (views/answers/table.py), of those that the report holds.
+// Selects rows of a table like the server (views/answers/table.py), among the rows that the report contains.
 import type { Cell, Columns, Table } from "../api/model";
 
 type Test = (value: Cell | undefined) => boolean;
@@ -21,7 +21,7 @@ function parseTests(query: URLSearchParams): [column: string, test: Test][] {
   });
 }
 
-/** Unknown values come last either way. */
+/** Unknown values come last in both orders. */
 function rowComparator(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
   const sign = descending ? -1 : 1;
   const key = (row: number) => {
@@ -50,7 +50,7 @@ export function selectRows(table: Table, query: URLSearchParams): Table {
   return { ...table, columns: pageColumns, matching_rows: rows.length, offset: from };
 }
 
-/** As a spreadsheet reads it; what it would run begins with a mark. */
+/** Format a table for spreadsheets. Cells that would run as formulas are prefixed. */
 export function toDelimitedText(table: Table, separator: string): string {
   const columns = table.columns as Columns;
   const cell = (value: Cell | undefined) => {

@@ -28,7 +28,7 @@ describe("lasting", () => {
     [9, true, false, true],
     [11, true, true, false],
     [11, false, true, true],
-    [11, false, false, false], // nobody is left who could end it
+    [11, false, false, false], // no process is left that could end it
   ])("asked %i minutes ago, over %s, somebody there %s", (minutes, isOver, live, isShown) =>
     expect(isShownRecording(recording(minutes, isOver), live, nowMs)).toBe(isShown),
   );

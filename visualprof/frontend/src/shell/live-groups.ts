@@ -1,8 +1,8 @@
-// What ranks have in common, so that a thousand of them are a few lines.
+// Groups ranks by state, so that a thousand ranks take a few lines.
 import type { LiveRecording } from "../api/model";
 
 const FINISHED_SHOWN_NS = 10 * 60e9;
-/** As a recording goes on; what is wrong comes last. */
+/** In the order of a recording; errors come last. */
 const STATE_ORDER = [
   "asked",
   "armed",
@@ -22,7 +22,7 @@ export interface Group<T> {
   members: T[];
 }
 
-/** Those of the same state together; without one they are left out. */
+/** Group items by state; items without a state are omitted. */
 export function groupByState<T>(items: readonly T[], stateOf: (item: T) => string | null): Group<T>[] {
   const byState = new Map<string, T[]>();
   for (const item of items) {
@@ -34,7 +34,7 @@ export function groupByState<T>(items: readonly T[], stateOf: (item: T) => strin
     .sort((a, b) => STATE_ORDER.indexOf(a.state) - STATE_ORDER.indexOf(b.state));
 }
 
-/** Is a recording still worth a word? While it goes on, and for ten minutes. */
+/** Whether a recording is still shown: while it is running, and for ten minutes after. */
 export function isShownRecording(recording: LiveRecording, live: boolean, nowMs = Date.now()): boolean {
   return (!recording.over && live) || nowMs * 1e6 - recording.asked_ns < FINISHED_SHOWN_NS;
 }

@@ -1,6 +1,6 @@
 import { onScopeDispose } from "vue";
 
-/** Gives signals of which only the newest lives: each call aborts what the one before began, and leaving the page the last. */
+/** Return a function that gives a new signal and aborts the previous one. Leaving the page aborts the last one. */
 export function useLatestSignal(): () => AbortSignal {
   let control = new AbortController();
   onScopeDispose(() => control.abort());

@@ -1,4 +1,4 @@
-// The address bar is the store: what a user may want to share or come back to is a query parameter.
+// The address is the store: anything that a user may want to share or return to is a query parameter.
 import { computed, type WritableComputedRef } from "vue";
 import type { LocationQueryRaw, RouteLocationRaw } from "vue-router";
 import { router } from "../router";
@@ -19,7 +19,10 @@ function mergeQuery(patch: Patch): LocationQueryRaw {
   return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== ""));
 }
 
-/** Changes some parameters. Calls of one tick become one navigation, as each alone would undo the other. */
+/**
+ * Change some parameters. Calls in the same tick are merged into one navigation, because each alone would undo the
+ * other.
+ */
 export function patchQuery(patch: Patch, push = false): void {
   if (pending) {
     Object.assign(pending.patch, patch);
@@ -36,7 +39,7 @@ export function patchQuery(patch: Patch, push = false): void {
   });
 }
 
-/** One parameter of the address as a ref; the fallback is never written, so addresses stay short. */
+/** Return a parameter of the address as a ref. The fallback is never written, so that addresses stay short. */
 export function useParameter(name: string, fallback: string): WritableComputedRef<string> {
   return computed({
     get: () => queryValue(name) ?? fallback,
@@ -53,12 +56,12 @@ router.afterEach((to) => {
   rememberedQueries.set(to.path, Object.fromEntries(pageParameters));
 });
 
-/** What a page is opened with first. */
+/** Set the query with which a page is opened first. */
 export function rememberQuery(path: string, query: LocationQueryRaw): void {
   rememberedQueries.set(path, query);
 }
 
-/** Where a tab leads: the selection goes along, and the page's own parameters are as they were left. */
+/** Return the address of a tab: with the current selection, and with the page's own parameters as they were last. */
 export function pageLocation(id: string): RouteLocationRaw {
   const selection = Object.entries(router.currentRoute.value.query).filter(([key]) =>
     (SELECTION_KEYS as readonly string[]).includes(key),
@@ -66,7 +69,7 @@ export function pageLocation(id: string): RouteLocationRaw {
   return { path: `/${id}`, query: { ...rememberedQueries.get(`/${id}`), ...Object.fromEntries(selection) } };
 }
 
-/** A link that the server made ("/operator?sort=.."), with the present selection added. */
+/** Return a link of the server ("/operator?sort=..") with the current selection. */
 export function linkedLocation(link: string): RouteLocationRaw {
   const target = router.resolve(link);
   const query = { ...router.currentRoute.value.query, ...target.query };

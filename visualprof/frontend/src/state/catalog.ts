@@ -1,4 +1,4 @@
-// Which pages there are and in which order: the server's views, then those that show nothing of a profile.
+// The pages and their order: the server's views, then pages that show nothing of a profile.
 import { computed, shallowRef } from "vue";
 import { address, get, offlineReport, type ViewInfo, type ViewsAnswer } from "../api";
 import { router } from "../router";
@@ -18,7 +18,7 @@ export function findView(id: string): ViewInfo | null {
 
 const showsProfile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
 const showsReports = (view: ViewInfo) => view.subject === "reports";
-// Their tables stand on the page of another view.
+// Their tables are part of another view's page.
 const EMBEDDED_VIEWS = new Set([
   "runtime",
   "launch",
@@ -38,39 +38,39 @@ const EMBEDDED_VIEWS = new Set([
   "collectives",
 ]);
 
-/** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
+/** Whether a page needs no run: the pages that show or upload models, and those that create runs. */
 export function needsNoRun(id: string): boolean {
   return !showsProfile(findView(id));
 }
 
-/** Pages that show nothing of the selected run have no use for its selectors. */
+/** Whether a page has selectors. Pages that show nothing of the selected run have none. */
 export function hasSelectors(id: string): boolean {
   const view = findView(id);
   return view !== null && !showsReports(view);
 }
 
-/** Pages of whoever is logged in; the menu with their name leads there. */
+/** Whether a page belongs to the current user's menu. */
 export function isAccountPage(id: string): boolean {
   return id === "account" || id === "people";
 }
 
 export interface Tab {
   id: string;
-  /** What it is called: memory is the device's or, of a run without devices, the host's. */
+  /** The name: memory is the device's or, for a run without devices, the host's. */
   label: string;
-  /** False when the selected file has nothing for this page. */
+  /** False if the selected file has no data for this page. */
   enabled: boolean;
-  /** Begins another group of tabs. */
+  /** Whether it starts another group of tabs. */
   startsGroup: boolean;
 }
 
-/** None until the server has said which views it has. */
+/** Empty until the server has listed its views. */
 export const tabs = computed<Tab[]>(() => {
   const paged = views.value.filter(
     (view) => router.hasRoute(view.name) || (showsProfile(view) && !EMBEDDED_VIEWS.has(view.name)),
   );
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
-  // Who came by a link to one run makes none.
+  // Viewers of a single run cannot create runs.
   const [run, agents] =
     linkExpiresNs.value === null && !offlineReport
       ? [

@@ -1,11 +1,11 @@
-// Which run the shown one is compared with: the address names it, completed by what stands at the same place of the base.
+// The base of the comparison: named in the address, completed by the base's item at the same position.
 import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
 import { queryValue } from "./address";
 import { runs, runSpans } from "./runs";
 import { fileStamp, run, selectedQuery, sortedRuns, span, step, worker } from "./selection";
 
-/** Why a run or file cannot be what another is compared with. */
+/** Why a run or file cannot be compared. */
 export type Obstacle = "gone" | "same" | "unreadable" | "apart";
 
 /** Rank 3 is compared with rank 3. */
@@ -33,7 +33,7 @@ export const baseSpan = computed<Span | null>(() =>
   findCounterpart(baseWorker.value?.spans ?? [], queryValue("base_span"), span.value),
 );
 
-/** Why one file cannot be compared with another. */
+/** Return why one file cannot be compared with another. */
 export function comparisonObstacle(base: Span, span: Span): Obstacle | null {
   if (base === span) return "same";
   if (base.state === "failed") return "unreadable";
@@ -41,14 +41,14 @@ export function comparisonObstacle(base: Span, span: Span): Obstacle | null {
   return bothKnown && !base.views.some((view) => span.views.includes(view)) ? "apart" : null;
 }
 
-/** Why the base that the address names cannot be compared with; null while there is none. */
+/** Why the base in the address cannot be compared; null while there is none. */
 export const obstacle = computed<Obstacle | null>(() => {
   if (baseId.value === null || runs.value.length === 0) return null;
   if (!baseSpan.value) return baseRun.value ? "apart" : "gone";
   return span.value && comparisonObstacle(baseSpan.value, span.value);
 });
 
-/** Whether there is anything to compare with, or the address says so. */
+/** Whether there is any possible base, or the address names one. */
 export const hasBases = computed(
   () =>
     baseId.value !== null ||
@@ -56,20 +56,23 @@ export const hasBases = computed(
     (run.value !== null && runSpans(run.value).length > 1),
 );
 
-/** The step that stands beside the chosen one: of the same name, else of the same place, for a later recording counts on. */
+/**
+ * The base's step for the chosen one: of the same name or, because a later recording continues the count, at the same
+ * position.
+ */
 export const baseStep = computed<string | null>(() => {
   const steps = baseSpan.value?.steps ?? [];
   if (step.value === null || steps.includes(step.value)) return step.value;
   return steps[span.value?.steps.indexOf(step.value) ?? -1] ?? steps[steps.length - 1] ?? null;
 });
 
-/** The base as the views and the timeline ask for it. */
+/** The base as query parameters of the views and the timeline. */
 export const baseQuery = computed<Query | null>(() => {
   if (!baseRun.value || !baseWorker.value || !baseSpan.value || obstacle.value) return null;
   return { run: baseRun.value.id, worker: baseWorker.value.id, span: baseSpan.value.id, step: baseStep.value };
 });
 
-/** What a question about both carries; null unless two can be compared. */
+/** The query parameters of a comparison; null unless two runs can be compared. */
 export const comparedQuery = computed<Query | null>(() => {
   const base = baseQuery.value;
   return (
@@ -84,7 +87,7 @@ export const comparedQuery = computed<Query | null>(() => {
   );
 });
 
-/** Changes when one of both files does. */
+/** Changes when one of the two files changes. */
 export const comparedStamp = computed(
   () => `${fileStamp.value} ${baseSpan.value?.modified_ns ?? 0} ${baseSpan.value?.state ?? ""}`,
 );

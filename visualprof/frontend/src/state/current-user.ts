@@ -1,7 +1,7 @@
-// Who is logged in; null where there are no accounts, and for who came by a link to one run.
+// The logged-in user; null if there are no accounts, or for viewers of a single run.
 import { shallowRef } from "vue";
 import type { Person } from "../api";
 
 export const currentUser = shallowRef<Person | null>(null);
-/** When that link is over; null without one. */
+/** When the link to the run expires; null without a link. */
 export const linkExpiresNs = shallowRef<number | null>(null);

@@ -1,4 +1,4 @@
-// Links may name a chart or a table of a page (`chart=steps`): scroll there once it exists, then forget it.
+// Links may name a chart or table of a page (`chart=steps`): scroll to it once it exists, then remove the parameter.
 import { onScopeDispose, watch } from "vue";
 import { patchQuery, queryValue } from "./address";
 

@@ -1,4 +1,5 @@
-// Runs in which processes listen, polled while there are some; and the recording that this page asked for, which opens by itself.
+// Runs with live processes, polled while there are any; and the recording that this page requested, which opens
+// automatically.
 import { computed, effectScope, shallowRef, watch } from "vue";
 import {
   address,
@@ -23,7 +24,7 @@ const answer = shallowRef<LiveAnswer | null>(null);
 const awaited = shallowRef<{ run: string; id: string } | null>(null);
 let poll: () => Promise<void> = async () => undefined;
 
-/** False until the server has said it once. */
+/** False until the first answer. */
 export const liveAnswer = computed(() => answer.value !== null);
 
 /** By run. */
@@ -37,7 +38,7 @@ export function isLive(run: string): boolean {
   return liveRuns.value.get(run)?.processes.some(isPresent) ?? false;
 }
 
-/** What came of a recording: of the worker that is looked at, or else of the first one. */
+/** Return the result of a recording: of the selected worker or, without one, of the first. */
 export function recordedSpan(
   run: Run,
   recording: LiveRecording,
@@ -50,7 +51,7 @@ export function recordedSpan(
   return candidates.find((candidate) => candidate.worker === preferred) ?? candidates[0] ?? null;
 }
 
-/** Whoever looks elsewhere by now is not led away. */
+/** A user who has moved on meanwhile is not redirected. */
 function openFinishedRecording(): void {
   const { run: id, id: recordingId } = awaited.value ?? {};
   const recording = id === undefined ? null : (liveRuns.value.get(id)?.recording ?? null);
@@ -67,7 +68,7 @@ function openFinishedRecording(): void {
   if (recordedSpans) patchQuery({ worker: recordedSpans.worker, span: recordedSpans.span.id, step: null }, true);
 }
 
-/** For as long as the page is open. */
+/** Poll while the page is open. */
 export function useLiveRuns(): void {
   effectScope(true).run(() => {
     const { data, refresh } = usePolled<LiveAnswer>(
@@ -80,7 +81,7 @@ export function useLiveRuns(): void {
   });
 }
 
-/** Throws ApiError. */
+/** Throws `ApiError`. */
 export async function startRecording(wish: NewRecording): Promise<void> {
   const newRecording = await send<LiveRecording>("POST", address("live/record"), wish);
   awaited.value = { run: wish.run, id: newRecording.id };

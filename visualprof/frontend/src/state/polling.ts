@@ -1,4 +1,4 @@
-// One GET that is asked again and again while the page is in sight; an ETag spares what did not change.
+// A GET request that is repeated while the page is visible; an ETag avoids unchanged answers.
 import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
 import { shallowRef, watch } from "vue";
 import { asError, get, type Answer, type ApiError } from "../api/client";
@@ -7,9 +7,9 @@ import { useLatestSignal } from "./abort-signals";
 type Fetch<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
 
 /**
- * Asks `url()` every `pause_ms(last answer)`; a null address asks nothing and forgets.
- * `refresh` asks now, for what the user did himself must be seen at once; `take` takes an answer that came by another way.
- * `ask` gives null where nothing changed.
+ * Request `url()` every `pauseMs(last answer)`. A null address requests nothing and clears the data. `refresh` requests
+ * immediately, to show the effect of a user's action; `setAnswer` sets an answer from elsewhere. `ask` returns null if
+ * nothing has changed.
  */
 export function usePolled<T>(url: () => string | null, pauseMs: (answer: T | null) => number, ask: Fetch<T> = get) {
   const data = shallowRef<T | null>(null);

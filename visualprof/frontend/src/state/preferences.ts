@@ -1,4 +1,4 @@
-// What a user chose for this browser, not for this page: it lives in localStorage instead of the address.
+// The user's preferences for this browser, kept in localStorage instead of the address.
 import { usePreferredDark, useStorage, type RemovableRef } from "@vueuse/core";
 import { computed, ref, watchEffect } from "vue";
 import type { ThemeName } from "../lib/color";
@@ -6,7 +6,7 @@ import { LANGUAGES, type Language } from "../locales";
 
 const THEMES = ["system", "light", "dark"] as const;
 
-/** Remembered under `visualprof.NAME`. Where storage is forbidden, as in an embedded page, it lasts as long as the page. */
+/** Store a value under `visualprof.NAME`. If storage is forbidden (embedded pages), it lasts as long as the page. */
 export function useStored<T extends string | number | object>(name: string, fallback: T): RemovableRef<T> {
   return useStorage<T>(`visualprof.${name}`, fallback, undefined, { writeDefaults: false, onError: () => undefined });
 }
@@ -31,7 +31,7 @@ function parseLanguage(value: string | null | undefined): Language | null {
 }
 
 const storedLanguage = useStored<string>("language", "");
-/** Of the server's own choice, for those who made none here. */
+/** The server's default, for users without a choice of their own. */
 export const serverLanguage = ref<string | null>(null);
 export const language = computed<Language>(
   () =>

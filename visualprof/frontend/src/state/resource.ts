@@ -1,4 +1,5 @@
-// One GET that follows its address: newer requests abort older ones, a file that is still parsed is waited for.
+// A GET request that follows its address: a newer request aborts the older one; while the server parses the file, it is
+// repeated.
 import { useTimeoutFn } from "@vueuse/core";
 import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
 import { asError, get, type ApiError } from "../api/client";
@@ -8,11 +9,11 @@ const RETRY_MS = 1000;
 const MAX_RETRY_MS = 5000;
 
 export interface Resource<T> {
-  /** The last answer; it stays while the next one is on its way, so that pages do not flicker. */
+  /** The last answer. It stays while the next one is loading, so that pages do not flicker. */
   data: ShallowRef<T | null>;
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
-  /** While a file is read for the answer: what the server says of it. */
+  /** The server's message while it reads the file. */
   waiting: ShallowRef<ApiError | null>;
 }
 
@@ -21,7 +22,7 @@ function retryMs(error: ApiError): number | null {
   return error.status === 503 ? Math.min((error.retryAfterS ?? 1) * 1000, MAX_RETRY_MS) : null;
 }
 
-/** Fetches `url()` whenever it or `stamp()` changes; a null address fetches nothing. */
+/** Request `url()` whenever it or `stamp()` changes. A null address requests nothing. */
 export function useResource<T>(url: () => string | null, stamp: () => unknown): Resource<T> {
   const data = shallowRef<T | null>(null);
   const error = shallowRef<ApiError | null>(null);

@@ -1,4 +1,4 @@
-// What to type so that the dashboard measures on its own machine, too.
+// The command that restarts the dashboard with an agent on its own machine.
 import { computed, onMounted, ref, type ComputedRef } from "vue";
 import { address, get, type Status } from "../api";
 

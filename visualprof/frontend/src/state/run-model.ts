@@ -1,4 +1,4 @@
-// Which model the selected run is of, and where an operator of a table stands in it.
+// The model of the selected run, and the location of a table's operator in it.
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address } from "../api/client";
@@ -10,7 +10,7 @@ import { selectedQuery } from "./selection";
 const ACTIVE_POLL_MS = 1000;
 const IDLE_POLL_MS = 10_000;
 
-/** Models by how well their nodes fit what the run measured; null while that is not known, or without a profile. */
+/** Models by how well their nodes match the run's measurements; null while unknown, or without a profile. */
 export function useModelMatches() {
   const url = computed(() => {
     const selection = selectedQuery.value;
@@ -29,7 +29,7 @@ export function useModelMatches() {
 export function useRunModel() {
   const { matches } = useModelMatches();
 
-  /** The nodes of that name; null when no model fits the run. */
+  /** Return the nodes of that name, or null if no model fits the run. */
   function nodeLocation(name: string): RouteLocationRaw | null {
     const model = matches.value?.best;
     return model ? linkedLocation(`/graph?model=${encodeURIComponent(model)}&find=${encodeURIComponent(name)}`) : null;

@@ -1,4 +1,4 @@
-// What the log directories hold, polled: every other piece of the page derives from this list.
+// The content of the log directories, polled. The rest of the web UI derives from this list.
 import { computed, effectScope, ref, shallowRef, watch } from "vue";
 import {
   address,
@@ -18,7 +18,7 @@ const IDLE_POLL_MS = 3000;
 
 const answer = shallowRef<RunsAnswer | null>(null);
 
-/** False while the server does not answer; the page keeps what it has and keeps asking. */
+/** False while the server does not answer. The page keeps its data and keeps asking. */
 export const reachable = ref(true);
 export const loaded = computed(() => answer.value !== null);
 export const runs = computed<Run[]>(() => answer.value?.runs ?? []);
@@ -34,7 +34,7 @@ const busy = computed(() =>
   runs.value.some((run) => run.workers.some((worker) => worker.spans.some((span) => BUSY_STATES.has(span.state)))),
 );
 
-/** Changes laid over what is known: runs that did not change stay the same objects. */
+/** Merge changes into the known runs. Unchanged runs stay the same objects. */
 export function mergeChanges(
   previous: RunsAnswer | null,
   { revision, since, runs, removed, skipped }: ChangesAnswer,
@@ -45,7 +45,7 @@ export function mergeChanges(
   return { revision, runs: [...byId.values()], skipped: skipped ?? previous?.skipped ?? [] };
 }
 
-/** Asks for what changed since the last answer, and says which run is looked at: its files are read first. */
+/** Request the changes since the last answer. Also names the shown run, whose files are read first. */
 async function fetchChanges(
   previous: RunsAnswer | null,
   signal: AbortSignal,
@@ -59,7 +59,7 @@ async function fetchChanges(
     : null;
 }
 
-/** For as long as the page is open, or until what it returns is called, which forgets what was known. */
+/** Poll while the page is open. The returned function stops polling and clears the data. */
 export function startPolling(): () => void {
   const scope = effectScope(true);
   scope.run(() => {

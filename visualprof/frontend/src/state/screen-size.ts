@@ -1,6 +1,6 @@
 import { useMediaQuery } from "@vueuse/core";
 
-/** Whether the screen has room for what is merely nice to have. */
+/** Whether the screen has room for optional content. */
 export const isWideScreen = useMediaQuery("(min-width: 1700px)");
 /** Whether three columns fit side by side. */
 export const fitsThreeColumns = useMediaQuery("(min-width: 1501px)");

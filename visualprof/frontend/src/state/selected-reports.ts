@@ -1,13 +1,13 @@
-// Which reports are laid over each other and which point is open: the address says it.
+// The reports that are compared and the open point, kept in the address.
 import { computed, type ComputedRef } from "vue";
 import type { ReportRow } from "../api/model";
 import { patchQuery, queryValue } from "./address";
 
-/** The server takes no more at once. */
+/** The server's limit. */
 const MAX_REPORTS = 100;
 const DEFAULT_REPORTS = 8;
 
-/** Ids in one parameter: only a comma inside an id needs a sign of its own. */
+/** Join ids in one parameter; only a comma inside an id must be escaped. */
 export function joinList(ids: readonly string[]): string {
   return ids.map((id) => id.replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
 }
@@ -23,7 +23,7 @@ export function parseList(text: string): string[] {
   ];
 }
 
-/** Without a choice, the run that is open, else what was measured last, with those of the same job. */
+/** Without a choice: the reports of the selected run, or the newest ones of the same job. */
 export function newestReports(reports: readonly ReportRow[], run: string | null = null): string[] {
   const first = reports.find((candidate) => candidate.id === run) ?? reports[0];
   return reports
@@ -39,7 +39,7 @@ export function newestReports(reports: readonly ReportRow[], run: string | null 
 
 export interface SelectedReports {
   ids: ComputedRef<string[]>;
-  /** Named by the address, but not there (yet). */
+  /** Named in the address, but not available. */
   missing: ComputedRef<string[]>;
   set: (ids: readonly string[]) => void;
 }
@@ -54,7 +54,7 @@ export function useSelectedReports(reports: () => readonly ReportRow[]): Selecte
   return {
     ids: computed(() => requestedIds.value.filter((id) => knownIds.value.has(id)).slice(0, MAX_REPORTS)),
     missing: computed(() => requestedIds.value.filter((id) => !knownIds.value.has(id))),
-    // A comma alone says that nothing is chosen, which no parameter at all does not.
+    // A single comma means that nothing is chosen; a missing parameter means the default.
     set: (ids) => patchQuery({ reports: ids.length > 0 ? joinList(ids) : "," }, false),
   };
 }
@@ -80,7 +80,7 @@ export function parsePoint(id: string): ReportPoint | null {
   return cut > 0 && Number.isInteger(batch) ? { report: id.slice(0, cut), batch } : null;
 }
 
-/** What the charts call each report: its spec, with its name or at last its id where several have the same. */
+/** Return the label of each report in charts: its spec, with its name or finally its id if several have the same. */
 export function reportLabels(reports: readonly ReportRow[]): Map<string, string> {
   const labelers: ((report: ReportRow) => string)[] = [
     (report) => report.spec,

@@ -1,4 +1,4 @@
-// Which run, worker, span and step the pages show: the address, completed by the first of what there is.
+// The run, worker, span and step that the pages show: from the address, completed by the first available ones.
 import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
 import { patchQuery, queryValue } from "./address";
@@ -6,12 +6,12 @@ import { runs, runSpans } from "./runs";
 
 const NATURAL_ORDER = new Intl.Collator("en", { numeric: true });
 
-/** Newest first: the run someone just made is the one they came to look at. */
+/** Newest first: users usually look for the run they just made. */
 export const sortedRuns = computed<Run[]>(() =>
   [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL_ORDER.compare(a.id, b.id)),
 );
 
-/** A run that the address names but that is not there (deleted or renamed). */
+/** A run that the address names but that does not exist (deleted or renamed). */
 export const missingRun = computed(() => {
   const runId = queryValue("run");
   return runId !== null && runs.value.length > 0 && !runs.value.some((run) => run.id === runId) ? runId : null;
@@ -20,7 +20,7 @@ export const missingRun = computed(() => {
 export const run = computed<Run | null>(() => {
   const runId = queryValue("run");
   if (runId !== null) return runs.value.find((candidate) => candidate.id === runId) ?? null;
-  // Until the address names one, a run that can be shown is better than the newest that cannot.
+  // Without a run in the address, a run that can be shown is preferred to the newest one.
   return (
     sortedRuns.value.find((candidate) => runSpans(candidate).some((span) => span.state === "ready")) ??
     sortedRuns.value[0] ??
@@ -43,7 +43,7 @@ export const step = computed<string | null>(() => {
   return stepName !== null && span.value?.steps.includes(stepName) ? stepName : null;
 });
 
-/** A file that is still written can be shown as far as it goes. */
+/** A file that is still being written can be shown so far. */
 export const viewable = computed(
   () =>
     span.value !== null &&
@@ -51,19 +51,19 @@ export const viewable = computed(
     span.value.views.length > 0,
 );
 
-/** The parameters that every view request carries; null while there is nothing to ask for. */
+/** The parameters of every view request; null if there is nothing to request. */
 export const selectedQuery = computed<Query | null>(() => {
   if (!run.value || !worker.value || !span.value || !viewable.value) return null;
   return { run: run.value.id, worker: worker.value.id, span: span.value.id, step: step.value };
 });
 
-/** Changes when the selected file does, so that a replaced or completed file is read again. */
+/** Changes with the selected file, so that a replaced or completed file is read again. */
 export const fileStamp = computed(
   () => `${span.value?.file ?? ""} ${span.value?.modified_ns ?? 0} ${span.value?.state ?? ""}`,
 );
 
 export function selectRun(id: string): void {
-  // The worker stays where the new run has one of that name: comparing rank 3 of two runs is common.
+  // The worker is kept if the new run has one of the same name: comparing rank 3 of two runs is common.
   const next = runs.value.find((candidate) => candidate.id === id);
   const keepsWorker = next?.workers.some((candidate) => candidate.id === worker.value?.id) ?? false;
   const nextWorker = keepsWorker && worker.value !== run.value?.workers[0] ? (worker.value?.id ?? null) : null;
@@ -84,7 +84,7 @@ export function selectStep(name: string | null): void {
   patchQuery({ step: name }, true);
 }
 
-/** Walks all steps, 1st, 2nd, ... without wrapping. */
+/** Go through all steps, 1st, 2nd, ... without wrapping. */
 export function moveStep(delta: 1 | -1): void {
   const order = [null, ...(span.value?.steps ?? [])];
   const next = order.indexOf(step.value) + delta;

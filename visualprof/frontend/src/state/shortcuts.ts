@@ -9,11 +9,11 @@ export function isTyping(target: EventTarget | null): boolean {
   );
 }
 
-/** Single keys, ignored while the user types or holds a modifier that belongs to the browser. */
+/** Handle single keys. They are ignored while the user types or holds a modifier of the browser. */
 export function useShortcuts(shortcuts: Shortcuts): void {
   useEventListener(window, "keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    // The first Escape closes what lies on top; a prevented one would leave it open.
+    // The first Escape closes the top layer; preventing it would leave that open.
     if (event.key === "Escape" && document.querySelector(":popover-open, dialog[open]")) return;
     const action = shortcuts[event.key];
     if (!action) return;

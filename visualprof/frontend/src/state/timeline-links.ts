@@ -1,13 +1,13 @@
-// Addresses of places on the timeline, for the pages that tell of single events.
+// Links to locations on the timeline, for pages that show single events.
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { queryValue, SELECTION_KEYS } from "./address";
 import { run, span, worker } from "./selection";
 
-/** Files that record only memory have no timeline to show. */
+/** Files that record only memory have no timeline. */
 export const hasTimeline = computed(() => span.value?.views.includes("trace") ?? false);
 
-// An operator and what it calls fit into this much to either side.
+// An operator and its calls fit into this margin on either side.
 const MARGIN_NS = 250_000;
 
 function selection(): Record<string, string> {
@@ -16,7 +16,10 @@ function selection(): Record<string, string> {
   );
 }
 
-/** One event, selected; of the shown worker, or of another of the run; `around_ns` is where to look. */
+/**
+ * Return a link that selects an event of the shown worker, or of another worker of the run. `aroundNs`: the time to
+ * show.
+ */
 export function eventLocation(event: number, workerId?: string, aroundNs?: number): RouteLocationRaw {
   const workers = run.value?.workers ?? [];
   const index = Math.max(
@@ -37,12 +40,12 @@ export function eventLocation(event: number, workerId?: string, aroundNs?: numbe
   };
 }
 
-/** A stretch of time, ns since the first event. */
+/** Return a link to a time range, in ns since the first event. */
 export function windowLocation(startNs: number, endNs: number): RouteLocationRaw {
   return { path: "/trace", query: { ...selection(), win: `${Math.round(startNs)}~${Math.round(endNs)}` } };
 }
 
-/** The longest event of a name. */
+/** Return a link to the longest event of a name. */
 export function longestLocation(name: string, where: "host" | "device"): RouteLocationRaw {
   return { path: "/trace", query: { ...selection(), longest: name, where } };
 }

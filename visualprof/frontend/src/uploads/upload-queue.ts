@@ -1,4 +1,4 @@
-// Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
+// Uploads files one after the other, with XMLHttpRequest because fetch reports no progress.
 import { reactive } from "vue";
 import {
   address,
@@ -20,13 +20,13 @@ import { t } from "../locales";
 interface Sending {
   name: string;
   size_bytes: number;
-  /** 0..1; 1 while the server looks at the file. */
+  /** 0..1; 1 while the server processes the file. */
   progress: number;
   error: ApiError | null;
   cancel: () => void;
 }
 
-/** Those under way, and those that failed until they are dismissed. */
+/** Current uploads, and failed ones until they are dismissed. */
 export const sendings = reactive<Sending[]>([]);
 
 let last: Promise<unknown> = Promise.resolve();
@@ -41,7 +41,7 @@ function uploadError(request: XMLHttpRequest): ApiError {
   return new ApiError(request.status, body?.error ?? `${request.status} ${request.statusText}`, body?.hint ?? null);
 }
 
-/** Sends a body, of which `told` hears how much is there; where it goes past the server, nothing of the session goes along. */
+/** Send a body and report its progress. Requests to another host carry no session headers. */
 function transfer(
   request: XMLHttpRequest,
   method: string,
@@ -72,10 +72,10 @@ const uploadToServer = (file: File, part: boolean, sending: Sending, request: XM
     (sentBytes) => (sending.progress = sentBytes / Math.max(file.size, 1)),
   ) as Promise<UploadAnswer>;
 
-/** In a row, of a part; each has a new address. */
+/** Consecutive failures of a part; each retry has a new address. */
 const MAX_TRIES = 5;
 
-/** Sends a file to the server's bucket, in parts: those that a try before this one sent are there. */
+/** Upload a file to the server's bucket in parts. Parts from an earlier attempt are skipped. */
 async function uploadToBucket(
   file: File,
   part: boolean,
@@ -121,23 +121,26 @@ async function uploadToBucket(
   return await send<UploadAnswer>("POST", where);
 }
 
-/** What is read into memory to know a file by it. A larger one is sent. */
+/** Maximum size to hash in memory. Larger files are uploaded without a check. */
 const MAX_REMEMBERED = 1 << 30;
 
-/** Its sha256; "" for a file that is too large, and over plain http from another machine, where no browser tells. */
+/** Return the sha256, or "" if the file is too large or the browser has no crypto (plain http from another machine). */
 async function sha256(file: File): Promise<string> {
   if (!isSecureContext || file.size > MAX_REMEMBERED) return "";
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The answer to a file that the server has. */
+/** Return the server's answer if it already has the file. */
 async function findStored(file: File, part: boolean, blob: string): Promise<UploadAnswer | null> {
   if (!blob) return null;
   return (await send<FilesAnswer>("POST", address("uploads/known"), { blob, name: file.name, part })).files[0] ?? null;
 }
 
-/** The server's answer (part: the file has weights of a model); null when it was cancelled or refused, which `sendings` then tells. */
+/**
+ * Upload a file and return the server's answer (`part`: the file has weights of a model); null if canceled or rejected,
+ * which `sendings` then shows.
+ */
 export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const request = new XMLHttpRequest();
   let cancelled = false;
@@ -156,7 +159,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
 
   async function run(): Promise<UploadAnswer | null> {
     try {
-      // A file is not sent to be refused.
+      // A file that would be rejected is not sent.
       const session = await readSession();
       if (session?.trusted !== true && !(await requestToken())) throw new ApiError(401, t("session.lacking"));
       const blob = await sha256(file);
@@ -181,7 +184,7 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   return ownTurn;
 }
 
-/** The path under which the model names a file that somebody chose: alone, or in a folder. */
+/** Return the path by which the model names a chosen file: its name, or with its folder. */
 export function uploadPart(model: UploadAnswer | null, file: File): string | null {
   const chosen = file.webkitRelativePath || file.name;
   return (
@@ -193,11 +196,11 @@ export function uploadPart(model: UploadAnswer | null, file: File): string | nul
 
 export interface UploadedModelFile {
   model: UploadAnswer;
-  /** sha256 of files with its weights, by the paths under which it names them. */
+  /** sha256 of the files with its weights, by their paths in the model. */
   parts: Record<string, string>;
 }
 
-/** Sends a model with those of the other files that it names; null when it is none, or was cancelled or refused. */
+/** Upload a model with the other files that it names; null if it is not a model, or was canceled or rejected. */
 export async function sendModel(files: readonly File[]): Promise<UploadedModelFile | null> {
   const first = files.find((file) => /\.onnx$/i.test(file.name)) ?? files[0];
   const model = first ? await upload(first) : null;

@@ -1,4 +1,4 @@
-// The leaderboard as a grid: a row a case, a column a compiler on a machine, one figure in each cell.
+// The leaderboard as a grid: one row per case, one column per compiler and machine, one metric in the cells.
 import type { Cell, Columns } from "../../api";
 
 export interface GridCell {
@@ -13,13 +13,13 @@ export interface Grid {
   rows: { case: string; setup: [column: string, value: Cell][]; cells: (GridCell | null)[] }[];
 }
 
-/** What else tells one setup of a case from another: where it differs within a case, it is a row of its own. */
+/** Further columns of a setup. A case gets one row per value in which its results differ. */
 const SETUP_COLUMNS = ["vendor", "framework", "precision", "batch_size"] as const;
 const LOWER_IS_BETTER = new Set(["p50_ns", "p99_ns", "memory_used_bytes", "energy_j_per_sample"]);
-/** Figures of which no value is better than another by itself. */
+/** Metrics for which neither larger nor smaller is better. */
 const NO_DIRECTION = new Set(["accuracy_difference"]);
 
-/** A grid of one figure; of several results of a setup the first, which is the newest. */
+/** Build the grid of a metric. Of several results of a setup, the first is shown, which is the newest. */
 export function buildGrid(table: Columns, figure: string): Grid {
   const at = (name: string, row: number): Cell => table[name]?.[row] ?? null;
   const rows = [...(table["run"] ?? []).keys()];

@@ -1,13 +1,13 @@
-// What somebody typed to run a case, as settings and as a command.
+// Convert the user's input for a case run to settings and to a command.
 import { serverOption } from "../../lib/server-option";
 
 export interface ParsedSettings {
   settings: Record<string, string>;
-  /** What is not of the form key=value; "" when all is. */
+  /** The part that is not of the form key=value; "" if all of it is. */
   invalid: string;
 }
 
-/** `batch_size=8 repeat=3`; a value with spaces stands in quotes: `flops="2 * 4e9"`. */
+/** Parse `batch_size=8 repeat=3`. A value with spaces is quoted: `flops="2 * 4e9"`. */
 export function parseSettings(text: string): ParsedSettings {
   const settings: Record<string, string> = {};
   for (const part of text.match(/(?:"[^"]*"|[^\s"])+/g) ?? []) {
@@ -31,7 +31,7 @@ export interface CaseRequest {
 
 const quoted = (text: string) => (/^[\w.,=:/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-/** The command that does the same. */
+/** Return the equivalent command. */
 export function runCommand(wish: CaseRequest): string {
   const parts: [string, string][] = [
     ["--framework", wish.framework],

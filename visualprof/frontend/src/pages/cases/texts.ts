@@ -1,4 +1,4 @@
-// What the server's words about cases are called here.
+// Texts for the server's vocabulary of cases.
 import type { Cell } from "../../api/model";
 import { displayText } from "../../lib/text";
 import { translateMessage, textOr } from "../../locales";
@@ -14,18 +14,18 @@ const VOCABULARIES: Record<string, string> = {
 };
 const ACCURACIES = ["accuracy", "accuracy_difference", "tolerance"];
 
-/** The locale's word in a column; anything else as it is. */
+/** Return the locale's text for a value of a column, or the value itself. */
 export function valueText(column: string, value: string): string {
   if (column === "framework") return textOr(`framework.${value}`, value);
   return VOCABULARIES[column] ? textOr(`cases.${VOCABULARIES[column]}.${slug(value)}`, value) : value;
 }
 
-/** Four digits of an accuracy: two decimals would hide what a compiler loses. */
+/** Format an accuracy with four digits: two decimals would hide the loss of a compiler. */
 export function formatPrecise(column: string, value: Cell | undefined): Cell | undefined {
   return typeof value === "number" && ACCURACIES.includes(column) ? String(Number(value.toPrecision(4))) : value;
 }
 
-/** A sentence of the server's in the page's language; what an exception of the case says stays as it is. */
+/** Translate a warning of the server. Messages of the case's own exceptions stay unchanged. */
 export function warningText(text: string): string {
   return /\b[A-Z]\w*(Error|Exception|Warning): /.test(text) ? displayText(text) : translateMessage(displayText(text));
 }

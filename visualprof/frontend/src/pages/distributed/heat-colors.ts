@@ -1,4 +1,5 @@
-// Colours of the heat map: one hue for times, blue and orange for less and more than the median; safe for the colour-blind.
+// Colors of the heat map: one hue for times, blue and orange for values below and above the median. Distinguishable
+// with color blindness.
 import { mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
 
 const TIMES: Record<ThemeName, readonly string[]> = {
@@ -9,7 +10,7 @@ const EXCESS: Record<ThemeName, readonly string[]> = {
   light: ["#1f5fa8", "#7fb2dc", "#f3f4f6", "#f0a04b", "#8a3b00"],
   dark: ["#8cc4fb", "#33669e", "#222833", "#b0642a", "#ffc48a"],
 };
-// As those of an excess; what is as usual stands out from where nothing is.
+// The same colors as for an excess. Usual values differ from empty cells.
 const LINKS: Record<ThemeName, readonly string[]> = {
   light: ["#1f5fa8", "#7fb2dc", "#c5ccd6", "#f0a04b", "#8a3b00"],
   dark: ["#8cc4fb", "#3d78bb", "#515c6c", "#c97a36", "#ffc48a"],
@@ -23,7 +24,7 @@ function colorAlong(stops: readonly Rgb[], share: number): Rgb {
   return mixColors(stops[stop] ?? [0, 0, 0], stops[stop + 1] ?? [0, 0, 0], at - stop);
 }
 
-/** The shades from the least to the most. */
+/** Return the colors from the smallest to the largest value. */
 export function colorStops(theme: ThemeName, palette: keyof typeof STOPS): Rgb[] {
   const stops = STOPS[palette][theme].map(rgb);
   return Array.from({ length: SHADES }, (_, i) => colorAlong(stops, i / (SHADES - 1)));
@@ -34,10 +35,13 @@ export interface Scale {
   high: number;
 }
 
-// What differs by less than this share of what is usual is chance, and is not spread over all colours.
+// Differences below this share of the typical value are noise and do not use the full color range.
 const MIN_SPAN = 0.1;
 
-/** The values that have the first and the last shade; an excess has its middle at 0. usual: the median, of which the scale spans some part at least. */
+/**
+ * Return the values of the first and the last color. An excess has 0 in the middle. `typical`: the median, which sets
+ * the minimum range.
+ */
 export function createScale(low: number | null, high: number | null, excess: boolean, typical = 0): Scale {
   const [min, max, span] = [low ?? 0, high ?? 0, Math.max(1, MIN_SPAN * typical)];
   if (!excess) return { low: min, high: Math.max(max, min + span) };
@@ -45,7 +49,7 @@ export function createScale(low: number | null, high: number | null, excess: boo
   return { low: -farthest, high: farthest };
 }
 
-/** RGBA of each cell; what is unknown is transparent. */
+/** Paint the RGBA values of the cells. Unknown cells are transparent. */
 export function paintCell(
   cells: readonly (number | null)[],
   scale: Scale,

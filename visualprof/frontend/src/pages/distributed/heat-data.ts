@@ -1,4 +1,4 @@
-// What the map knows: all of it as coarse as the screen is, and, nearer, the part in sight cell by cell.
+// Data of the heat map: an overview at screen resolution and, when zoomed in, the visible part cell by cell.
 import { refDebounced } from "@vueuse/core";
 import { computed, type Ref } from "vue";
 import type { HeatmapAnswer, Query } from "../../api";
@@ -7,15 +7,15 @@ import { findBin, isFullViewport, roundOutward, clampViewport, type Viewport } f
 
 const MAX_CELLS = 512;
 const PAUSE_MS = 120;
-// So much more than what is in sight is asked for, so that a small move needs no other answer.
+// Request this much more than the visible part, so that a small move needs no new answer.
 const MARGIN = 0.25;
 
-/** Its place among all rows and columns, and how many of both it merges. */
+/** Its position in the map, and the number of rows and columns that it merges. */
 export interface HeatCell extends Viewport {
   value: number | null;
   median: number | null;
   mean: number | null;
-  /** The first rank and step of it. */
+  /** Its first rank and step. */
   rank: number;
   worker: string;
   host: string;
@@ -27,7 +27,7 @@ export interface HeatCell extends Viewport {
 const numbers = (list: readonly unknown[] | undefined) => (list ?? []).map(Number);
 const numberOrNull = (value: unknown) => (typeof value === "number" ? value : null);
 
-/** The cell of an answer at a place of the map; null where that is beside it. */
+/** Return the cell of an answer at a position of the map, or null if it is outside. */
 export function cellAt(answer: HeatmapAnswer, row: number, column: number): HeatCell | null {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
   const [positions, atSteps] = [numbers(rows.place), numbers(columns.place)];
@@ -51,7 +51,7 @@ export function cellAt(answer: HeatmapAnswer, row: number, column: number): Heat
   };
 }
 
-/** The rank, or the step, of a row, or a column, as the last of some answers that has it says. */
+/** Return the rank of a row, or the step of a column, from the last answer that has it. */
 export function labelAt(answers: readonly HeatmapAnswer[], index: number, axis: "row" | "column"): string {
   for (const answer of [...answers].reverse()) {
     const positions = numbers(axis === "row" ? answer.ranks_shown.place : answer.steps_shown.place);
@@ -62,7 +62,7 @@ export function labelAt(answers: readonly HeatmapAnswer[], index: number, axis: 
   return "";
 }
 
-/** The stretch of the map that an answer has. */
+/** Return the area of the map that an answer covers. */
 export function mapSize(answer: HeatmapAnswer): Viewport {
   const [rows, columns] = [answer.ranks_shown, answer.steps_shown];
   const sum = (list: readonly unknown[]) => numbers(list).reduce((sum, item) => sum + item, 0);
@@ -84,7 +84,7 @@ function withMargin(sight: Viewport): Viewport {
   };
 }
 
-/** `room`: pixels of the plot. */
+/** `room`: size of the plot in pixels. */
 export function useHeatMap(
   query: () => Query,
   sight: Ref<Viewport | null>,
@@ -115,7 +115,7 @@ export function useHeatMap(
       detailSight.value ? viewAddress("view/heatmap", { ...query(), ...detailSight.value, ...sizeQuery() }) : null,
     () => fileStamp.value,
   );
-  /** The nearer one lies on top. */
+  /** The detailed answer is drawn on top. */
   const answers = computed(() =>
     [overview.value, detailSight.value ? part.value : null].filter((answer) => answer !== null),
   );

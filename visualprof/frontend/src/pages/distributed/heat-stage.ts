@@ -1,4 +1,4 @@
-// Draws the heat map: each answer is a bitmap with a pixel a cell, which is laid where it belongs; moving about only lays them anew.
+// Draws the heat map. Each answer is a bitmap with one pixel per cell; panning and zooming only move the bitmaps.
 import { Frames, get2dContext } from "../../canvas/frames";
 import type { Viewport } from "./heat-viewport";
 import { tickPositions } from "./heat-viewport";
@@ -8,7 +8,7 @@ export interface Layer extends Viewport {
 }
 
 export interface Tick {
-  /** Place of its row or column. */
+  /** Position of its row or column. */
   at: number;
   label: string;
 }
@@ -27,7 +27,7 @@ export const AXIS_PX = 22;
 const LABEL_PX = 13;
 const FONT = "11px";
 
-/** A pixel a cell. */
+/** One pixel per cell. */
 export function createBitmap(colors: Uint8ClampedArray<ArrayBuffer>, width: number, height: number): HTMLCanvasElement {
   const bitmap = document.createElement("canvas");
   if (width > 0 && height > 0)
@@ -42,7 +42,7 @@ function shortenText(pen: CanvasRenderingContext2D, text: string, room: number):
   return `…${text.slice(-keptLength)}`;
 }
 
-/** What nothing is known of. */
+/** Fill of cells without data. */
 function hatchPattern(line: string): HTMLCanvasElement {
   const tile = document.createElement("canvas");
   const pen = get2dContext(tile, HATCH_PX, HATCH_PX);
@@ -61,12 +61,12 @@ export class HeatStage extends Frames {
   viewport: Viewport = { row: 0, rows: 1, column: 0, columns: 1 };
   layers: Layer[] = [];
   groups: Tick[] = [];
-  /** What the row, or the column, of a place is called. */
+  /** Return the name of a row or column. */
   rowLabel: (index: number) => string = String;
   columnLabel: (index: number) => string = String;
   colors: HeatColors = { text: "#000", muted: "#666", line: "#ccc", accent: "#00f" };
   font = "sans-serif";
-  /** Rows that are marked beside the map, and cells that are framed in it. */
+  /** Highlighted row names, and framed cells. */
   chosen: ReadonlySet<number> = new Set();
   framed: readonly Viewport[] = [];
   cursor: Viewport | null = null;
@@ -81,10 +81,10 @@ export class HeatStage extends Frames {
     super();
   }
 
-  /** Do rows have long names? */
+  /** Whether the row names are long. */
   hasNames = false;
 
-  /** Left of the cells: names of ranks, or of groups or hosts, which are longer. */
+  /** Width left of the cells: for names of ranks, or of groups or hosts, which are longer. */
   private get gutter(): number {
     return this.hasNames || this.groups.length > 0 ? NAMED_GUTTER_PX : GUTTER_PX;
   }
@@ -102,7 +102,7 @@ export class HeatStage extends Frames {
     this.cancel();
   }
 
-  /** Place of a point of the canvas, null beside the plot. */
+  /** Return the cell at a point of the canvas, or null outside of the plot. */
   cellAt(x: number, y: number): { row: number; column: number } | null {
     const { width, height } = this.plot;
     if (x < this.gutter || y < 0 || y >= height || x >= this.gutter + width) return null;

@@ -1,4 +1,4 @@
-// What of the heat map is in sight: places of its rows and columns, which may begin and end within one.
+// The visible part of the heat map, in rows and columns. It may start and end within a cell.
 
 export interface Viewport {
   row: number;
@@ -7,13 +7,13 @@ export interface Viewport {
   columns: number;
 }
 
-/** Of the whole map. */
+/** Size of the whole map. */
 export interface Size {
   rows: number;
   columns: number;
 }
 
-// Nobody needs a cell to fill the screen.
+// Cells need not fill the screen.
 const MIN_ROWS = 4;
 const MIN_COLUMNS = 2;
 
@@ -26,14 +26,14 @@ function clampRange(first: number, count: number, min: number, total: number): [
   return [Math.max(0, Math.min(total - room, first)), room];
 }
 
-/** The nearest sight that the map has. */
+/** Return the nearest viewport within the map. */
 export function clampViewport(sight: Viewport, size: Size): Viewport {
   const [row, rows] = clampRange(sight.row, sight.rows, MIN_ROWS, size.rows);
   const [column, columns] = clampRange(sight.column, sight.columns, MIN_COLUMNS, size.columns);
   return { row, rows, column, columns };
 }
 
-/** Nearer for a factor below 1, about a point whose place in the picture stays. */
+/** Zoom in for a factor below 1. The given point keeps its position on the screen. */
 export function zoomViewport(
   sight: Viewport,
   at: { row: number; column: number },
@@ -60,7 +60,7 @@ export function isFullViewport(sight: Viewport, size: Size): boolean {
   return sight.rows >= size.rows && sight.columns >= size.columns;
 }
 
-/** The places that are at least partly in sight. */
+/** Return the rows and columns that are at least partly visible. */
 export function roundOutward(sight: Viewport): Viewport {
   const [row, column] = [Math.floor(sight.row), Math.floor(sight.column)];
   return {
@@ -71,7 +71,7 @@ export function roundOutward(sight: Viewport): Viewport {
   };
 }
 
-/** As the address has it: `first~rows~first~columns`; nothing where all is in sight. */
+/** Format a viewport for the address as `first~rows~first~columns`; "" for the whole map. */
 export function viewportText(sight: Viewport, size: Size): string {
   const { row, rows, column, columns } = roundOutward(sight);
   return isFullViewport(sight, size) ? "" : [row, rows, column, columns].join("~");
@@ -87,7 +87,7 @@ export function parseViewport(text: string, size: Size): Viewport {
     : fullViewport(size);
 }
 
-/** Places of ticks that are at least so far apart: every 1, 2, 4, 8, ... of them, or every 1, 2, 5, 10, ... */
+/** Return the positions of ticks with a minimum distance: every 1, 2, 4, 8, ... or every 1, 2, 5, 10, ... of them. */
 export function tickPositions(
   first: number,
   count: number,
@@ -103,7 +103,7 @@ export function tickPositions(
   return ticks;
 }
 
-/** The last place at or before another, -1 for none. places: ascending. */
+/** Return the last index whose position is at or before `at`, or -1. `positions`: ascending. */
 export function findBin(positions: readonly number[], at: number): number {
   let [low, high] = [0, positions.length];
   while (low < high) {

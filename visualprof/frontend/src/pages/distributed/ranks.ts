@@ -1,4 +1,4 @@
-// The ranks of a run: the means of their steps, what they run on, and the words for who is late.
+// The ranks of a run: means of their steps, their devices, and texts for late ranks.
 import type { Cell, Columns, RunSummary } from "../../api/model";
 
 export interface RankMeans {
@@ -8,13 +8,13 @@ export interface RankMeans {
   total_ns: number;
   computation_ns: number;
   communication_ns: number;
-  /** Communication that no computation hides. */
+  /** Communication that is not hidden by computation. */
   exposed_ns: number;
 }
 
 const number = (value: Cell | undefined) => (typeof value === "number" ? value : 0);
 
-/** One entry a rank, in the order of the ranks. */
+/** One entry per rank, in the order of the ranks. */
 export function rankMeans(columns: Columns): RankMeans[] {
   const rows = (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => number(columns[name]?.[row]);
@@ -34,14 +34,14 @@ export function rankMeans(columns: Columns): RankMeans[] {
 interface Imbalance {
   most: { rank: number; computation_ns: number };
   least: { rank: number; computation_ns: number };
-  /** The longest computation over the mean of all, less 1. */
+  /** The longest computation divided by the mean of all, minus 1. */
   excess: number;
 }
 
-// Below this the ranks differ as much as the steps of one do.
+// A smaller imbalance is within the variation between steps of one rank.
 const BALANCED_SHARE = 0.05;
 
-/** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
+/** Return the imbalance of the computation, or null if it is balanced or there is nothing to compare. */
 export function imbalance(summary: RunSummary): Imbalance | null {
   const {
     longest_rank: slowest,
@@ -77,7 +77,7 @@ export interface RankDevice {
   utilization: number | null;
 }
 
-/** One entry a device, in the order of the answer. */
+/** One entry per device, in the order of the answer. */
 export function rankDevices(columns: Columns): RankDevice[] {
   return (columns["rank"] ?? []).map((rank, row) => {
     const at = (name: string) => columns[name]?.[row] ?? null;

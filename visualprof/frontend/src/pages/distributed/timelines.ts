@@ -1,10 +1,10 @@
-// The way from ranks and a step to their timelines, laid on one axis by the collectives that they share.
+// Open the timelines of ranks at a step, aligned by their common collectives.
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address, get, type Worker } from "../../api";
 import { queryValue, run, span, useParameter } from "../../state";
 
-// More timelines than that nobody reads side by side.
+// More timelines cannot be compared side by side.
 export const MAX_TIMELINES = 16;
 
 interface Aligned {
@@ -22,7 +22,7 @@ export function rankWorker(rank: number, workerName = ""): Worker | undefined {
   );
 }
 
-/** The ranks that were chosen, in that order; the address has them. */
+/** The chosen ranks in their order, kept in the address. */
 export function usePickedRanks() {
   const pickedRanks = useParameter("picked", "");
   const ranks = computed(() =>
@@ -38,14 +38,14 @@ export function usePickedRanks() {
       : [...ranks.value, rank].slice(-MAX_TIMELINES);
     pickedRanks.value = next.join("~");
   }
-  /** Chooses these instead of what was chosen. */
+  /** Replace the chosen ranks. */
   function stepWindow(numbers: readonly number[]): void {
     pickedRanks.value = numbers.slice(0, MAX_TIMELINES).join("~");
   }
   return { ranks, pick, mark: stepWindow };
 }
 
-/** Of each worker but the first one what its timeline is moved by, as the timeline's address has it. */
+/** Return the offsets of all workers but the first, in the format of the timeline's address. */
 export function alignmentOffsets(aligned: Aligned["workers"], indexOf: (worker: string) => number): string {
   return aligned
     .slice(1)
@@ -53,7 +53,7 @@ export function alignmentOffsets(aligned: Aligned["workers"], indexOf: (worker: 
     .join("~");
 }
 
-/** The timelines of some workers at a step; those of several ranks are aligned. */
+/** Return the address of the timelines of some workers at a step. Timelines of several ranks are aligned. */
 export async function timelinesLocation(workers: readonly Worker[], step: string): Promise<RouteLocationRaw> {
   const [first] = workers;
   const runWorkers = run.value?.workers ?? [];

@@ -1,10 +1,10 @@
-// What the page adds to the server's charts: the wanted latency as a line, and a name for an axis of several percentiles.
+// Additions to the server's charts: the latency limit as a line, and a name for an axis of several percentiles.
 import type { JsonObject } from "../../api/model";
 import { formatDuration } from "../../lib/format";
 
 const AXES: Record<string, "xAxis" | "yAxis"> = { latency: "yAxis", tradeoff: "xAxis", load: "yAxis" };
 
-/** load_ns: the limit under which loads were measured, 0 none or several. */
+/** `loadNs`: the limit with which loads were measured; 0 if there is none or there are several. */
 export function withLimit(charts: Record<string, JsonObject>, limitNs: number, loadNs = 0): Record<string, JsonObject> {
   if (!(limitNs > 0) && !(loadNs > 0)) return charts;
   return Object.fromEntries(
@@ -39,7 +39,7 @@ function addLimit(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limit
   return { ...option, series: [...option["series"], line] };
 }
 
-/** The lines over it are p50, p95 and p99. */
+/** The lines above it are p50, p95 and p99. */
 export function withLatencyAxis(charts: Record<string, JsonObject>): Record<string, JsonObject> {
   const latency = charts["latency"];
   const axis = latency?.["yAxis"];

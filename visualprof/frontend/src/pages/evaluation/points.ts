@@ -6,20 +6,20 @@ import { runtimeText } from "../../locales";
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
 const NEEDED_SAMPLES: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
 
-/** How many samples a percentile would need, when these are too few; null for anything else. */
+/** Return how many samples a percentile needs if there are too few; null otherwise. */
 export function missingSamples(column: string, n: number): number | null {
   const needed = NEEDED_SAMPLES[column];
   return needed !== undefined && n < needed ? needed : null;
 }
 
-/** Places of the rows in the wanted order. */
+/** Return the row indexes in the requested order. */
 export function orderedRows(table: Columns, sort: string, order: string): number[] {
   const rowIndexes = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
   return values ? sortRows(rowIndexes, (row) => values[row], order) : rowIndexes;
 }
 
-// In the order of reading; what else a point has is in the table.
+// In reading order; the other facts of a point are in the table.
 const FACT_COLUMNS = [
   "samples_per_s",
   "samples_per_s_margin",
@@ -50,7 +50,7 @@ const FACT_COLUMNS = [
   "involuntary_switches",
   "threads",
 ] as const;
-// Where more was asked for than one run after another.
+// Shown if requests overlap.
 const LOAD_COLUMNS = [
   "scenario",
   "concurrency",
@@ -71,7 +71,7 @@ export function loadFacts(facts: PointAnswer["facts"]): Record<string, Cell> {
   );
 }
 
-/** The page's word for one of the server's own about a load; anything else as it is. */
+/** Return the locale's text for a term about loads, or the term itself. */
 export function valueText<T extends Cell>(column: string, value: T): T | string {
   return VOCABULARY_COLUMNS.includes(column) && typeof value === "string" ? runtimeText(value) : value;
 }

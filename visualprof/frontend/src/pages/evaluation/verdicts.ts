@@ -13,7 +13,7 @@ export interface VerdictText {
   text: string;
 }
 
-/** A verdict in the locale's words; without any, its id stands for itself. kinds: those of the answer that it came with. */
+/** Return a verdict in the language of the web UI, or its id if there is no text. `kinds`: the kinds of the answer. */
 export function verdictText({ id, severity, report, batch, batches, evidence }: Verdict, kinds: Kinds): VerdictText {
   const values: Record<string, Cell | undefined> = { ...evidence, batch, batches: otherBatches(batches, batch) };
   return {
@@ -28,7 +28,7 @@ export function verdictText({ id, severity, report, batch, batches, evidence }: 
   };
 }
 
-/** The other sizes for which it holds, too. */
+/** Return the other batch sizes for which it also holds. */
 function otherBatches(batches: readonly number[], worst: number | null): string | null {
   const rest = batches.filter((batch) => batch !== worst);
   return rest.length > 0 ? rest.join(", ") : null;

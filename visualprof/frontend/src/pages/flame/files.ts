@@ -1,7 +1,7 @@
-// The frames as files of other programs.
+// Export of frames to the formats of other programs.
 import { framePath, type Tree } from "./tree";
 
-/** `caller;function 12`, a line for each frame with time of its own, in ns: for flamegraph.pl and all that read its input. */
+/** One line `caller;function 12` per frame with self time, in ns: the input of flamegraph.pl and compatible tools. */
 export function toCollapsedStacks(tree: Tree): string {
   const plain = tree.name.map((name) => name.replace(/;/g, ":").replace(/\s+/g, " "));
   const lines = tree.name.flatMap((_, frame) => {

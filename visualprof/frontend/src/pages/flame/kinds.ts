@@ -1,9 +1,9 @@
-// What a frame is, by its name: one colour each.
+// The kind of a frame, by its name, with one color each.
 import type { FlameAnswer } from "../../api";
 
 export type FrameKind = "own" | "library" | "builtin" | "module" | "operator" | "backward" | "others";
 
-/** With the category of the palette that has its colour. */
+/** With the category of the palette that has the same color. */
 export const FRAME_KINDS: Record<FrameKind, string> = {
   own: "cpu",
   library: "python",

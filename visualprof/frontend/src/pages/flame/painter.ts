@@ -1,4 +1,4 @@
-// Draws frames on a canvas: what is in sight, at most once a frame of the screen.
+// Draws the visible frames on a canvas, at most once per screen frame.
 import { categoryColor, TEXT_COLORS } from "../../charts/palette";
 import { Frames, get2dContext } from "../../canvas/frames";
 import { hex, mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
@@ -10,7 +10,7 @@ const FONT = "11.5px system-ui, sans-serif";
 const MIN_TEXT_PX = 26;
 const MIN_PX = 0.4;
 const MOVE_MS = 160;
-/** A change of half is as strong a colour as any. */
+/** A change by half has the strongest color. */
 const FULL_COLOR_RATIO = 0.5;
 const NOISE_RATIO = 0.03;
 
@@ -21,11 +21,11 @@ export interface Picture {
   kind: (name: string) => string;
   matches: SearchMatches | null;
   theme: ThemeName;
-  /** The root at the top. */
+  /** Whether the root is at the top. */
   down: boolean;
 }
 
-/** Names of one kind in slightly different shades. */
+/** Names of one kind get slightly different shades. */
 function shade(name: string): number {
   let sum = 0;
   for (let i = 0; i < name.length; i += 1) sum = (sum * 31 + name.charCodeAt(i)) | 0;
@@ -54,7 +54,7 @@ export class Painter extends Frames {
     this.invalidate();
   }
 
-  /** Brings a part of the width into sight. */
+  /** Animate to a part of the width. */
   look(left: number, right: number, atOnce = false): void {
     this.from = this.range();
     this.to = [left, right];
@@ -70,14 +70,14 @@ export class Painter extends Frames {
     return (this.picture?.layout.rows.length ?? 0) * ROW_PX;
   }
 
-  /** The part of the width that is in sight. */
+  /** The visible part of the width. */
   range(): readonly [number, number] {
     const done = Math.min(1, (performance.now() - this.startedAt) / MOVE_MS);
     const part = 1 - (1 - done) ** 3;
     return [this.from[0] + (this.to[0] - this.from[0]) * part, this.from[1] + (this.to[1] - this.from[1]) * part];
   }
 
-  /** The frame at a point in CSS pixels, -1 for none. */
+  /** Return the frame at a point in CSS pixels, or -1. */
   frameAt(x: number, y: number): number {
     const { picture } = this;
     if (!picture || this.canvas.clientWidth === 0) return -1;
@@ -91,7 +91,7 @@ export class Painter extends Frames {
     return position >= start && position < start + (picture.layout.width[frame] ?? 0) ? frame : -1;
   }
 
-  /** The place of the first frame of a row that begins behind a place. */
+  /** Return the position of the first frame of a row that starts after `position`. */
   private firstFrom(row: readonly number[], position: number): number {
     let [low, high] = [0, row.length];
     while (low < high) {
@@ -186,7 +186,7 @@ export class Painter extends Frames {
 
 const widths = new Map<string, number>();
 
-/** The text, or as much of its beginning as fits. */
+/** Shorten a text to the available width. */
 function fitText(pen: CanvasRenderingContext2D, text: string, room: number): string {
   let width = widths.get(text);
   if (width === undefined) {

@@ -1,4 +1,4 @@
-// The frames of a flame graph as columns, with those of a base beside them, and where each is drawn.
+// The frames of a flame graph as columns, matched with the frames of a base, and their layout.
 import type { Columns } from "../../api";
 
 export interface Tree {
@@ -14,11 +14,11 @@ export interface Tree {
   whole: number;
 }
 
-/** Of each frame of another tree the time of the one under the same names, per step where both have steps. */
+/** Per frame, the time of the frame with the same path in another tree, per step if both have steps. */
 export type Base = readonly number[];
 
 export interface Layout {
-  /** Of each frame its left edge and its width, of 1. */
+  /** Left edge and width of each frame, as shares of 1. */
   x: Float64Array;
   width: Float64Array;
   /** Frames of each depth, from left to right. */
@@ -46,12 +46,14 @@ export function buildTree(columns: Columns): Tree {
   };
 }
 
-/** What stays of a name when a line is added before it, or a module of its class. */
+/**
+ * Return the part of a name that does not change when a line is inserted above it or a module is added to its class.
+ */
 const stableName = (name: string) => name.replace(/_\d+$/, "").replace(/\(\d+\): /, ": ");
 
 /**
- * Of each frame the time of the one that the base has in its place. Frames that only the base has are nowhere: with the two in
- * each other's place they are. scale: times of the base by it.
+ * Return, for each frame, the time of its counterpart in the base. Frames that only the base has are missing; swap the
+ * trees to find them. `scale`: factor for the base's times.
  */
 export function matchBase(tree: Tree, base: Tree, scale: number): Base {
   const matched = new Array<number>(tree.name.length).fill(0);
@@ -75,7 +77,7 @@ export function matchBase(tree: Tree, base: Tree, scale: number): Base {
       });
       theirs = theirs.filter((other) => !taken.has(other));
     }
-    // What one run calls through one more frame.
+    // One run may have an additional frame in between.
     const [frame, other] = [
       currentCalls.length === 1 ? currentCalls[0] : undefined,
       theirs.length === 1 ? theirs[0] : undefined,
@@ -90,25 +92,25 @@ export function matchBase(tree: Tree, base: Tree, scale: number): Base {
   return matched;
 }
 
-/** Does a frame call any of some frames of the other tree? */
+/** Whether a frame calls any of the given frames of the other tree. */
 function sameInside(tree: Tree, frame: number, other: Tree, frames: readonly number[]): boolean {
   const inside = new Set((tree.inner[frame] ?? []).map((child) => stableName(tree.name[child] ?? "")));
   return frames.some((candidate) => inside.has(stableName(other.name[candidate] ?? "")));
 }
 
-/** Frames of one caller in the order of their first calls; folded ones last. */
+/** Group the frames of a caller in the order of their first calls; grouped ones come last. */
 function groupByCall(tree: Tree, frames: readonly number[]): number[] {
   const when = (frame: number) => ((tree.event[frame] ?? -1) < 0 ? Infinity : (tree.event[frame] ?? 0));
   return [...frames].sort((a, b) => (when(a) === when(b) ? a - b : when(a) - when(b)));
 }
 
-/** heavy: the longest of one caller first; else in the order of their first calls. */
+/** `heavy`: sort the frames of a caller by time, otherwise by their first calls. */
 export function layOutFrames(tree: Tree, heavy: boolean): Layout {
   const x = new Float64Array(tree.name.length);
   const width = new Float64Array(tree.name.length);
   const rows: number[][] = [];
   const layOut = (frames: readonly number[], from: number, row: number): void => {
-    // The server's order is by time.
+    // The server sorts by time.
     const order = heavy ? frames : groupByCall(tree, frames);
     let left = from;
     for (const frame of order) {
@@ -131,7 +133,7 @@ export function framePath(tree: Tree, frame: number): number[] {
 
 export interface SearchMatches {
   frames: ReadonlySet<number>;
-  /** Of all time, what lies in them. */
+  /** The share of these frames in the total time. */
   share: number;
 }
 

@@ -1,4 +1,4 @@
-// Another model beside the first: what became of each node, and which of the other's it is.
+// A second model compared with the first: the status of each node and its counterpart.
 import { computed, type Ref } from "vue";
 import { address } from "../../api/client";
 import { useResource } from "../../state/resource";
@@ -9,7 +9,9 @@ import type { ModelSession } from "./model-session";
 
 const STATUS_ORDER: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
 
-/** Boxes by status; a folded group shows the gravest of what it holds: a mix counts as changed. */
+/**
+ * Return the status of each box. A folded group has the most severe status inside it; mixed statuses count as changed.
+ */
 export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (ChangeStatus | null)[] {
   const { graph, picture } = scene;
   const out: (ChangeStatus | null)[] = new Array<ChangeStatus | null>(picture.item.length).fill(null);
@@ -22,7 +24,7 @@ export function boxStatus(scene: Scene, status: readonly ChangeStatus[]): (Chang
   return out;
 }
 
-/** A node that has a kind of difference; -1 where a model has none. */
+/** A node with a kind of difference; -1 in a model that lacks it. */
 export interface Change {
   node: number;
   other: number;
@@ -31,11 +33,11 @@ export interface Change {
   what: string;
 }
 
-/** Nodes that have the same difference. */
+/** Nodes with the same difference. */
 export interface Difference {
   change: string;
   status: ChangeStatus;
-  /** Of an attribute. */
+  /** Name of the attribute. */
   name: string | null;
   dimension: number | null;
   before: string | null;
@@ -82,7 +84,10 @@ export function useComparison(
     () => null,
   );
 
-  /** Of these two models: while another is on its way, the answer or a picture may still be of the one before. */
+  /**
+   * Whether the answer is for these two models. While another model is loading, the answer or a picture may still be
+   * the previous one.
+   */
   const answer = computed(() => {
     const fits =
       data.value?.status.length === main.graph.value?.nodes &&
@@ -90,7 +95,7 @@ export function useComparison(
     return fits && visible.value ? data.value : null;
   });
   const differences = computed(() => (answer.value ? groupDifferences(answer.value.differences) : []));
-  /** What becomes of each node, of one kind of difference alone where one is chosen. */
+  /** The status of each node, limited to one kind of difference if one is chosen. */
   const status = computed(() => statusCounts("node", answer.value?.status ?? []));
   const otherStatus = computed(() => statusCounts("other", answer.value?.other_status ?? []));
 
@@ -111,7 +116,10 @@ export function useComparison(
     return { to, from };
   });
 
-  /** The other side's node; of a group, the other's group that holds the partner of its first paired node. */
+  /**
+   * Return the counterpart of a node. For a group, return the other model's group that contains the counterpart of its
+   * first matched node.
+   */
   function partner(item: number, ofMain: boolean): number {
     const [graph, otherGraph]: [Graph | null, Graph | null] = ofMain
       ? [main.graph.value, second.graph.value]
@@ -128,7 +136,7 @@ export function useComparison(
     return around.find((group) => otherGraph.answer.groups.name[group - otherGraph.nodes] === name) ?? around[up] ?? -1;
   }
 
-  /** Groups of the second model that are open as their partners are; those without one are as they were. */
+  /** Return the groups of the second model that are open: like their counterparts, or unchanged without one. */
   function counterpartOpenGroups(): Set<number> {
     const otherGraph = second.graph.value;
     const groups = Array.from({ length: otherGraph?.groups ?? 0 }, (_, g) => (otherGraph?.root ?? 0) + g);

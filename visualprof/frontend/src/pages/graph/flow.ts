@@ -1,16 +1,16 @@
-// Where data comes from and goes to: the neighbours of the selection, or all that leads to it and follows from it.
+// The data flow: the neighbors of the selection, or everything upstream and downstream of it.
 import { visibleBox, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/highlights";
 import type { Graph } from "./graph";
 import { entriesOf, type Adjacency } from "./layout/adjacency";
 
 interface Flow {
-  /** By original edge and by node: UPSTREAM, DOWNSTREAM or 0. */
+  /** Per original edge and node: UPSTREAM, DOWNSTREAM or 0. */
   edges: Uint8Array;
   nodes: Uint8Array;
 }
 
-/** Nodes that follow without an edge: a node with bodies decides over all in them. */
+/** Nodes that depend on a node without an edge: a node with bodies controls all nodes in them. */
 function templateNodes(graph: Graph, node: number, mark: number): number[] {
   if (mark === DOWNSTREAM) return graph.item[node] === node ? [] : graph.below(graph.item[node] as number);
   return graph
@@ -53,7 +53,7 @@ export function traceFlow(graph: Graph, item: number, transitive: boolean): Flow
   return { edges, nodes };
 }
 
-/** The same for what is drawn: an edge or a folded group shows what any part of it is. */
+/** The same for drawn items: an edge or a folded group shows the flow of any of its parts. */
 export function flowHighlights(scene: Scene, flow: Flow): { edges: Uint8Array; boxes: Uint8Array } {
   const { picture } = scene;
   const edges = new Uint8Array(picture.kind.length);
@@ -81,7 +81,7 @@ function crossing(graph: Graph, item: number, list: Adjacency, ends: Int32Array)
 export const enteringEdges = (graph: Graph, item: number): number[] => crossing(graph, item, graph.inEdges, graph.src);
 export const leavingEdges = (graph: Graph, item: number): number[] => crossing(graph, item, graph.outEdges, graph.dst);
 
-/** Distinct neighbours of a selection, in the order of their edges. */
+/** Return the distinct neighbors of a selection, in the order of their edges. */
 export function neighborItems(graph: Graph, item: number, direction: "in" | "out"): number[] {
   return [
     ...new Set(

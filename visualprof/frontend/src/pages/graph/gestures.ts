@@ -1,4 +1,4 @@
-// Pointer and wheel on a canvas: drag moves, wheel zooms, click selects, double click opens and folds.
+// Pointer and wheel on a canvas: drag pans, wheel zooms, click selects, double click opens and folds.
 import { onScopeDispose, shallowRef } from "vue";
 import { trackDrag, pointIn, wheelPx, type Point } from "../../canvas/pointer";
 import { hitAt, type Hit } from "./canvas/hit";
@@ -10,7 +10,7 @@ interface GestureHandlers {
   select: (item: number) => void;
   toggle: (item: number) => void;
   hover: (item: number) => void;
-  /** The user moved the picture: pixels, or a factor around a point. */
+  /** The user moved the picture: by pixels, or by a factor around a point. */
   panned: (dx: number, dy: number) => void;
   zoomed: (factor: number, px: number, py: number) => void;
 }
@@ -83,7 +83,7 @@ export function useGestures(stage: Stage, acts: GestureHandlers) {
     event.preventDefault();
     const { x: dx, y: dy } = wheelPx(event);
     if (event.shiftKey) acts.panned(-(dx || dy), 0);
-    // A trackpad pans with two fingers; a wheel has no sideways part and zooms, as a pinch does.
+    // Two fingers on a trackpad pan. A wheel, which has no horizontal part, and a pinch zoom.
     else if (!event.ctrlKey && !event.metaKey && dx !== 0) acts.panned(-dx, -dy);
     else {
       const { x, y } = pointOf(event);

@@ -1,5 +1,6 @@
-// The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
-// A node with bodies (If, Loop, a call) is drawn as the group of them: it stands below that group, but is no member of it.
+// The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists follow their groups.
+// A node with bodies (If, Loop, a call) is drawn as the group of its bodies: it is below that group, but not a member
+// of it.
 import { entriesOf, groupByKey, type Adjacency } from "./layout/adjacency";
 import type { GraphAnswer } from "../../api/graph";
 
@@ -10,20 +11,23 @@ export class Graph {
   /** Group item above each item; -1 above the root. */
   readonly parent: Int32Array;
   readonly depth: Int32Array;
-  /** Members of each group: nodes and groups in the order in which the model has their first node. */
+  /** Members of each group: nodes and groups in the order of their first node in the model. */
   readonly members: Int32Array[];
   readonly src: Int32Array;
   readonly dst: Int32Array;
-  /** What an edge carries on: its source, or beyond all nodes the value that several make, as the branches of an If do. */
+  /**
+   * What an edge carries: its source or, after all node numbers, a value with several producers, such as the branches
+   * of an If.
+   */
   readonly origin: Int32Array;
   readonly outEdges: Adjacency;
   readonly inEdges: Adjacency;
   /** Edges with an end in each group. */
   private readonly touching: Adjacency;
   private readonly touchingEdges: Int32Array;
-  /** How many groups have the structure of each group, itself included. */
+  /** Number of groups with the same structure as each group, including itself. */
   readonly twins: Int32Array;
-  /** The item that is drawn for each node: itself, or the group that it is. */
+  /** The item that is drawn for each node: itself, or its group. */
   readonly item: Int32Array;
 
   constructor(readonly answer: GraphAnswer) {
@@ -103,17 +107,17 @@ export class Graph {
     return item >= this.nodes;
   }
 
-  /** Edges with an end in this group, which is an item. */
+  /** Return the edges with an end in this group, given as an item. */
   edgesAt(group: number): Int32Array {
     return entriesOf(this.touching, group - this.nodes).map((slot) => this.touchingEdges[slot] as number);
   }
 
-  /** The node that a group is; -1 for one that is none. */
+  /** Return the node that a group represents, or -1. */
   nodeOf(item: number): number {
     return this.isGroup(item) ? (this.answer.groups.node[item - this.nodes] ?? -1) : item;
   }
 
-  /** The member of `group` that is or holds `item`; -1 when it lies outside, or is the group. */
+  /** Return the member of `group` that is or contains `item`; -1 if it is outside, or the group itself. */
   memberAbove(item: number, group: number): number {
     const childDepth = (this.depth[group] as number) + 1;
     let at = item;
@@ -121,21 +125,21 @@ export class Graph {
     return this.parent[at] === group && this.item[at] !== group ? at : -1;
   }
 
-  /** What stands for an item in the picture: itself, or the outermost folded group around it. */
+  /** Return the item drawn for `item`: itself, or the outermost folded group around it. */
   shown(item: number, open: ReadonlySet<number>): number {
     let best = this.item[item] ?? item;
     for (let at = this.parent[best] as number; at >= 0; at = this.parent[at] as number) if (!open.has(at)) best = at;
     return best;
   }
 
-  /** Groups around an item, innermost first. */
+  /** Return the groups around an item, innermost first. */
   around(item: number): number[] {
     const out: number[] = [];
     for (let at = this.parent[item] as number; at >= 0; at = this.parent[at] as number) out.push(at);
     return out;
   }
 
-  /** All nodes below an item, those that are groups too. */
+  /** Return all nodes below an item, including those that are groups. */
   below(item: number): number[] {
     const out: number[] = [];
     const open = [item];

@@ -1,4 +1,4 @@
-// Measured figures on the picture: sums over groups, a colour by share, a line of text.
+// Measurements on the picture: sums per group, a color by share, a line of text.
 import { formatCount, formatDuration, formatBytes, formatOperations, formatRatio } from "../../lib/format";
 import { formatChange } from "../../lib/format-change";
 import type { Measure, ProfileAnswer } from "../../api/graph";
@@ -8,7 +8,7 @@ import type { Graph } from "./graph";
 
 export type Sums = Record<Measure, Float64Array>;
 
-/** Figures of all items; NaN where nothing below was measured. */
+/** Measurements of all items; NaN if nothing below was measured. */
 export function groupSums(graph: Graph, profile: ProfileAnswer): Sums {
   const { time_ns, calls, flops, memory_bytes } = profile.columns;
   return {
@@ -41,7 +41,7 @@ export function measureText(measure: Measure, value: number): string {
   return Number.isNaN(value) ? "" : MEASURE_FORMATS[measure](value);
 }
 
-/** Colours compare what stands side by side in the picture: the boxes that are not open. */
+/** Colors compare boxes that are next to each other in the picture: those that are not open. */
 export function heatOverlay(scene: Scene, sums: Sums, measure: Measure, total: number): HeatOverlay {
   const { item, open } = scene.picture;
   const values = sums[measure];
@@ -61,14 +61,15 @@ export function heatOverlay(scene: Scene, sums: Sums, measure: Measure, total: n
   return { share, text, scale: "heat" };
 }
 
-/** Time of items in both runs, ns; NaN where one of them measured nothing. */
+/** Time of items in both runs, in ns; NaN if one of them has no measurement. */
 export interface ProfileChange {
   now: Float64Array;
   before: Float64Array;
 }
 
 /**
- * Of nodes that both runs measured, the base's time for as many calls: runs of different length compare. A group holds those below it.
+ * Compare two profiles. For nodes measured in both runs, the base's time is scaled to the same number of calls, so that
+ * runs of different length are comparable. A group sums its nodes.
  */
 export function compareProfiles(graph: Graph, current: ProfileAnswer, base: ProfileAnswer): ProfileChange {
   const before = current.columns.time_ns.map((time, node) => {
@@ -89,7 +90,7 @@ export function changeText({ now, before }: ProfileChange, item: number): string
   return (a === b ? "" : b > a ? "▲ " : "▼ ") + formatChange("ns", a, b).replace(" (", " · ").replace(")", "");
 }
 
-/** What changed most stands out, whichever way. */
+/** The largest change has the strongest color, whether slower or faster. */
 export function changeOverlay(scene: Scene, both: ProfileChange): HeatOverlay {
   const { item, open } = scene.picture;
   const deltas = Array.from(item, (graphItem, i) =>

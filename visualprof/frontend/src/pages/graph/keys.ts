@@ -1,4 +1,4 @@
-// The page's keys; some of them mean something else in the shell.
+// The page's keys. Some have another meaning in the shell.
 import { useCanvasKeys } from "../../canvas/keys";
 import { boxOf } from "./canvas/scene";
 import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
@@ -12,7 +12,7 @@ const ARROWS: Record<string, readonly [dx: number, dy: number]> = {
   ArrowDown: [0, 1],
 };
 
-/** The neighbour along an edge, or beside the box, that lies most in the direction of the arrow. */
+/** Return the neighbor along an edge, or next to the box, that is nearest to the direction of the arrow key. */
 function nearestInDirection(workspace: Workspace, dx: number, dy: number): number {
   const scene = workspace.main.scene.value;
   if (!scene) return -1;
@@ -33,7 +33,7 @@ function nearestInDirection(workspace: Workspace, dx: number, dy: number): numbe
     const [x, y] = [box.x + box.w / 2 - origin.x - origin.w / 2, box.y + box.h / 2 - origin.y - origin.h / 2];
     const along = x * dx + y * dy;
     if (along <= 1) continue;
-    // Edges are the way; what merely stands there costs more.
+    // Connected items are preferred; others have a higher cost.
     const cost = along + 2 * Math.abs(x * dy + y * dx) + (linked.has(i) ? 0 : 4000);
     if (cost < leastDistance) [leastDistance, best] = [cost, i];
   }

@@ -1,8 +1,8 @@
-// The two lines of a box: what it is, and which one.
+// The two lines of a box: its type and its name.
 import type { GraphAnswer } from "../../api/graph";
 import type { Graph } from "./graph";
 
-/** Last part of a path such as /encoder/layer.0/MatMul_1 or encoder.layer.0.fc. */
+/** Return the last part of a path such as /encoder/layer.0/MatMul_1 or encoder.layer.0.fc. */
 export function lastPart(name: string): string {
   const parts = name.split("/").filter(Boolean);
   return parts[parts.length - 1] ?? name;
@@ -25,7 +25,7 @@ export function nodeLabel(answer: GraphAnswer, node: number): Label {
   if (isEnd(type)) return { title: name || type, line: type };
   const part = lastPart(name);
   const title = type.replace(/^.*::/, "") || name;
-  // A name that only repeats the type says nothing.
+  // A name that only repeats the type is omitted.
   return { title, line: part === title || part === type ? "" : part };
 }
 
@@ -39,7 +39,7 @@ export function groupLabel(graph: Graph, item: number): Label {
     const { title, line } = nodeLabel(graph.answer, node);
     return { title: line ? `${title} · ${line}` : title, line: "" };
   }
-  // A scope's path repeats its parents'.
+  // The path of a scope repeats the paths of its parents.
   const shortName = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
   return { title: lastPart(shortName || name), line: "" };
 }

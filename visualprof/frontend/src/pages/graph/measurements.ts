@@ -1,4 +1,5 @@
-// Measured figures of the shown model in the selected run or its base; none is no error: most models were never profiled.
+// Measurements of the shown model in the selected run or its base. Missing measurements are not an error: most models
+// were never profiled.
 import { computed } from "vue";
 import { address, type Query } from "../../api/client";
 import { comparedStamp, useResource } from "../../state";
@@ -30,13 +31,13 @@ export function useMeasurements(model: () => string | null, session: ModelSessio
       ? groupSums(session.graph.value, data.value)
       : null,
   );
-  /** Figures that anything was measured of. */
+  /** The available measures. */
   const available = computed<Measure[]>(() =>
     data.value && sums.value
       ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0))
       : [],
   );
-  /** Whether the file was looked at and nothing of the model is in it. */
+  /** Whether the file was searched and contains nothing of the model. */
   const unmatched = computed(() => answer.value?.matched_nodes === 0);
   return { data, error, sums, available, unmatched };
 }

@@ -1,4 +1,4 @@
-// One model on one canvas: what the server says, which groups are open, and the picture of it.
+// One model on one canvas: the server's answer, the open groups, and the picture.
 import { useTimeoutFn } from "@vueuse/core";
 import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
 import { address } from "../../api/client";
@@ -24,7 +24,7 @@ export function useModelSession(model: () => string | null, direction: () => Dir
   const open = shallowRef<ReadonlySet<number>>(new Set());
   const failure = ref("");
   const busy = ref(false);
-  /** The item that stays where it is when the picture changes. */
+  /** The item that keeps its position when the picture changes. */
   const anchor = ref(-1);
   let client: LayoutClient | null = null;
   let loads = 0;
@@ -54,7 +54,7 @@ export function useModelSession(model: () => string | null, direction: () => Dir
     anchor.value = -1;
     void draw();
   });
-  // A model that takes long to be read does not stand under the name of the one before.
+  // While a new model loads slowly, the previous one is not shown under its name.
   const { start } = useTimeoutFn(
     () => {
       if (data.value?.model.id !== model()) data.value = null;
@@ -90,7 +90,7 @@ export function useModelSession(model: () => string | null, direction: () => Dir
     set(next, item);
   }
 
-  /** Opens what is folded around an item, which begins where that was. */
+  /** Open the folded groups around an item. It appears where its group was. */
   function openAncestors(item: number): boolean {
     if (!graph.value || item < 0) return false;
     const next = new Set([...open.value, ...graph.value.around(item)]);
@@ -99,7 +99,7 @@ export function useModelSession(model: () => string | null, direction: () => Dir
     return true;
   }
 
-  /** Exactly these groups. */
+  /** Open exactly these groups. */
   function showOpen(groups: Set<number>): void {
     if (graph.value && formatOpen(graph.value, groups) !== formatOpen(graph.value, open.value)) set(groups);
   }

@@ -1,10 +1,10 @@
-// The models that can be shown, and new ones brought by hand.
+// The available models, and uploads of new ones.
 import { computed, ref, shallowRef } from "vue";
 import { address, type ApiError, asError, get, send } from "../../api/client";
 import { run, runs, selectedQuery, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
-/** Endings that the file dialog offers. */
+/** File name extensions in the file dialog. */
 export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".tflite", ".log"];
 
 export type ModelList = ReturnType<typeof useModels>;
@@ -12,7 +12,7 @@ export type ModelList = ReturnType<typeof useModels>;
 export function useModels() {
   const answer = shallowRef<ModelsAnswer | null>(null);
   const error = shallowRef<ApiError | null>(null);
-  /** Name of the file on its way; empty otherwise. */
+  /** Name of the file being uploaded; otherwise empty. */
   const uploading = ref("");
   const uploadError = shallowRef<ApiError | null>(null);
 
@@ -26,11 +26,11 @@ export function useModels() {
   }
 
   const { matches, error: matchError, refresh } = useModelMatches();
-  /** Share of the run's time that finds its node, by model. */
+  /** Per model, the share of the run's time that matches one of its nodes. */
   const shares = computed(
     () => new Map((matches.value?.matches ?? []).map((match) => [match.model, match.matched_ratio])),
   );
-  /** Those that fit the selected run first, then the newest. */
+  /** Models that fit the selected run first, then the newest ones. */
   const sorted = computed<ModelEntry[]>(() => {
     const priority = (model: ModelEntry) =>
       model.run !== null && model.run === run.value?.id ? 0 : model.uploaded ? 1 : 2;
@@ -40,14 +40,14 @@ export function useModels() {
         share(b) - share(a) || priority(a) - priority(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id),
     );
   });
-  /** The one of the selected run; the newest where no run could say which, null while or because none fits it. */
+  /** The model of the selected run; without a run, the newest. Null if none fits the run or that is not known yet. */
   const defaultModel = computed<ModelEntry | null>(() => {
     if (selectedQuery.value === null) return sorted.value[0] ?? null;
     return sorted.value.find((model) => model.id === matches.value?.best) ?? null;
   });
   const stamp = computed(() => runs.value.map((candidate) => `${candidate.id} ${candidate.modified_ns}`).join());
 
-  /** The new model's id; null when the server refused it. */
+  /** Return the new model's id, or null if the server rejected it. */
   async function upload(file: File): Promise<string | null> {
     uploading.value = file.name;
     uploadError.value = null;

@@ -1,7 +1,7 @@
-// Which groups are open, as a short text of the address, and the choices that people make in one step.
+// The open groups as a short text for the address, and changes of many groups at once.
 import type { Graph } from "./graph";
 
-/** A model this small is shown whole at once. */
+/** Models up to this size are shown fully open. */
 const SMALL_GRAPH = 60;
 const ALL = "all";
 const NONE = "none";
@@ -10,7 +10,7 @@ function allGroups(graph: Graph): number[] {
   return Array.from({ length: graph.groups }, (_, g) => graph.nodes + g);
 }
 
-/** The model's outermost groups; a group that stands alone opens by itself. */
+/** Return the outermost groups of the model. A single group is opened. */
 export function initialOpen(graph: Graph): Set<number> {
   if (graph.nodes <= SMALL_GRAPH) return new Set(allGroups(graph));
   const open = new Set([graph.root]);
@@ -24,12 +24,12 @@ export function initialOpen(graph: Graph): Set<number> {
   }
 }
 
-/** All groups down to a depth. */
+/** Return all groups down to a depth. */
 export function openToLevel(graph: Graph, depth: number): Set<number> {
   return new Set(allGroups(graph).filter((item) => (graph.depth[item] ?? 0) <= depth));
 }
 
-/** The deepest level of which all groups are open. */
+/** Return the deepest level whose groups are all open. */
 export function openLevel(graph: Graph, open: ReadonlySet<number>): number {
   const closed = allGroups(graph).filter((item) => !open.has(item));
   return closed.reduce((min, item) => Math.min(min, graph.depth[item] ?? 0), maxDepth(graph) + 1) - 1;
@@ -43,7 +43,9 @@ function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
   return a.size === b.size && [...a].every((item) => b.has(item));
 }
 
-/** "" for the first look; otherwise gaps between numbers in base 36, runs as "gap-more". */
+/**
+ * Format the open groups: "" for the initial state, otherwise gaps between numbers in base 36, with runs as "gap-more".
+ */
 export function formatOpen(graph: Graph, open: ReadonlySet<number>): string {
   if (same(open, initialOpen(graph))) return "";
   if (open.size >= graph.groups) return ALL;
@@ -79,7 +81,7 @@ export function parseOpen(graph: Graph, text: string): Set<number> {
   return open;
 }
 
-/** An item in the address: n12 is a node, g3 a group. */
+/** Format an item for the address: n12 is a node, g3 a group. */
 export function formatItem(graph: Graph, item: number): string {
   return item < 0 ? "" : graph.isGroup(item) ? `g${item - graph.nodes}` : `n${item}`;
 }

@@ -149,7 +149,8 @@ describe("measured figures", () => {
   });
 
   it("compare a base by the call: as many calls as here", () => {
-    // Node 0: 100 ns in 2 calls, the base 600 in 4, 300 for as many. Node 1: 50 in 1, the base 25. Node 2 is not in the base.
+    // Node 0: 100 ns in 2 calls; the base has 600 in 4, so 300 for 2. Node 1: 50 in 1, the base 25. Node 2 is not in
+    // the base.
     const profileOf = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({
       ...profile,
       columns: {

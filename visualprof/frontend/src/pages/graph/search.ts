@@ -33,7 +33,10 @@ export function searchItems(graph: Graph, search: string): number[] {
   return hits;
 }
 
-/** Nodes that a profile's row means: that it measured, else of that very name, else ending in it, else of that type. */
+/**
+ * Return the nodes that a row of a profile refers to: those it measured, or those with exactly that name, or whose name
+ * ends in it, or of that type.
+ */
 export function findByName(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;

@@ -22,7 +22,7 @@ function layOut(answer: GraphAnswer, direction: Direction = "td", level = 9): Sc
   );
 }
 
-/** A chain; those of `extra` stand before the fourth. */
+/** A chain; the nodes of `extra` come before the fourth. */
 function chain(extra = 0): GraphAnswer {
   const b = new Builder("chain");
   let x = b.node("Input", 0, [], "x");
@@ -33,7 +33,7 @@ function chain(extra = 0): GraphAnswer {
   return b.answer();
 }
 
-/** Item of the other model with the same name. */
+/** Return the item of the other model with the same name. */
 function byName(scene: Scene, otherScene: Scene): (item: number) => number {
   return (item) => otherScene.graph.answer.nodes.name.indexOf(scene.graph.answer.nodes.name[item] ?? "?");
 }

@@ -1,4 +1,4 @@
-// One picture, or two side by side that move as one: the same scale, and what corresponds at the same place of both.
+// One picture, or two side by side that move together: at the same scale, with counterparts at the same position.
 import type { Ref } from "vue";
 import { boxOf, type Scene } from "./canvas/scene";
 import type { Box } from "./canvas/camera";
@@ -7,14 +7,17 @@ import type { Stage } from "./stage";
 
 export type SideBySide = ReturnType<typeof useSideBySide>;
 
-/** Item of the other picture that corresponds to one; -1 for none. */
+/** Return the counterpart of an item in the other picture, or -1. */
 export type Partner = (item: number) => number;
 
 function inSight(box: Box, view: Box): boolean {
   return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
 }
 
-/** How much further down (or right) the boxes in sight stand in the other picture, the median; null where most have no partner there. */
+/**
+ * Return how much further down (or right) the visible boxes are in the other picture, as the median; null if most have
+ * no counterpart there.
+ */
 export function counterpartShift(scene: Scene, otherScene: Scene, view: Box, partner: Partner): number | null {
   const down = scene.picture.direction === TOP_DOWN;
   const shifts: number[] = [];
@@ -38,14 +41,17 @@ export function useSideBySide(
   selected: Ref<number>,
   partner: (item: number, ofMain: boolean) => number,
 ) {
-  /** What was acted on last: it stays where it is, and what corresponds to it stands there too. */
+  /** The item that was used last. It keeps its position, and its counterpart is aligned with it. */
   let anchor: { item: number; ofMain: boolean } | null = null;
 
   function forBoth(act: (target: Stage) => void): void {
     for (const target of comparing.value ? [stage, otherStage] : [stage]) act(target);
   }
 
-  /** Both from their beginning, or whole; the longer picture leads, the other stands so that most of what is in sight is level. */
+  /**
+   * Fit both from their start, or as a whole. The longer picture leads; the other one is moved so that most visible
+   * boxes are level.
+   */
   function fit(wholeGraph = false): void {
     anchor = null;
     forBoth((target) => target.fit(wholeGraph ? target.wholeScale : undefined));
@@ -72,13 +78,13 @@ export function useSideBySide(
     if (at && followerPoint) follower.alignWith(lead, at, followerPoint);
   }
 
-  /** From now on this item leads. */
+  /** Align with this item from now on. */
   function holdItem(item: number, ofMain: boolean): void {
     anchor = item >= 0 ? { item, ofMain } : null;
     align();
   }
 
-  /** A picture is new or was fitted to another size: what is selected stays in sight. */
+  /** A picture is new or its area was resized: the selection stays visible. */
   function settleBoth(refit: boolean): void {
     if (!refit) return align();
     if (comparing.value) fit();

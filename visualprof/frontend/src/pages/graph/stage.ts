@@ -1,4 +1,4 @@
-// The canvas of one model: camera, what is painted, and when.
+// The canvas of one model: camera, content and drawing.
 import { Frames, get2dContext } from "../../canvas/frames";
 import type { Point } from "../../canvas/pointer";
 import { Camera } from "./canvas/camera";
@@ -12,7 +12,7 @@ import type { ThemeName } from "../../lib/color";
 
 const TOP_MARGIN = 24;
 const MARGIN = 44;
-/** Smaller text is a smudge. */
+/** Smaller text is not readable. */
 const MIN_READABLE_SCALE = 0.5;
 
 export class Stage extends Frames {
@@ -21,9 +21,9 @@ export class Stage extends Frames {
   highlights: Highlights = NO_HIGHLIGHTS;
   colors: Colors;
   texts: BoxTexts = { operators: String };
-  /** Told after every frame. */
+  /** Called after every frame. */
   onFrame: () => void = () => undefined;
-  /** Nobody moved the picture since it was fitted: in another size it is fitted again. */
+  /** Whether the picture was not moved since it was fitted; it is then fitted again after a resize. */
   fitted = true;
   private canvas: HTMLCanvasElement | null = null;
 
@@ -47,7 +47,7 @@ export class Stage extends Frames {
     this.invalidate();
   }
 
-  /** The new picture; `anchor` stays where it is on the screen, without one the picture is fitted. */
+  /** Show a new picture. `anchor` keeps its position on the screen; without an anchor, the picture is fitted. */
   show(scene: Scene | null, anchor: number): void {
     const anchorPoint = anchor >= 0 ? this.pointOf(anchor) : null;
     const keeps = this.scene !== null && scene !== null && this.scene.graph === scene.graph && anchor >= 0;
@@ -61,7 +61,9 @@ export class Stage extends Frames {
     this.invalidate();
   }
 
-  /** Where an item, or the folded group that holds it, has the middle of its upper border; null while it has none. */
+  /**
+   * Return the center of the upper border of an item, or of the folded group that contains it; null if there is none.
+   */
   pointOf(item: number): Point | null {
     const boxIndex = this.scene ? visibleBox(this.scene, item) : -1;
     if (!this.scene || boxIndex < 0) return null;
@@ -69,13 +71,13 @@ export class Stage extends Frames {
     return { x: box.x + box.w / 2, y: box.y };
   }
 
-  /** The scale at which the whole picture is in sight. */
+  /** The scale at which the whole picture is visible. */
   get wholeScale(): number {
     const { width, height } = this.scene?.picture ?? { width: 1, height: 1 };
     return this.camera.fitScale({ x: 0, y: 0, w: width, h: height }, MARGIN);
   }
 
-  /** That scale; where it would be too small to read, one at which the picture's beginning is. */
+  /** The same scale or, if that is too small to read, one that shows the start of the picture. */
   get readableScale(): number {
     if (!this.scene || this.wholeScale >= MIN_READABLE_SCALE) return this.wholeScale;
     const { width, height, direction } = this.scene.picture;
@@ -86,7 +88,7 @@ export class Stage extends Frames {
     return Math.max(MIN_READABLE_SCALE, Math.min(0.85, across));
   }
 
-  /** The whole picture in the middle, or what of it is in sight at a scale, from its beginning. */
+  /** Center the whole picture, or show its start at the given scale. */
   fit(scale = this.readableScale): void {
     this.fitted = true;
     this.invalidate();
@@ -100,7 +102,7 @@ export class Stage extends Frames {
     this.centerStart(this.scene);
   }
 
-  /** Of a picture that is wider (to the right: taller) than the room, what is in sight at its beginning stands in the middle. */
+  /** If a picture is wider (left-to-right: taller) than the area, center its start. */
   private centerStart({ picture }: Scene): void {
     const { view } = this.camera;
     const down = picture.direction === TOP_DOWN;
@@ -119,7 +121,7 @@ export class Stage extends Frames {
     else this.camera.y = (low + high - view.h) / 2;
   }
 
-  /** Brings an item, or the folded group that holds it, into sight. */
+  /** Bring an item, or the folded group that contains it, into view. */
   reveal(item: number): void {
     const boxIndex = this.scene ? visibleBox(this.scene, item) : -1;
     if (!this.scene || boxIndex < 0) return;
@@ -137,7 +139,7 @@ export class Stage extends Frames {
     this.moved();
   }
 
-  /** Shows a point of this picture where a point of another is in its own, at the same scale. */
+  /** Align a point of this picture with a point of another one, at the same scale. */
   alignWith(lead: Stage, at: Point, ownPoint: Point): void {
     this.camera.scale = lead.camera.scale;
     this.camera.x = ownPoint.x - (at.x - lead.camera.x);

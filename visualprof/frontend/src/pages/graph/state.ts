@@ -1,4 +1,4 @@
-// The page's state: all of it lives in the address, so that a copied link shows the same.
+// The page's state. All of it is in the address, so that a copied link shows the same.
 import { computed } from "vue";
 import { useParameter } from "../../state/address";
 import { MEASURES, type Measure } from "../../api/graph";
@@ -8,7 +8,7 @@ export type ShownMeasure = Measure | "change";
 
 const NO_MEASURE = "off";
 
-/** by_itself: what is shown until another figure is chosen. */
+/** `byItself`: the measure shown by default. */
 export function useGraphState(byItself: () => ShownMeasure) {
   const dir = useParameter("dir", TOP_DOWN);
   const heat = useParameter("heat", "");
@@ -26,14 +26,14 @@ export function useGraphState(byItself: () => ShownMeasure) {
       get: () => (dir.value === LEFT_RIGHT ? LEFT_RIGHT : TOP_DOWN),
       set: (value) => (dir.value = value),
     }),
-    /** The kind of difference that is looked at; -1 for all. */
+    /** The selected kind of difference; -1 for all. */
     difference: computed({
       get: () => (difference.value === "" ? -1 : Number(difference.value)),
       set: (row: number) => (difference.value = row < 0 ? "" : String(row)),
     }),
-    /** The whole way of the data, not only the neighbours. */
+    /** The full data flow, not only the neighbors. */
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
-    /** The shown figure; null while the user switched it off. */
+    /** The shown measure; null if the user switched it off. */
     measure: computed<ShownMeasure | null>({
       get: () =>
         heat.value === NO_MEASURE ? null : (MEASURES.find((measure) => measure === heat.value) ?? byItself()),

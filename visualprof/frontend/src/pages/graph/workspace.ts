@@ -1,4 +1,4 @@
-// Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
+// The state shared by all parts of the page: models, pictures, selection, search results and measurements.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { baseQuery, run, selectedQuery, theme } from "../../state";
 import { NO_HIGHLIGHTS, type Highlights } from "./canvas/highlights";
@@ -26,7 +26,7 @@ export function injectWorkspace(): Workspace {
 }
 
 export function useWorkspace() {
-  // Beside a base, what changed is asked for.
+  // With a base, the changes are requested.
   const state = useGraphState(() => (change.value ? "change" : "time_ns"));
   const models = useModels();
   const chosen = computed(
@@ -61,7 +61,7 @@ export function useWorkspace() {
     main,
     () => baseQuery.value,
   );
-  // Beside another model, the base is the run that measured that one.
+  // Next to another model, the base is the run that measured it.
   const otherMeasured = useMeasurements(
     () => other.value,
     second,
@@ -135,7 +135,7 @@ export function useWorkspace() {
     };
   });
 
-  /** Brings an item into sight, opens what hides it, and puts what corresponds beside it. */
+  /** Bring an item into view, open the groups around it, and align its counterpart. */
   function showIn(session: ModelSession, on: Stage, item: number): void {
     if (item < 0) return;
     const show = () => {
@@ -149,7 +149,7 @@ export function useWorkspace() {
     });
   }
 
-  /** What was selected stays where it is; the other side shows its partner beside it. */
+  /** The previous selection keeps its position; the other side shows its counterpart next to it. */
   function select(item: number): void {
     if (state.find.value && !exact.value.includes(item)) state.find.value = "";
     state.selected.value = main.graph.value && item >= 0 ? formatItem(main.graph.value, item) : "";
@@ -173,7 +173,7 @@ export function useWorkspace() {
     showIn(second, otherStage, item);
   }
 
-  /** Selects, opens what hides it, and brings it into sight. */
+  /** Select an item, open the groups around it, and bring it into view. */
   function goTo(node: number): void {
     const item = main.graph.value?.item[node] ?? node;
     select(item);
@@ -194,7 +194,7 @@ export function useWorkspace() {
       otherSession.toggle(counterpart);
   }
 
-  /** Folds or unfolds all that is shown. */
+  /** Call a function for each shown model. */
   function forEachSession(act: (session: ModelSession) => void): void {
     for (const session of comparing.value ? [main, second] : [main]) act(session);
   }
@@ -207,7 +207,8 @@ export function useWorkspace() {
     goTo(matches[(next + matches.length) % matches.length] ?? -1);
   }
 
-  // A link from a table names an operator: find its nodes once the model is there, best by what the run measured.
+  // A link from a table names an operator: find its nodes once the model is loaded, preferably by the run's
+  // measurements.
   watch(
     [main.graph, state.find, measured.data],
     ([graph, name, profile]) => {
@@ -218,13 +219,13 @@ export function useWorkspace() {
     },
     { immediate: true },
   );
-  // Opened by a link: what it selects must be in sight.
+  // The selection of a link must be visible.
   const firstScene = watch(main.scene, (scene) => {
     if (!scene) return;
     firstScene();
     if (selected.value >= 0) void nextTick(() => showIn(main, stage, selected.value));
   });
-  // The other model opens as far as the first is open, unless a link says how far.
+  // The other model opens as far as the first one, unless the link says otherwise.
   watch(comparison.answer, (answer) => {
     if (!answer) return;
     if (!state.otherOpen.value) second.showOpen(comparison.openedAlike());

@@ -1,4 +1,5 @@
-// The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
+// The base's curve on the time axis of the current run, moved so that the steps start together, and the difference of
+// both.
 import { computed } from "vue";
 import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
 import { pairSteps, alignmentShift } from "../../compare/step-alignment";
@@ -9,7 +10,7 @@ export type Point = readonly [x: number, y: number];
 type Meta = Schemas["TimelineMeta"];
 const ALLOCATED = "@t:memory.allocated";
 
-/** What a curve says at each of ascending instants: its last value up to there, null before the first. */
+/** Return the values of a curve at ascending times: the last value up to each time, null before the first. */
 export function valuesAt(curve: readonly Point[], instants: readonly number[]): (number | null)[] {
   let next = 0;
   return instants.map((at) => {
@@ -18,7 +19,7 @@ export function valuesAt(curve: readonly Point[], instants: readonly number[]): 
   });
 }
 
-/** Shown less base, while both are known: from where the later one begins to where the first one ends. */
+/** Return the current curve minus the base while both are known: from the later start to the earlier end. */
 export function curveDifference(current: readonly Point[], base: readonly Point[]): Point[] {
   const until = Math.min(current.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
   const instants = [...new Set([...current, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
@@ -37,7 +38,7 @@ function allocatedCurve(chart: JsonObject | undefined): Point[] {
 const maxPoint = (curve: readonly Point[]) =>
   curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null;
 
-/** Of what is drawn; thinned curves keep their largest values. */
+/** The maximum of the drawn points; reduced curves keep their largest values. */
 export interface Peaks {
   now: number | null;
   before: number | null;
@@ -47,7 +48,7 @@ export function findPeaks(current: JsonObject | undefined, base: JsonObject | un
   return { now: maxPoint(allocatedCurve(current)), before: maxPoint(allocatedCurve(base)) };
 }
 
-/** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
+/** Add the base's curve, shifted by `shift` ns, and the difference to the current run's chart. */
 export function addBaseCurve(current: JsonObject, base: JsonObject, shift: number): JsonObject {
   const shifted = allocatedCurve(base).map(([x, y]): Point => [x + shift, y]);
   const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
@@ -87,13 +88,13 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
   );
   const pair = computed(() => steps.value && pairSteps(...steps.value, "step", step.value, baseStep.value));
   const shift = computed(() => (steps.value ? alignmentShift(...steps.value, pair.value) : 0));
-  /** Whether the base has nothing beside the chosen step. */
+  /** Whether the base has no counterpart of the chosen step. */
   const noCommonStep = computed(() => steps.value !== null && step.value !== null && pair.value === null);
 
   const url = computed(() => {
     const [base, deviceId, range] = [baseQuery.value, device(), time()];
     if (!base || deviceId === null || !steps.value || noCommonStep.value) return null;
-    // Before the base's first event there is nothing.
+    // Before the base's first event there is no value.
     const window = range && {
       start_ns: Math.max(0, Math.round(range.start_ns - shift.value)),
       end_ns: Math.round(range.end_ns - shift.value),

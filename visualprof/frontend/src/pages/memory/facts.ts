@@ -1,4 +1,4 @@
-// What is worth saying about the memory of one device.
+// Facts about the memory of one device.
 import type { Cell, MemoryDevice } from "../../api/model";
 
 export function deviceLabel(device: MemoryDevice, host: string, number: string): string {

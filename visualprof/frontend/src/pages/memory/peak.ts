@@ -1,4 +1,4 @@
-// What is alive at the peak, as shares of all that is allocated then.
+// Memory in use at the peak, as shares of the total.
 import type { MemoryPeak } from "../../api/model";
 
 const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
@@ -9,7 +9,7 @@ export interface PeakShare {
   bytes: number;
   allocations: number | null;
   share: number;
-  /** Memory from before the profile: nobody knows what for. */
+  /** Memory allocated before the profile started; its purpose is unknown. */
   before: boolean;
 }
 
@@ -17,7 +17,9 @@ export function availableGroups(peak: MemoryPeak): PeakGroup[] {
   return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
 }
 
-/** How much of the peak this grouping explains. A file may know what memory is for and not which allocations it was. */
+/**
+ * Return how much of the peak this grouping explains. A file may know the purpose of memory and not its allocations.
+ */
 export function knownBytes(peak: MemoryPeak, group: PeakGroup): number {
   const listed = (peak[group]?.columns.bytes ?? []).reduce<number>((sum, bytes) => sum + (bytes ?? 0), 0);
   return Math.max(peak.known_bytes ?? 0, listed);
@@ -33,7 +35,7 @@ export function peakShares(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
   }));
   const rest = (peak.allocated_bytes ?? 0) - knownBytes(peak, group);
   const entries = rest > 0 ? [...rows, { name: "", bytes: rest, allocations: null, before: true }] : rows;
-  // Totals that count from the profile's start may be less than what is known to be alive.
+  // Totals that are counted from the profile's start may be smaller than the known live memory.
   const total = Math.max(peak.allocated_bytes ?? 0, knownBytes(peak, group)) || 1;
   return entries.map((entry) => ({ ...entry, share: entry.bytes / total }));
 }

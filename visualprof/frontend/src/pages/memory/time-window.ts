@@ -1,4 +1,4 @@
-// The stretch of time that the page looks at, in the address; dragging over the curve sets it.
+// The selected time range, kept in the address. Dragging over the curve sets it.
 import { computed, watch, type ComputedRef } from "vue";
 import { patchQuery, queryValue, span } from "../../state";
 
@@ -16,14 +16,14 @@ export function parseWindow(start: string | null, end: string | null): TimeWindo
   return startNs !== null && endNs !== null && endNs > startNs ? { start_ns: startNs, end_ns: endNs } : null;
 }
 
-/** The drag of a pointer as whole nanoseconds that hold at least what it covered. */
+/** Convert a drag to whole nanoseconds that cover at least the dragged range. */
 export function dragWindow(from: number, to: number): TimeWindow {
   const startNs = Math.max(0, Math.floor(from));
   return { start_ns: startNs, end_ns: Math.max(startNs + 1, Math.ceil(to)) };
 }
 
 export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose: (next: TimeWindow | null) => void } {
-  // In another file the stretch of time is another one.
+  // The time range does not apply to another file.
   watch(
     () => span.value?.file,
     (file, before) =>

@@ -1,10 +1,10 @@
-// What somebody should know before something is removed.
+// Warnings before something is deleted.
 import type { LossesAnswer } from "../../api/model";
 import { formatCount } from "../../lib/format";
 import { displayText } from "../../lib/text";
 import { t } from "../../locales";
 
-/** Asks whether to remove it, and says what is left without it. */
+/** Return the question whether to delete it, with the consequences. */
 export function deletionQuestion({ versions, jobs, children, aliases, evaluations }: LossesAnswer): string {
   const lost = [
     jobs.length > 0 ? t("models.lost_jobs", { n: formatCount(jobs.length) }, jobs.length) : "",

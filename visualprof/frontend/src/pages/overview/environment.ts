@@ -1,10 +1,10 @@
 import type { Cell, Environment } from "../../api/model";
 import { textOr } from "../../locales";
 
-// Said elsewhere: by the headline, the tables' headings and their hints.
+// Shown elsewhere: in the headline, the tables' headings and their hints.
 const SHOWN_ELSEWHERE = new Set(["device_work", "stages_derived", "process_cpu_ratio", "system_cpu_ratio"]);
 
-/** Where the file came from, in the page's words. */
+/** Return facts about the origin of the file. */
 export function environmentFacts(environment: Environment): Record<string, Cell> {
   const facts: Record<string, Cell> = {};
   for (const [name, value] of Object.entries(environment)) {
@@ -12,7 +12,7 @@ export function environmentFacts(environment: Environment): Record<string, Cell>
   }
   facts["device_type"] = textOr(`device_type.${environment.device_type}`, environment.device_type.toUpperCase());
   facts["framework"] = textOr(`framework.${environment.framework}`, environment.framework);
-  // Without step marks there is nothing to count.
+  // Without step annotations, there is nothing to count.
   if (facts["steps"] === 0) delete facts["steps"];
   return facts;
 }

@@ -2,7 +2,7 @@ import type { Finding } from "../../api/model";
 import { formatDuration, formatRatio } from "../../lib/format";
 import { t } from "../../locales";
 
-/** What goes with a finding, or else the most that could: of a step, or of the recording where it marks none. */
+/** Return the savings of a finding, or their upper bound: per step, or of the recording if it has no steps. */
 export function gainText(finding: Finding, stepped: boolean): string {
   const scope = stepped ? "" : "_in_all";
   const { gain_ns_per_step: gain, most_ns_per_step: bound } = finding;

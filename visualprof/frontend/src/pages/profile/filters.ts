@@ -1,4 +1,4 @@
-// The options of the filter bar, kept in the address under the names that the view knows them by.
+// The options of the filter bar, kept in the address under the view's parameter names.
 import { computed } from "vue";
 import type { Query } from "../../api/client";
 import { patchQuery, queryValue, useParameter } from "../../state/address";
@@ -22,7 +22,7 @@ export type Filters = ReturnType<typeof useFilters>;
 export function useFilters() {
   const type = useParameter("type", "");
   const aggregate = useParameter("aggregate", "");
-  // By type is what nearly everyone wants; the one row for all is the exception.
+  // Most users want rows by type; a single row for all is the exception.
   const grouping = useParameter("aggregate_by", "type");
   const parameters = {
     time: useParameter("time", "device"),
@@ -69,8 +69,8 @@ const ORDERS: Record<string, string> = {
 };
 
 /**
- * The view's own order where it has one, so that the cumulative time follows the rows and the first N are those of that
- * order; null where only the finished table can be sorted.
+ * Return the view's own order if it has one, so that cumulative times follow the rows and the first N are those of this
+ * order. Null if only the finished table can be sorted.
  */
 export function sortOrder(sort: string, order: string): Query | null {
   const key = ORDERS[sort];
@@ -79,7 +79,7 @@ export function sortOrder(sort: string, order: string): Query | null {
 
 const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, μs: 1e-6, ns: 1e-9 };
 
-/** "100", "100 us" and "1.5ms" in the view's seconds; without a unit they are milliseconds. Null when it is no time. */
+/** Parse "100", "100 us" and "1.5ms" as seconds; without a unit as milliseconds. Null if it is not a time. */
 export function parseSeconds(text: string): number | null {
   const match = /^\s*(\d+(?:\.\d+)?(?:e-?\d+)?)\s*([mnuµμ]?s)?\s*$/i.exec(text);
   const unit = UNITS[(match?.[2] ?? "ms").toLowerCase()];

@@ -1,4 +1,5 @@
-// What the server makes of the draft: the job, what is wrong with it field by field, and what machines offer. It is asked as soon as the typing pauses.
+// The server's check of the draft: the resulting job, errors per field, and what machines offer. It is requested when
+// the user stops typing.
 import {
   computed,
   inject,
@@ -19,29 +20,29 @@ import { t } from "../../locales";
 const PAUSE_MS = 200;
 
 export interface DraftCheck {
-  /** The last answer; null before the first one of a model. */
+  /** The last answer; null before the first one for a model. */
   drafted: ShallowRef<Drafted | null>;
-  /** The swept dimension, "" none: the typed one, else the server's choice. */
+  /** The swept dimension ("" for none): the typed one, or the server's choice. */
   swept: ComputedRef<string>;
   errors: ComputedRef<FieldError[]>;
   warnings: ComputedRef<FieldError[]>;
-  /** Those that no field on the page shows. */
+  /** Errors that no field on the page shows. */
   unclaimed: ComputedRef<FieldError[]>;
-  /** Of the field itself and of what is below it. */
+  /** Return the errors of a field and of the fields below it. */
   at: (path: string, kind?: "errors" | "warnings") => FieldError[];
   hasError: (path: string) => boolean;
   /** Fields that show their own errors. */
   claims: Map<symbol, readonly string[]>;
   failure: ShallowRef<ApiError | null>;
-  /** The answer to what is typed now. */
+  /** Whether the answer is for the current input. */
   latest: () => Promise<Drafted | null>;
-  /** What the server found wrong when the job was submitted. */
+  /** Errors from submitting the job. */
   refused: (errors: readonly FieldError[]) => void;
 }
 
 const KEY: InjectionKey<DraftCheck> = Symbol("check");
 
-/** `specs[1]` holds `specs[1].agent`, but not `specs[12]`. */
+/** Whether a field is at or below a path: `specs[1]` contains `specs[1].agent`, but not `specs[12]`. */
 export function isWithin(field: string, path: string): boolean {
   return field === path || (field.startsWith(path) && /^[.[]/.test(field.slice(path.length)));
 }
@@ -49,13 +50,13 @@ export function isWithin(field: string, path: string): boolean {
 export function provideDraftCheck(): DraftCheck {
   const drafted: ShallowRef<Drafted | null> = shallowRef(null);
   const failure: ShallowRef<ApiError | null> = shallowRef(null);
-  /** The draft that the last answer is about. */
+  /** The draft of the last answer. */
   const answered = ref("");
   const claims = reactive(new Map<symbol, readonly string[]>());
   let control = new AbortController();
   let timer = 0;
 
-  // Mistakes of typing have a text in the page's language.
+  // Input errors have texts in the locales.
   const errors = computed(() =>
     (drafted.value?.errors ?? []).map(({ field, error, hint, code }) =>
       code ? { field, error: t(`run.wrong.${code}`), hint: null } : { field, error, hint },
@@ -82,7 +83,7 @@ export function provideDraftCheck(): DraftCheck {
       answered.value = requestBody;
       drafted.value = answer;
       failure.value = null;
-      // The first choice of machines is the server's.
+      // The server makes the first choice of machines.
       draft.specs ??= answer.request.specs.map((spec) =>
         newSpec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }),
       );
@@ -101,7 +102,7 @@ export function provideDraftCheck(): DraftCheck {
     },
     { immediate: true },
   );
-  // Nothing of another model is shown beside this one.
+  // Answers for another model are not shown with this one.
   watch(
     () => draft.model?.blob,
     () => (drafted.value = null),
@@ -112,7 +113,7 @@ export function provideDraftCheck(): DraftCheck {
   });
 
   async function latest(): Promise<Drafted | null> {
-    // An answer may name dimensions whose sizes then count: it is asked once more.
+    // An answer may name dimensions whose sizes are now needed; the check is then repeated.
     for (let tries = 0; tries < 3 && answered.value !== body.value; tries += 1) await ask();
     return answered.value === body.value ? drafted.value : null;
   }

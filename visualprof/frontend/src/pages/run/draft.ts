@@ -1,8 +1,10 @@
-// The job that is being put together: what is typed, as it is typed; where nothing is, the server chooses. It outlives the page and a reload.
+// The draft of a job: the inputs as typed. The server fills empty ones. It survives leaving and reloading the page.
 import { reactive, shallowRef, watch } from "vue";
 import type { BackendsAnswer, Draft, DraftInput, DraftSpec, JobRow, UploadAnswer } from "../../api/model";
 
-/** One way to run the model. where: "", "agent:ID" or "platform:NAME"; row: its own while rows come and go. */
+/**
+ * One way to run the model. `where`: "", "agent:ID" or "platform:NAME". `row`: a key while rows are added and removed.
+ */
 export interface SpecRow extends Pick<DraftSpec, "id" | "version" | "device" | "options"> {
   row: number;
   backend: string;
@@ -16,30 +18,32 @@ export interface PageDraft extends Pick<
   "key" | "name" | "dims" | "sweep" | "sizes" | "measure" | "spread" | "priority"
 > {
   model: UploadAnswer | null;
-  /** Files with its weights, by the paths under which it names them. */
+  /** Files with its weights, by their paths in the model. */
   parts: Record<string, string>;
   arrays: UploadAnswer[];
   inputs: DraftInput[];
   specs: SpecRow[] | null;
-  /** Candidates that every spec is to try; null: none. */
+  /** Candidates to measure for every spec; null for none. */
   advise: NonNullable<Draft["advise"]> | null;
-  /** What is searched for the best settings of every spec; null: nothing. */
+  /** The search for the best settings of every spec; null for none. */
   search: Required<NonNullable<Draft["search"]>> | null;
-  /** Rows of the user's own that judge both: arrays by the inputs' names. */
+  /** Rows of the user's own data to judge candidates and settings: arrays by input name. */
   data: { name: string; rows: number; blobs: Record<string, string> } | null;
-  /** What was submitted last, and the job that it became. */
+  /** The draft that was submitted last, and its job. */
   sent: { job: string; text: string } | null;
 }
 
-/** Sizes of the swept dimension until others are typed. */
+/** Default sizes of the swept dimension. */
 export const DEFAULT_SIZES = "1:16";
 
-/** What the server knows of runtimes, types and measuring. */
+/** What the server knows about runtimes, types and measuring. */
 export const facts = shallowRef<BackendsAnswer>({ backends: [], dtypes: [], measures: [] });
 
 const STORAGE_KEY = "visualprof.draft/2";
 
-/** Chosen anew for each job: the same key again is the same job, so a repeated click submits nothing twice. */
+/**
+ * A new key per job. The server treats requests with the same key as one job, so that a double click submits it once.
+ */
 export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -71,7 +75,7 @@ function restoreDraft(): PageDraft {
     const saved = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null") as Partial<PageDraft> | null;
     return { ...empty(), ...saved };
   } catch {
-    // Forbidden storage, or a draft of a version that nobody can read any more.
+    // Storage is forbidden, or the stored draft has an old version.
     return empty();
   }
 }
@@ -108,7 +112,10 @@ export function newSpec(values: Partial<SpecRow> = {}): SpecRow {
   };
 }
 
-/** Starts over with another model; what was typed about measuring stays, and what still fits it. swept: the dimension so far. */
+/**
+ * Start over with another model. Measuring options, and other inputs that still fit, are kept. `swept`: the current
+ * dimension.
+ */
 export function setModel(file: UploadAnswer, swept: string): void {
   const loads = file.model?.backends ?? [];
   const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
@@ -130,7 +137,7 @@ export function setModel(file: UploadAnswer, swept: string): void {
   });
 }
 
-/** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
+/** Replace the arrays next to the model. Inputs that used a removed array take a new one of the same name. */
 export function setArrays(arrays: UploadAnswer[]): void {
   draft.arrays = arrays;
   for (const input of draft.inputs) {
@@ -139,7 +146,7 @@ export function setArrays(arrays: UploadAnswer[]): void {
   }
 }
 
-/** What the server is asked to make a job of. dims: the named dimensions whose sizes count. */
+/** Return the request for the server. `dims`: the named dimensions whose sizes are needed. */
 export function toRequest(dims: readonly string[]): Draft {
   return {
     key: draft.key,
@@ -193,7 +200,7 @@ export function toRow(spec: DraftSpec): SpecRow {
   });
 }
 
-/** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
+/** Fill the form from an old job or a registered model. `files`: those of its files that the server still has. */
 export function useAsTemplate(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((candidate) => candidate.blob === blob);
   const unknown = {

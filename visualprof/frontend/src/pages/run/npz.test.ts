@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { fits, readHeads, mismatchText, type ModelInput } from "./npz";
 import { ALL_TEXTS, speak } from "../../locales";
 
-/** An .npz as numpy.savez writes one: entries stored as they are, a directory behind them. */
+/** An .npz as numpy.savez writes it: stored entries followed by a directory. */
 function npz(arrays: Record<string, string>): Blob {
   const parts: Uint8Array[] = [];
   const entries: Uint8Array[] = [];

@@ -1,4 +1,4 @@
-// What an .npz says of its arrays, read from their heads alone, and whether they fit a model's inputs: asked before anything is sent.
+// Reads the array headers of an .npz and checks whether they fit a model's inputs, before anything is uploaded.
 import type { UploadAnswer } from "../../api/model";
 import { t } from "../../locales";
 
@@ -15,7 +15,7 @@ const END = 0x06054b50;
 const ENTRY = 0x02014b50;
 const FIRST_BYTES = 1 << 16;
 
-/** The arrays of a file; null when it is no .npz of plain numbers. */
+/** Return the arrays of a file, or null if it is not an .npz of plain numbers. */
 export async function readHeads(file: Blob): Promise<ArrayHead[] | null> {
   try {
     const from = Math.max(0, file.size - FIRST_BYTES - 22);
@@ -38,7 +38,7 @@ export async function readHeads(file: Blob): Promise<ArrayHead[] | null> {
     }
     return heads.length > 0 ? heads : null;
   } catch {
-    // A damaged file: offsets that lead out of it.
+    // A damaged file: its offsets are outside of the file.
     return null;
   }
 }
@@ -65,12 +65,12 @@ async function readHead(file: Blob, offset: number, method: number): Promise<Omi
 async function firstChunk(packed: Blob): Promise<Uint8Array> {
   const reader = packed.stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
   const { value } = await reader.read();
-  // What follows is cut off, so that the stream ends with an error that nobody is to hear of.
+  // The rest is cut off, so that the stream ends with an error that can be ignored.
   reader.cancel().catch(() => undefined);
   return value ?? new Uint8Array();
 }
 
-/** Whether every value of a type is one of another, as numpy's safe casts are. */
+/** Whether a type can be converted safely to another, as in numpy's safe casts. */
 export function fits(from: string, to: string): boolean {
   if (from === to || from === "bool") return true;
   const [[kind, bits], [targetKind, room]] = [from, to].map(
@@ -81,7 +81,7 @@ export function fits(from: string, to: string): boolean {
   return kind === "uint" && targetKind === "int" && bits < room;
 }
 
-/** Why some arrays are no rows for a model, in the page's words; "" when they are. */
+/** Return why arrays do not fit a model, as a text; "" if they fit. */
 export function mismatchText(heads: readonly ArrayHead[], inputs: readonly ModelInput[]): string {
   const names = inputs.map((input) => input.name).join(", ");
   const other = heads.find((head) => !inputs.some((input) => input.name === head.name));

@@ -1,11 +1,13 @@
-// Where a result opens: the first of its files that has something for one of these pages.
+// Where to open a result: at its first file that has data for one of these pages.
 import type { RouteLocationRaw } from "vue-router";
 import type { Run } from "../../api/model";
 
 const PAGES = ["overview", "profile", "trace"] as const;
 
-/** Null while the server reads it, until it has all of it: the first file that is ready may be the one that says least.
- * What nobody has begun to read is perhaps in a store, and comes when it is opened. */
+/**
+ * Null until the server has read all files, because the first file that is ready may contain least. Files that nobody
+ * has started to read may be in remote storage and are loaded when opened.
+ */
 export function resultLocation(run: Run | undefined): RouteLocationRaw | null {
   if (!run) return null;
   const states = new Set(run.workers.flatMap((worker) => worker.spans.map((span) => span.state)));
@@ -15,7 +17,7 @@ export function resultLocation(run: Run | undefined): RouteLocationRaw | null {
     for (const [index, worker] of run.workers.entries()) {
       for (const [number, span] of worker.spans.entries()) {
         if (!span.views.includes(page)) continue;
-        // The first worker and span go without saying, so that the address stays short.
+        // The first worker and span are the defaults, so that the address stays short.
         return {
           path: `/${page}`,
           query: {

@@ -1,7 +1,7 @@
-// A curve from what comes first to what follows from it.
+// A curve from a cause to its effect.
 import type { Surface } from "./surface";
 
-/** On the page, in CSS pixels; nothing of it is drawn above `top`. */
+/** In CSS pixels of the page; nothing is drawn above `top`. */
 export interface Box {
   x0: number;
   x1: number;
@@ -11,7 +11,7 @@ export interface Box {
 }
 
 export function drawArrow({ context, colors: ink }: Surface, from: Box, to: Box): void {
-  // It leaves where the first one ends, unless the second begins before that.
+  // It starts at the end of the first box, unless the second one starts earlier.
   const x0 = Math.max(from.x0, Math.min(from.x1, to.x0));
   const [y0, y1] = [from.y + from.height / 2, to.y + to.height / 2];
   const bend = Math.min(120, 24 + Math.abs(to.x0 - x0) / 2 + Math.abs(y1 - y0) / 8);

@@ -1,10 +1,10 @@
-// The visible window of time. Pure state: what it shows is drawn elsewhere.
+// The visible time window. Pure state without drawing.
 import type { Range } from "./model";
 
-/** At the finest zoom a nanosecond is some pixels wide; no profiler resolves less. */
+/** At the highest zoom, a nanosecond is a few pixels wide; no profiler has a better resolution. */
 export const SHORTEST_NS = 40;
 const MARGIN = 0.02;
-/** What is a smaller part of the window is a hair that nobody finds. */
+/** An event that is a smaller share of the window is too thin to see. */
 const NARROW_SHARE = 1 / 150;
 const NARROW_MARGIN = 10;
 
@@ -18,7 +18,7 @@ export class Camera {
     return this.end - this.start;
   }
 
-  /** The times that there are. The window may look a little beyond them. */
+  /** The time range of the traces. The window may extend slightly beyond it. */
   setExtent(from: number, until: number): void {
     this.from = from;
     this.until = Math.max(until, from + SHORTEST_NS);
@@ -38,13 +38,13 @@ export class Camera {
     const whole = this.whole;
     const span = Math.max(SHORTEST_NS, Math.min(end - start, whole.end - whole.start));
     const middle = (start + end) / 2;
-    // At least a corner of the trace stays in sight.
+    // A small part of the trace stays visible.
     const low = Math.max(whole.start, Math.min(whole.end - span, middle - span / 2));
     this.start = low;
     this.end = low + span;
   }
 
-  /** As an address says it: exactly, as long as it is possible at all. */
+  /** Set the window exactly as in an address, within the limits. */
   restore(start: number, end: number): void {
     this.set(start, end);
     if (Math.abs(this.start - start) < 1 && Math.abs(this.end - end) < 1) {
@@ -57,7 +57,7 @@ export class Camera {
     this.set(this.start + ns, this.end + ns);
   }
 
-  /** The instant `at` keeps its place. */
+  /** The time `at` keeps its position on the screen. */
   zoom(at: number, factor: number): void {
     const whole = this.whole;
     const span = Math.max(SHORTEST_NS, Math.min(this.span * factor, whole.end - whole.start));
@@ -65,14 +65,14 @@ export class Camera {
     this.set(at - share * span, at - share * span + span);
   }
 
-  /** Shows a range with some air around it. */
+  /** Show a range with some margin. */
   fit(range: Range, air = 0.1): void {
     const length = Math.max(range.end - range.start, 1);
     const extra = Math.max(length * air, (SHORTEST_NS - length) / 2);
     this.set(range.start - extra, range.end + extra);
   }
 
-  /** Moves no further than needed to see a range; zooms out when it is longer than the window, in when it is a hair. */
+  /** Move only as far as needed to show a range. Zoom out if it is longer than the window, and in if it is too thin. */
   reveal(range: Range): void {
     const length = range.end - range.start;
     if (length > this.span) this.fit(range);

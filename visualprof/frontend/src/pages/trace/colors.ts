@@ -1,4 +1,4 @@
-// The page's own colours, read from its style sheet, so that canvas and document agree in both themes.
+// The timeline's colors, read from the CSS variables, so that canvas and document match in both themes.
 import { rgb } from "../../lib/color";
 import { packColor } from "./slice-style";
 
@@ -16,7 +16,7 @@ export interface TimelineColors {
   pack: (color: string) => number;
 }
 
-/** Style sheets are shortened when built: #fff for #ffffff. */
+/** Expand #fff, to which the build shortens #ffffff. */
 function toLongHex(color: string): string {
   if (/^#[0-9a-f]{3}$/i.test(color)) return `#${[...color.slice(1)].map((digit) => digit + digit).join("")}`;
   return /^#[0-9a-f]{6}$/i.test(color) ? color : "#888888";

@@ -1,4 +1,5 @@
-// The selected event in the other run: the same name, as often before it in the step.
+// The counterpart of the selected event in the other run: the event of the same name with as many predecessors in the
+// step.
 import { computed, shallowRef, watch } from "vue";
 import { address, asError, get, type ApiError, type Schemas } from "../../api";
 import { baseQuery, useLatestSignal } from "../../state";
@@ -8,7 +9,7 @@ import type { Selection } from "./selection";
 import type { TraceSource } from "./trace-source";
 import type { Timeline } from "./timeline";
 
-/** Room beside both events that a link leads to, in their lengths. */
+/** Margin around both events after following a link, in their lengths. */
 const BOTH_MARGIN = 1;
 
 export type Counterpart = ReturnType<typeof useCounterpart>;
@@ -25,7 +26,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
       ? (match.value?.answer.place ?? null)
       : null,
   );
-  /** The step in which to look; null for the whole trace, undefined where the other run has no such step. */
+  /** The step to search; null for the whole trace, undefined if the other run has no such step. */
   const baseStepName = computed<string | null | undefined>(() => {
     const [from, to, name] = [selection.source.value, other.value, selection.details.value?.step];
     if (!from || !to || name === undefined || name === null) return name;
@@ -59,7 +60,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
       if (!signal.aborted) error.value = asError(failure);
     }
   }
-  // Details come twice, the second time with the raw arguments.
+  // Details arrive twice, the second time with the raw arguments.
   watch([() => selection.details.value?.event, selection.source, other, baseStepName], () => void findCounterpart(), {
     immediate: true,
   });
@@ -72,7 +73,7 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     },
   );
 
-  /** Moves the base by hand so that both events begin together. */
+  /** Change the manual offset of the base so that both events start together. */
   function align(): void {
     const [from, details, at] = [selection.source.value, selection.details.value, place.value];
     if (!from || !details || !at || !main.value || !base.value) return;
@@ -84,13 +85,13 @@ export function useCounterpart(timeline: Timeline, selection: Selection) {
     state.offsets.value = new Map(state.offsets.value).set(BASE, shift);
   }
 
-  /** Where a link leads: both events, beginning together. */
+  /** Follow a link: show both events, starting together. */
   function goToCounterpart(): void {
     const details = selection.details.value;
     selection.landing.value = null;
     if (!details || !place.value || !selection.source.value) return;
     align();
-    // Their tracks one below the other, however many lie between.
+    // Show their tracks one below the other, however far apart they are.
     const tracks = [
       `${selection.source.value.id.worker}.${details.track}`,
       `${other.value?.id.worker}.${place.value.track}`,

@@ -1,4 +1,4 @@
-// A counter as a stepped area; where a pixel holds several samples, the band between the smallest and the largest.
+// A counter as a stepped area. If a pixel has several samples, the band between minimum and maximum.
 import { formatBytes, formatSignificant } from "../../lib/format";
 import type { TimelineColors } from "./colors";
 import type { Scene, SceneRow } from "./scene";
@@ -13,7 +13,7 @@ interface Sample {
   last: number;
 }
 
-/** Samples in order of x (CSS pixels), the value before the window first. */
+/** Return the samples in order of x (CSS pixels), starting with the value before the window. */
 export function visibleSamples(scene: Scene, { counters }: SceneRow): Sample[] {
   const out: Sample[] = [];
   for (const { tile, scale, offset, clip0, clip1 } of counters) {
@@ -23,7 +23,7 @@ export function visibleSamples(scene: Scene, { counters }: SceneRow): Sample[] {
       const x = Math.floor((tile.bucket[i] ?? 0) * scale + offset);
       const last = tile.last[i] ?? 0;
       const before = out[out.length - 1];
-      // What is left of the window still says which value it begins with.
+      // The rest of the window still shows its initial value.
       if (x < clip0) out.splice(0, out.length, { x: clip0 / scene.ratio, low: last, high: last, last });
       else if (x < clip1) {
         const low = tile.low[i] ?? last;
@@ -41,7 +41,7 @@ export function counterValue(samples: readonly Sample[], x: number): Sample | nu
   return samples.findLast((sample) => sample.x <= x) ?? null;
 }
 
-// Counters name no unit; those of memory are in bytes in every format that is read.
+// Counters have no unit; memory counters are in bytes in all formats.
 const BYTES = /memory|_mem\b|bytes/i;
 
 export function counterText(value: number, name: string): string {

@@ -1,4 +1,4 @@
-// Which tracks have nothing in the window: asked with one or two coarse tiles a group, when the window rests.
+// Finds tracks that are empty in the window, with one or two coarse tiles per group, when the window is at rest.
 import { fetchApi } from "../../api/client";
 import { onScopeDispose, shallowRef, watch, type ShallowRef } from "vue";
 import { tileLevel, tilesIn } from "./tile-levels";

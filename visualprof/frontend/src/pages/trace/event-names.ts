@@ -1,4 +1,4 @@
-// Names by their number, in pages fetched when one of their names is first needed.
+// Names by number, loaded in pages when needed.
 import { address, get, type Query } from "../../api/client";
 import { displayText } from "../../lib/text";
 
@@ -8,7 +8,7 @@ export class EventNames {
   private readonly loadedNames: string[] = [];
   private readonly requestedPages = new Set<number>();
   private needle = "";
-  /** By name: 0 not judged yet, 1 matches the search, 2 does not. */
+  /** Per name: 0 not matched yet, 1 matches the search, 2 does not. */
   private matchCache = new Uint8Array(0);
 
   constructor(
@@ -19,7 +19,7 @@ export class EventNames {
     this.matchCache = new Uint8Array(total);
   }
 
-  /** The name, or undefined while it is on its way. */
+  /** Return the name, or undefined while it is loading. */
   get(name: number): string | undefined {
     const cachedName = this.loadedNames[name];
     if (cachedName === undefined && name < this.total) void this.load(Math.floor(name / PAGE_SIZE));
@@ -31,7 +31,7 @@ export class EventNames {
     this.matchCache.fill(0);
   }
 
-  /** Whether a name contains the search text; a name that is not here yet does not. */
+  /** Whether a name contains the search text; false while it is loading. */
   matches(name: number): boolean {
     const before = this.matchCache[name];
     if (before) return before === 1;
@@ -52,7 +52,7 @@ export class EventNames {
       answer?.body.strings.forEach((text, index) => (this.loadedNames[page * PAGE_SIZE + index] = displayText(text)));
       this.arrived();
     } catch {
-      // Labels stay empty and are asked for again in a while.
+      // Labels stay empty and are requested again later.
       setTimeout(() => this.requestedPages.delete(page), 2000);
     }
   }

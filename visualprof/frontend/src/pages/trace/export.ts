@@ -1,4 +1,4 @@
-// The window as files: Chrome JSON made by the server, and a picture of what is seen.
+// Export of the window: Chrome JSON from the server, and an image of the screen.
 import { address, fetchApi } from "../../api/client";
 import { downloadFile, downloadCanvas } from "../../lib/download";
 import type { Range } from "./model";
@@ -7,7 +7,7 @@ import type { Timeline } from "./timeline";
 
 const HEAD_FONT = "12px system-ui, sans-serif";
 
-/** Throws ApiError: a window with too many events is refused with the reason. */
+/** Throws `ApiError`: the server rejects a window with too many events and states the reason. */
 export async function saveJson({ main }: Timeline, range: Range): Promise<void> {
   const source = main.value;
   if (!source) return;
@@ -19,7 +19,7 @@ export async function saveJson({ main }: Timeline, range: Range): Promise<void> 
   downloadFile(await (await fetchApi(url)).blob(), `${source.id.name}.window.trace.json`);
 }
 
-/** Time axis, names and tracks, as they are on the screen. */
+/** Draw the time axis, names and tracks as on the screen. */
 export async function savePng(stage: Stage, ruler: HTMLCanvasElement, headPx: number, name: string): Promise<void> {
   const { scene, layers, colorsFor: inks } = stage;
   if (!scene) return;

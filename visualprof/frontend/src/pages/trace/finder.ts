@@ -1,4 +1,4 @@
-// Search over all events of the shown workers: count, next and previous, ticks, highlighting.
+// Search over all events of the shown workers: count, next and previous, ticks, highlights.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get } from "../../api/client";
 import { useLatestSignal } from "../../state/abort-signals";
@@ -24,7 +24,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   const nextSignal = useLatestSignal();
 
   const total = computed(() => results.value.reduce((sum, { answer }) => sum + answer.total, 0));
-  /** In order of time on the page; of more than ten thousand, the first. */
+  /** In order of time; at most the first ten thousand. */
   const places = computed(() =>
     results.value
       .flatMap(({ source, answer }) =>
@@ -84,7 +84,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
     { immediate: true },
   );
 
-  /** From the selected match, or from the middle of the window. */
+  /** Move from the selected match, or from the middle of the window. */
   function move(delta: 1 | -1): void {
     const matches = places.value;
     if (matches.length === 0) return;

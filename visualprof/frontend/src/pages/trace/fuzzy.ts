@@ -9,7 +9,7 @@ export function matchesFuzzy(text: string, pattern: string): boolean {
 }
 
 function hasLettersInOrder(text: string, word: string): boolean {
-  // Too short a word would find everything.
+  // A shorter word would match everything.
   if (word.length < 3) return false;
   let position = -1;
   for (const letter of word) {

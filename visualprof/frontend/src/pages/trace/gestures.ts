@@ -11,7 +11,7 @@ const ZOOM_PER_PX = 0.0022;
 export interface Hover extends Point {
   hit: Hit | null;
   row: SceneRow | null;
-  /** CSS pixels in the window; x and y are those in the canvas. */
+  /** CSS pixels in the window; x and y are relative to the canvas. */
   clientX: number;
   clientY: number;
 }
@@ -146,7 +146,7 @@ export function useGestures(
 
   function onDown(event: PointerEvent): void {
     if (event.button !== 0 || !area.value) return;
-    // The tracks take the keys, wherever the focus was.
+    // Focus the tracks, so that they receive the keys.
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
     if (event.shiftKey) selectArea(event, area.value, true);
     else pan(event, area.value);
@@ -175,7 +175,7 @@ export function useGestures(
     timeline.moved();
   }
 
-  /** Under a resting pointer the picture may move: what it points at is then another slice. */
+  /** The picture may move under a resting pointer, which then points at another slice. */
   watch(timeline.frame, () => {
     if (pointer && dragging.value === null && queued === 0 && hover.value && stage.scene) {
       const hit = stage.hit(hover.value.x, hover.value.y);

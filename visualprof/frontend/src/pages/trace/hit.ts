@@ -1,8 +1,8 @@
-// What lies under the pointer.
+// The element under the pointer.
 import type { Scene, SceneRow, SceneStrip } from "./scene";
 import { bucketEnd, entryAt, leftEdge, rightEdge, type Part } from "./slice-geometry";
 
-/** Pointers are coarser than pixels. */
+/** Tolerance, because pointers are less precise than pixels. */
 const REACH_PX = 2;
 
 export interface Hit {
@@ -12,7 +12,7 @@ export interface Hit {
   event: number;
   name: number;
   category: number;
-  /** Events that the pixel stands for. */
+  /** Number of events at the pixel. */
   count: number;
   /** Device pixels. */
   x0: number;
@@ -58,7 +58,7 @@ function hitOn(strip: SceneStrip, x: number): Hit | null {
       event,
       name: tile.name[entry] ?? 0,
       category: tile.category[entry] ?? 0,
-      // Past the bucket in which they start, only the last of them is left.
+      // After the bucket in which they start, only the last of them continues.
       count: merged > 1 && x < Math.max(leftEdge(part, entry) + 1, bucketEnd(part, entry)) ? merged : 1,
       x0: entryEdge(strip, event, part, Math.max(part.clip0, leftEdge(part, entry)), -1),
       x1: entryEdge(strip, event, part, Math.min(part.clip1, rightEdge(part, entry)), 1),
@@ -67,7 +67,7 @@ function hitOn(strip: SceneStrip, x: number): Hit | null {
   return null;
 }
 
-/** Follows an event over the borders of tiles, to the left (-1) or right (1). */
+/** Follow an event across tiles to the left (-1) or right (1). */
 function entryEdge(strip: SceneStrip, event: number, part: Part, x: number, direction: -1 | 1): number {
   const step = strip.parts.indexOf(part) + direction;
   const next = strip.parts[step];
@@ -84,7 +84,7 @@ function entryEdge(strip: SceneStrip, event: number, part: Part, x: number, dire
   );
 }
 
-/** Duration as far as the tile knows it: null where it is cut or stands for many. */
+/** Return the duration if the tile knows it: null if the slice is cut or merged. */
 export function knownDuration(hit: Hit): number | null {
   const { tile } = hit.part;
   const start = tile.start[hit.entry] ?? 0;

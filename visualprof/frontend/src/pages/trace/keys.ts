@@ -1,4 +1,4 @@
-// The page's keys. Held ones move every frame; nothing acts while someone types.
+// The page's keys. A held key acts in every frame; keys are ignored while the user types.
 import { useEventListener } from "@vueuse/core";
 import { onScopeDispose } from "vue";
 import { keyName, useCanvasKeys } from "../../canvas/keys";
@@ -6,11 +6,11 @@ import type { Finder } from "./finder";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
 
-/** Per second of holding: share of the window, and factor of the zoom. */
+/** Per second of holding: share of the window, and zoom factor. */
 const PAN_PER_S = 1.3;
 const ZOOM_PER_S = 9;
 const SCROLL_PX_PER_S = 900;
-/** A tap is worth this long. */
+/** Minimum duration of a key press. */
 const TAP_MS = 70;
 
 const HELD_KEYS: Record<string, readonly [pan: number, zoom: number, scroll: number]> = {
@@ -28,7 +28,7 @@ interface KeyTargets {
   timeline: Timeline;
   selection: Selection;
   finder: Finder;
-  /** Time under the pointer; null when it is elsewhere. */
+  /** Time under the pointer, or null. */
   pointed: () => number | null;
   focusSearch: () => void;
 }
@@ -62,7 +62,7 @@ export function useKeys({ timeline, selection, finder, pointed: pointedTime, foc
     else if (state.area.value) timeline.fit(state.area.value, 0.05);
   }
 
-  /** The time of the selected slice, or of what is in sight, over all tracks. */
+  /** Select the time range of the selected slice, or of the window, over all tracks. */
   function selectArea(): void {
     const selectedSpot = stage.marks.selected;
     const { start, end } = selectedSpot ? timeline.rangeOf(selectedSpot.source, selectedSpot.place) : stage.camera;

@@ -30,7 +30,7 @@ function textWidth(context: CanvasRenderingContext2D, code: number): number {
   return width;
 }
 
-/** As much of a name as fits. C++ names lose their `void`: it tells nothing and costs room. */
+/** Shorten a name to the available width. A leading `void` of C++ names is removed. */
 export function fitText(context: CanvasRenderingContext2D, name: string, room: number): string {
   const text = name.startsWith("void ") ? name.slice(5) : name;
   const dots = textWidth(context, 0x2026);
@@ -54,7 +54,7 @@ function collectPart(strip: SceneStrip, part: Part, minPx: number, into: Label[]
     const x0 = Math.max(part.clip0, leftEdge(part, entry));
     const x1 = Math.min(part.clip1, rightEdge(part, entry));
     const before = into[into.length - 1];
-    // An event that goes on from the tile before is one slice with one label.
+    // An event that continues from the previous tile is one slice with one label.
     if (
       before &&
       before.strip === strip &&
@@ -68,7 +68,7 @@ function collectPart(strip: SceneStrip, part: Part, minPx: number, into: Label[]
   }
 }
 
-/** Draws at most `budget` labels, the widest first. */
+/** Draw at most `budget` labels, the widest first. */
 export function drawLabels(
   context: CanvasRenderingContext2D,
   scene: Scene,

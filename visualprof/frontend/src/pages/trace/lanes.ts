@@ -1,21 +1,21 @@
-// Where the lanes of a row are drawn, in CSS pixels from the row's top.
+// The positions of lanes within a row, in CSS pixels from the row's top.
 import { FOLDED_LANE_PX, LANE_PX, shownLanes, type Row } from "./layout";
 import type { Track } from "./model";
 
 export interface LaneBox {
   track: Track;
-  /** Of the track. */
+  /** Lane of the track. */
   lane: number;
   top: number;
   height: number;
-  /** High enough for a label. */
+  /** Whether it is high enough for a label. */
   readable: boolean;
 }
 
 const FOLDED_TOP_PX = 3;
 const SUMMARY_LANES = 6;
 
-/** Each lane of a track; of a folded head the first lane of each track below it. */
+/** Return all lanes of a track or, for a folded group, the first lane of each of its tracks. */
 export function laneBoxes(row: Row): LaneBox[] {
   const track = row.item?.track;
   if (track) {
@@ -41,7 +41,7 @@ export function laneBoxes(row: Row): LaneBox[] {
   }));
 }
 
-/** The place of one lane of a track in a row; the deepest drawn lane stands for those that a folded row leaves out. */
+/** Return the position of a lane in a row. Lanes that a folded row omits share the last drawn lane. */
 export function laneBox(row: Row, track: number, lane: number): LaneBox | null {
   const boxes = laneBoxes(row).filter((box) => box.track.id === track);
   return boxes[Math.min(lane, boxes.length - 1)] ?? null;

@@ -1,4 +1,4 @@
-// From the tree of tracks to rows with a place and a height, in CSS pixels. Whether they are in sight is not its matter.
+// Rows with position and height in CSS pixels, computed from the tree of tracks. Includes rows outside of the view.
 import { matchesFuzzy } from "./fuzzy";
 import type { Group, Item } from "./track-tree";
 
@@ -9,7 +9,7 @@ const FOLDED_PX = 22;
 const COUNTER_PX = 46;
 const GROUP_PX = 24;
 const WORKER_PX = 28;
-/** Below the lanes of a track, so that tracks stay apart. */
+/** Space below the lanes of a track. */
 const TRACK_GAP_PX = 5;
 
 export interface Branch {
@@ -24,7 +24,7 @@ export interface Row {
   worker: number;
   label: string;
   item: Item | null;
-  /** Tracks below this head, for its summary. */
+  /** Tracks below this group, for its summary. */
   below: readonly Item[];
   y: number;
   height: number;
@@ -33,23 +33,23 @@ export interface Row {
 }
 
 export interface LayoutOptions {
-  /** Keys whose folding differs from what it is by itself. */
+  /** Keys whose folding differs from the default. */
   toggled: ReadonlySet<string>;
   pinned: readonly string[];
-  /** Keys in the order that was chosen by hand; others keep theirs. */
+  /** Keys in manual order; others keep their order. */
   order: readonly string[];
   filter: string;
-  /** Tracks to leave out because nothing of them is in the window. */
+  /** Tracks to hide because they are empty in the window. */
   hidden: (key: string) => boolean;
 }
 
 export interface Layout {
   rows: Row[];
   height: number;
-  /** These stay on top while the others scroll. */
+  /** Pinned rows stay on top while the others scroll. */
   pinned: Row[];
   pinnedHeight: number;
-  /** Tracks that filter and "hide empty" leave out. */
+  /** Number of tracks hidden by the filter and "hide empty". */
   hiddenCount: number;
 }
 
@@ -63,7 +63,7 @@ function itemHeight(item: Item, folded: boolean): number {
   return item.counter ? COUNTER_PX : shownLanes(item, false) * LANE_PX + TRACK_GAP_PX;
 }
 
-/** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
+/** Sort tracks manually: moved tracks are placed among the positions that they had together. */
 export function sortByOrder(items: readonly Item[], order: readonly string[]): Item[] {
   const rank = new Map(order.map((key, index) => [key, index]));
   const moved = items
@@ -115,9 +115,9 @@ export function layOutTracks(branches: readonly Branch[], options: LayoutOptions
         if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
       const free = items.filter((item) => !options.pinned.includes(item.key));
       if (free.length === 0) continue;
-      // Ranks beside each other are compared by their events: counters would push the second out of sight.
+      // Ranks are compared by their events; counters would push the second rank out of view.
       const minor = group.minor || (heads && group.items.every((item) => item.counter));
-      // A filter shows what it found wherever that is.
+      // A filter shows its matches even in folded groups.
       const folded = isFolded(group.key, minor, options.toggled) && !options.filter;
       rows.push({
         key: group.key,
@@ -164,7 +164,7 @@ function stackRows(rows: Row[]): number {
   return y;
 }
 
-/** Rows that touch [top, bottom): [first, last). */
+/** Return the rows that touch [top, bottom) as [first, last). */
 export function rowsBetween(rows: readonly Row[], top: number, bottom: number): readonly [first: number, last: number] {
   let low = 0;
   let high = rows.length;

@@ -1,4 +1,4 @@
-/** Keeps what was used last, within a budget of bytes. */
+/** A cache of the most recently used values, within a budget of bytes. */
 export class LruCache<T> {
   private readonly entries = new Map<string, { value: T; weight: number }>();
   private used = 0;
@@ -29,7 +29,7 @@ export class LruCache<T> {
     this.drop(key);
     this.entries.set(key, { value, weight });
     this.used += weight;
-    // The newest stays even when it alone is over the budget: it is being looked at.
+    // The newest value stays even if it exceeds the budget alone, because it is in use.
     for (const oldest of this.entries.keys()) {
       if (this.used <= this.budget || oldest === key) break;
       this.drop(oldest);

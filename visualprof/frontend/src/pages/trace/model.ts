@@ -1,11 +1,11 @@
-// What the server says about a timeline (docs/http-api.md, "timeline"). Times are ns since the trace's first event.
+// The server's answers about a timeline (docs/http-api.md, "timeline"). Times are ns since the trace's first event.
 import type { Cell, Json, Schemas } from "../../api/model";
 
 export type Track = Schemas["TimelineTrack"];
 export type Counter = Schemas["TimelineCounter"];
-/** epoch_ns: Unix ns of time 0 as text; null when the file does not say. minimap: empty when not asked for. */
+/** `epoch_ns`: Unix time of time 0 in ns, as text; null if unknown. `minimap`: empty if not requested. */
 export type Meta = Schemas["TimelineMeta"];
-/** Where an event stands. */
+/** The location of an event. */
 export type EventLocation = Schemas["Place"];
 export type Link = Schemas["LinkedPlace"];
 export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments"> & {
@@ -15,7 +15,7 @@ export type EventDetails = Omit<Schemas["TimelineEvent"], "columns" | "arguments
 export type SearchAnswer = Schemas["TimelineHits"];
 export type Alignment = Schemas["Alignment"];
 
-/** A stretch of time on the page's axis, ns. */
+/** A time range on the page's axis, in ns. */
 export interface Range {
   start: number;
   end: number;

@@ -1,4 +1,4 @@
-// Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
+// The overlay above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
 import { categoryColor } from "../../charts/palette";
 import { BASE } from "../../compare/step-alignment";
 import { drawCounter } from "./counters";
@@ -19,16 +19,16 @@ interface Spot {
   place: EventLocation;
 }
 
-/** What is marked on the page at this moment. */
+/** Everything that is currently marked. */
 export interface OverlayMarks {
   selected: Spot | null;
-  /** The same event in the run beside. */
+  /** The counterpart in the other run. */
   counterpart: Spot | null;
   links: readonly Link[];
   hover: Hit | null;
   area: (Range & { tracks: readonly string[] }) | null;
   markers: readonly number[];
-  /** CSS pixels; null when the pointer is elsewhere. */
+  /** CSS pixels; null if the pointer is elsewhere. */
   cursor: number | null;
   matches: readonly { source: TraceSource; places: readonly EventLocation[] }[];
   searching: boolean;
@@ -53,7 +53,7 @@ export function trackRow(layout: Layout, worker: number, track: number): Row | u
   return rowsByTrack(layout).get(`${worker}.${track}`);
 }
 
-/** Where an event is on the page, in CSS pixels, even when scrolled out of sight; null when its track is not shown. */
+/** Return the box of an event in CSS pixels, even if it is scrolled out of view; null if its track is not shown. */
 export function eventBox(surface: Surface, { source, place }: Spot): Box | null {
   const { scene, layout, scroll } = surface;
   const row = trackRow(layout, source.id.worker, place.track);
@@ -113,7 +113,7 @@ function drawLines(surface: Surface, width: number): void {
   }
 }
 
-/** The axis has the steps of the shown run; those of the base stand in its head. */
+/** The axis has the steps of the current run; the steps of the base are in its group head. */
 function drawBaseSteps({ context, scene, colors: ink }: Surface, width: number, selected: string | null): void {
   const head = scene.rows.find(
     ({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top,
@@ -153,7 +153,7 @@ function outline({ context, scene }: Surface, box: Box, color: string, weight: n
   context.setLineDash([]);
 }
 
-/** A line below each match, so that also those inside merged slices are seen. */
+/** Draw a line below each match, so that matches in merged slices are also visible. */
 function drawFound(surface: Surface, marks: OverlayMarks): void {
   const { context, scene, colors: ink } = surface;
   const right = scene.width / scene.ratio;
@@ -212,7 +212,7 @@ function drawVertical({ context }: Surface, x: number, height: number, color: st
   context.setLineDash([]);
 }
 
-/** A curve from the cause to its effect. */
+/** Draw a curve from the cause to its effect. */
 function drawLink(surface: Surface, selected: Spot, link: Link): void {
   const { scene } = surface;
   const other: Spot = { source: selected.source, place: link };

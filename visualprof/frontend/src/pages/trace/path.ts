@@ -1,4 +1,4 @@
-// The critical path: what is not on it steps back, and arrows join its pieces.
+// The critical path: everything else is dimmed, and arrows connect its pieces.
 import { drawArrow, type Box } from "./arrow";
 import { laneBoxes } from "./lanes";
 import type { Surface } from "./surface";
@@ -8,12 +8,12 @@ import { lastEntryBefore, leftEdge, rightEdge, type Part } from "./slice-geometr
 import { laneRange } from "./tile";
 
 const DIM_ALPHA = 0.74;
-/** With more pieces in sight arrows would hide what they join. */
+/** With more visible pieces, arrows would hide the pieces that they connect. */
 const MAX_ARROWS = 160;
 const MIN_PX = 2;
 
 interface Piece extends Box {
-  /** More than one, too close to be told apart. */
+  /** Several pieces that are too close to distinguish. */
   isMerged: boolean;
 }
 
@@ -34,7 +34,7 @@ export function drawPath(surface: Surface, paths: ReadonlyMap<TraceSource, reado
   for (const sourcePieces of pieces.values()) drawArrows(surface, sourcePieces);
 }
 
-/** Lays the ground's colour over all of a row but the path, and says where that is. */
+/** Dim the row except for the path, and return the path's range. */
 function dimRow({ context, scene }: Surface, { row, y, top, counters }: SceneRow, parts: readonly Part[]): Piece[] {
   const right = scene.width / scene.ratio;
   const out: Piece[] = [];
@@ -59,7 +59,7 @@ function dimRow({ context, scene }: Surface, { row, y, top, counters }: SceneRow
   return out;
 }
 
-/** Pieces of a track in order; what goes on in the next tile is one. */
+/** Return the pieces of a track in order. A piece that continues in the next tile is one piece. */
 function piecesOf(
   parts: readonly Part[],
   track: number,

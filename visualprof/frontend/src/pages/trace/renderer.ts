@@ -1,11 +1,11 @@
-// What draws the slices: the processor, or the graphics card where there is a real one.
+// Draws the slices: in software, or on a graphics card if there is a real one.
 import type { Part } from "./slice-geometry";
 
 /** One lane in device pixels. */
 export interface Strip {
   y: number;
   height: number;
-  /** Of the tile group. */
+  /** Lane of the tile group. */
   lane: number;
   parts: readonly Part[];
   /** Painted only between these rows of pixels. */
@@ -25,14 +25,14 @@ export interface Column {
   color: number;
 }
 
-/** Colours are packed as slice-style.ts does. */
+/** Colors are packed as in slice-style.ts. */
 export interface Picture {
   width: number;
   height: number;
   ground: number;
   /** Vertical: shaded steps and grid lines, in painting order. */
   columns: readonly Column[];
-  /** Horizontal: heads of groups. */
+  /** Horizontal: group heads. */
   bands: readonly Band[];
   strips: readonly Strip[];
 }

@@ -1,4 +1,4 @@
-// The time axis: ticks, markers, the measured span, and the steps below.
+// The time axis: ticks, markers, the measured range, and the steps below.
 import type { TimelineColors } from "./colors";
 import { formatDuration } from "../../lib/format";
 import { tickLabel, tickStep, ticks } from "./ticks";

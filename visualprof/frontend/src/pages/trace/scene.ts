@@ -1,4 +1,4 @@
-// What one frame shows: rows in sight, their lanes, and the tiles that fill them, found or wished for.
+// The content of one frame: visible rows, their lanes, and their tiles, which are loaded or requested.
 import type { Camera } from "./camera";
 import { laneBoxes, type LaneBox } from "./lanes";
 import { rowsBetween, type Layout, type Row } from "./layout";
@@ -11,7 +11,7 @@ import type { TileStore, TileRequest } from "./tile-store";
 
 const FINER_LEVELS = 3;
 const MAX_AHEAD = 8;
-/** Coarser tiles fetched along: they stand in after a jump. */
+/** Number of coarser levels that are also requested, as substitutes after a jump. */
 const COARSER_LEVELS = 3;
 
 interface View {
@@ -21,7 +21,7 @@ interface View {
   height: number;
   scroll: number;
   ratio: number;
-  /** Is the critical path drawn? */
+  /** Whether the critical path is drawn. */
   path: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface SceneRow {
   source: TraceSource;
   /** CSS pixels from the top of the canvas. */
   y: number;
-  /** Not drawn above this. */
+  /** Nothing is drawn above this. */
   top: number;
   counters: readonly CounterPart[];
 }
@@ -54,7 +54,7 @@ export interface Scene {
   nsPerPixel: number;
   rows: SceneRow[];
   strips: SceneStrip[];
-  /** The critical path of each trace: its lanes are tracks. Null when it is not drawn. */
+  /** The critical path of each trace; its lanes are tracks. Null if it is not drawn. */
   paths: ReadonlyMap<TraceSource, readonly Part[]> | null;
   requests: TileRequest[];
 }
@@ -130,7 +130,7 @@ export class SceneBuilder {
     });
   }
 
-  /** The tiles of a group or counter over the window, each once a frame. */
+  /** Return the tiles of a group or counter in the window, computed once per frame. */
   private parts(source: TraceSource, kind: TileKind, id: number): Part[] | CounterPart[] {
     const key = `${source.id.worker}${kind}${id}`;
     const cached = this.found.get(key);
@@ -155,7 +155,7 @@ export class SceneBuilder {
   ): void {
     const clip0 = Math.max(0, this.x(source.tileStart(level, index)));
     const ends = index + 1 > source.meta.duration_ns / 2 ** (level + 8);
-    // What ends with the trace may still need its last pixel.
+    // Events at the end of the trace may still need its last pixel.
     const clip1 = Math.min(this.width, ends ? this.width : this.x(source.tileStart(level, index + 1)));
     const add = (tile: Tile, from: number, to: number) => {
       const scale = 2 ** tile.level / this.nsPerPixel;
@@ -217,7 +217,7 @@ export class SceneBuilder {
       this.requests.push(source.tileRequest(kind, id, coarse, index, rank));
   }
 
-  /** Rows just out of sight get something coarse, so that scrolling meets no blank tracks. */
+  /** Rows just out of view get coarse tiles, so that scrolling shows no blank tracks. */
   private lookAhead(layout: Layout, sourceOf: (worker: number) => TraceSource | undefined): void {
     const { scroll, height } = this.view;
     const [first, last] = rowsBetween(layout.rows, scroll - height / 2, scroll + 1.5 * height);

@@ -1,4 +1,4 @@
-// The selected event: where it is, what is known about it, and where its links lead.
+// The selected event: its location, its details, and its links.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, asError, get, type Query } from "../../api/client";
 import { patchQuery, queryValue, useLatestSignal } from "../../state";
@@ -7,7 +7,7 @@ import type { TraceSource } from "./trace-source";
 import type { Timeline } from "./timeline";
 import { parseNumbers } from "./url-state";
 
-/** Room beside an event that a link leads to, in its lengths. */
+/** Margin around an event after following a link, in its lengths. */
 const LINK_MARGIN = 1.5;
 const ZOOM_MARGIN = 0.15;
 const AREA_MARGIN = 0.25;
@@ -18,16 +18,16 @@ export function useSelection(timeline: Timeline) {
   const { state, stage } = timeline;
   const details = shallowRef<EventDetails | null>(null);
   const error = shallowRef<ApiError | null>(null);
-  /** The raw arguments come from the file itself, which may take a moment longer. */
+  /** The raw arguments are read from the file and may arrive later. */
   const waiting = shallowRef(false);
   const source = computed<TraceSource | null>(
     () => (state.selected.value && timeline.sourceOf(state.selected.value.worker)) ?? null,
   );
   const nextSignal = useLatestSignal();
-  // An address with an event but no window comes from another page: it means "show me this one".
+  // An address with an event but no window comes from another page and means "show this event".
   let goThere = state.selected.value !== null && state.win.value === "";
   let air = LINK_MARGIN;
-  /** The event that a link leads to, until what stands beside it is known. */
+  /** The target event of a link, until its counterpart is known. */
   const landing = shallowRef<number | null>(null);
 
   async function load(from: TraceSource, event: number): Promise<void> {
@@ -57,7 +57,7 @@ export function useSelection(timeline: Timeline) {
     goThere = false;
   }
 
-  /** Zooms to the selected event, now or as soon as its place is known. */
+  /** Zoom to the selected event, immediately or when its location is known. */
   function zoom(): void {
     const shownDetails = details.value;
     if (shownDetails && shownDetails.event === state.selected.value?.event) void reveal(shownDetails, ZOOM_MARGIN);
@@ -100,7 +100,7 @@ export function useSelection(timeline: Timeline) {
     state.selected.value = { worker, event };
   }
 
-  /** Selects an event and moves as little as needed to see it. */
+  /** Select an event and move only as far as needed to show it. */
   function goTo(worker: number, place: EventLocation): void {
     select(worker, place.event);
     const from = timeline.sourceOf(worker);
@@ -110,13 +110,13 @@ export function useSelection(timeline: Timeline) {
     void timeline.showTrack(worker, place.track, place.lane);
   }
 
-  /** Along the links: to the effects, or back to the causes. */
+  /** Follow links to the effects, or back to the causes. */
   function follow(direction: "to" | "from"): void {
     const link = details.value?.links.find((candidate) => candidate.direction === direction);
     if (link && source.value) goTo(source.value.id.worker, link);
   }
 
-  /** Links of other pages name a stretch of time, or an event by what it is: the longest of that name. */
+  /** Links of other pages name a time range, or an event by name: the longest one. */
   async function findLinked(): Promise<void> {
     const name = queryValue("longest");
     const span = queryValue("at_span");

@@ -7,7 +7,7 @@ const GROUND = 7;
 
 function partOf(random: () => number, entries: number): Part {
   const tile = sliceTile(randomLane(random, entries));
-  // Each entry in a colour of its own, so that a pixel tells what painted it.
+  // Each entry has its own color, so that a pixel identifies its entry.
   const solid = Uint32Array.from(tile.start, (_, index) => 1000 + index);
   tile.paint = {
     look: 0,

@@ -1,4 +1,5 @@
-// How entries are coloured: a hue by category, a shade by name, paler for many, pale for what a search leaves out.
+// Colors of entries: a hue per category, a shade per name, paler for merged entries, dimmed for names that a search
+// excludes.
 import { mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
 import { categoryColor, TEXT_COLORS } from "../../charts/palette";
 import type { EventNames } from "./event-names";
@@ -11,7 +12,7 @@ export function packColor([red, green, blue]: Rgb): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Neighbouring names get shades far apart. */
+/** Similar name numbers get very different shades. */
 function nameShade(name: number): number {
   return Math.imul(name + 1, 0x9e3779b1) >>> 0;
 }
@@ -20,7 +21,7 @@ function luminance([red, green, blue]: Rgb): number {
   return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
 }
 
-/** The shade: a bit lighter or darker, a bit warmer or colder. */
+/** Return the shade: slightly lighter or darker, warmer or colder. */
 function shadeColor(color: Rgb, shade: number): Rgb {
   const light = ((shade % 4) - 1.5) * 0.075;
   const warm = (Math.floor(shade / 4) - 1) * 13;
@@ -31,19 +32,19 @@ function shadeColor(color: Rgb, shade: number): Rgb {
 
 let looks = 0;
 
-/** All colours of one look; a new one whenever theme, search or arrived names change what is painted. */
+/** All colors of one style. A new one is created when theme, search or loaded names change the colors. */
 export class SliceStyle {
   readonly id = (looks += 1);
   readonly solid: Uint32Array;
   readonly muted: Uint32Array;
   private readonly dim: Uint32Array;
-  /** Whether text on a colour is light. */
+  /** Whether text on a color is light. */
   readonly lightText: readonly boolean[];
 
   constructor(
     categories: readonly string[],
     theme: ThemeName,
-    /** With a search, entries of other names step back. */
+    /** During a search, entries of other names are dimmed. */
     private readonly names: EventNames | null,
   ) {
     const ground = rgb(TEXT_COLORS[theme].surface);
@@ -63,7 +64,7 @@ export class SliceStyle {
     return category * SHADES + (nameShade(name) % SHADES);
   }
 
-  /** Gives a tile its colours unless it has them already. */
+  /** Compute a tile's colors unless it already has those of this style. */
   apply(tile: SliceTile): void {
     if (tile.paint?.look === this.id) return;
     const n = tile.start.length;

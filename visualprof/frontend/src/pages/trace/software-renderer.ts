@@ -1,4 +1,5 @@
-// The span raster: one row of pixels a lane, copied down. Faster than any drawing call where no graphics card helps.
+// Software rendering of slices: one row of pixels per lane, copied down. Faster than canvas calls without a graphics
+// card.
 import { paintRow } from "./slice-geometry";
 import type { Column, Picture, Renderer } from "./renderer";
 
@@ -7,12 +8,12 @@ function paintColumns(pixels: Uint32Array, width: number, columns: readonly Colu
     pixels.fill(color, Math.max(0, x), Math.max(0, Math.min(width, x + wide)));
 }
 
-/** The whole picture in memory; apart from the canvas so that tests can look at pixels. */
+/** Render the whole picture in memory, without a canvas, so that tests can check pixels. */
 export function rasterize(pixels: Uint32Array, picture: Picture): void {
   const { width, height } = picture;
   pixels.fill(picture.ground, 0, width);
   paintColumns(pixels, width, picture.columns);
-  // Doubling copies fill the rest with the first row.
+  // Fill the rest by copying the first row, doubling each time.
   for (let done = 1; done < height; done *= 2)
     pixels.copyWithin(done * width, 0, Math.min(done, height - done) * width);
   for (const { y, height: bandHeight, color } of picture.bands) {
@@ -28,7 +29,7 @@ export function rasterize(pixels: Uint32Array, picture: Picture): void {
 }
 
 export function softwareRenderer(canvas: HTMLCanvasElement): Renderer | null {
-  // willReadFrequently keeps the canvas in main memory, where putImageData is a plain copy.
+  // `willReadFrequently` keeps the canvas in main memory, where putImageData is a plain copy.
   const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
   if (!context) return null;
   let image: ImageData | null = null;

@@ -1,4 +1,4 @@
-// Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
+// Draws frames after changes only. Knows canvases, tiles and time, but not Vue or addresses.
 import type { ThemeName } from "../../lib/color";
 import { Frames, get2dContext } from "../../canvas/frames";
 import { useStored } from "../../state/preferences";
@@ -19,7 +19,7 @@ import { TileStore } from "./tile-store";
 import { ticks } from "./ticks";
 import { hasGraphicsCard, webglRenderer } from "./webgl-renderer";
 
-/** After this long without movement a frame with all labels is drawn. */
+/** After this time without movement, a frame with all labels is drawn. */
 const REST_MS = 140;
 
 interface Canvases {
@@ -28,7 +28,7 @@ interface Canvases {
   ruler: HTMLCanvasElement;
 }
 
-/** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
+/** `visualprof.renderer` in the browser's storage overrides the choice, for broken drivers and for tests. */
 function rendererFor(canvas: HTMLCanvasElement): Renderer | null {
   const preferred = useStored<string>("renderer", "").value;
   const useCard = preferred === "webgl" || (preferred !== "software" && hasGraphicsCard());
@@ -54,9 +54,9 @@ export class Stage extends Frames {
     searching: false,
   };
   selectedStep: string | null = null;
-  /** What stands at its place in the base. */
+  /** Its counterpart in the base. */
   baseStep: string | null = null;
-  /** Is the critical path drawn? */
+  /** Whether the critical path is drawn. */
   path = false;
   scene: Scene | null = null;
   width = 0;
@@ -102,7 +102,7 @@ export class Stage extends Frames {
     this.recolor();
   }
 
-  /** Names arrived or the search changed: what matches is judged anew. */
+  /** Names arrived or the search changed: matches are computed again. */
   recolor(): void {
     this.styles = new Map();
     this.invalidate();
@@ -129,7 +129,7 @@ export class Stage extends Frames {
     return look;
   }
 
-  /** For a picture of what is shown: slices and what lies above them. */
+  /** For an image of the screen: slices and overlay. */
   get layers(): readonly HTMLCanvasElement[] {
     return this.canvases ? [this.canvases.slices, this.canvases.overlay] : [];
   }
@@ -174,7 +174,7 @@ export class Stage extends Frames {
     this.lastDrawn(scene, moving);
   }
 
-  /** Seen in the browser's performance panel, and read by the benchmark. */
+  /** A mark for the browser's performance panel, read by the benchmark. */
   private notePaint(scene: Scene): void {
     if (!this.painted && scene.strips.some((strip) => strip.parts.length > 0)) {
       this.painted = true;
@@ -210,7 +210,7 @@ export class Stage extends Frames {
     drawRuler(above, scene, this.marks, steps, colors, this.selectedStep);
   }
 
-  /** Every other step is shaded, and the lines of the time axis go through. */
+  /** Every other step is shaded, and grid lines continue the ticks of the time axis. */
   private columns(scene: Scene, colors: TimelineColors): Column[] {
     const columns: Column[] = [];
     const source = this.main;

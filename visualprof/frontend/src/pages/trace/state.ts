@@ -1,4 +1,4 @@
-// The page's state: all of it lives in the address, so that a copied link shows the same.
+// The page's state. All of it is in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
 import { queryValue, run, useParameter, worker } from "../../state";
 import { ALIGNMENT_MODES, type AlignmentMode } from "../../compare/step-alignment";
@@ -17,7 +17,7 @@ import {
   type EventId,
 } from "./url-state";
 
-/** Parameters that mean something only for the run that they were chosen in. */
+/** Parameters that are valid only for the run in which they were chosen. */
 export const RUN_SPECIFIC_KEYS = [
   "win",
   "sel",
@@ -91,7 +91,7 @@ export function useTimelineState() {
   return {
     win,
     tab,
-    /** How the base stands beside the shown run. */
+    /** How the base is aligned with the current run. */
     way: computed<AlignmentMode>({
       get: () => ALIGNMENT_MODES.find((mode) => mode === align.value) ?? "step",
       set: (mode) => (align.value = mode),
@@ -141,15 +141,15 @@ export function runSpecificText(): string {
   return RUN_SPECIFIC_KEYS.map((key) => queryValue(key) ?? "").join(" ");
 }
 
-/** Remembers for which file the own parameters were chosen. */
+/** Remember the file for which these parameters were chosen. */
 export function rememberOwner(context: string): void {
   left = { context, own: runSpecificText() };
 }
 
-/** True when they were chosen for another file and came along by accident: tabs carry parameters over. */
+/** Whether they were chosen for another file: tabs carry parameters over. */
 export function areStale(context: string): boolean {
   return left !== null && left.context !== context && left.own === runSpecificText() && left.own.trim() !== "";
 }
 
-/** As the user dragged it; not worth an address. */
+/** Height set by the user; not kept in the address. */
 export const drawerHeight = ref(270);

@@ -1,4 +1,4 @@
-// A run's steps as boxes with their names: below the time axis, and in the head of the base.
+// The steps of a run as labeled boxes: below the time axis, and in the head of the base.
 import type { TimelineColors } from "./colors";
 import type { TraceSource } from "./trace-source";
 

@@ -1,4 +1,4 @@
-// What everything above the slices is drawn on.
+// What the overlay is drawn on.
 import type { ThemeName } from "../../lib/color";
 import type { TimelineColors } from "./colors";
 import type { Layout } from "./layout";

@@ -1,4 +1,4 @@
-// Round places for the lines and labels of the time axis.
+// Round positions for the lines and labels of the time axis.
 import { formatSignificant } from "../../lib/format";
 
 const STEPS = [1, 2, 5];
@@ -9,7 +9,7 @@ const UNITS: readonly [ns: number, unit: string][] = [
   [1, "ns"],
 ];
 
-/** The smallest of 1, 2, 5 x 10^n ns that is at least `least`. */
+/** Return the smallest of 1, 2, 5 x 10^n ns that is at least `minNs`. */
 export function tickStep(minNs: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, minNs)));
   for (const step of STEPS) if (step * power >= minNs) return Math.max(1, step * power);
@@ -22,7 +22,7 @@ export function ticks(start: number, end: number, step: number): number[] {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step);
 }
 
-/** A time with as many digits as the step between the ticks needs: "12.35 ms". */
+/** Format a time with the digits that the distance between ticks needs: "12.35 ms". */
 export function tickLabel(ns: number, step: number): string {
   const [size, unit] = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs) ?? [1, "ns"];
   if (ns === 0) return "0";
@@ -30,7 +30,7 @@ export function tickLabel(ns: number, step: number): string {
   return `${(ns / size).toFixed(digits)}\u00a0${unit}`;
 }
 
-/** A point in time in full: enough digits to tell two neighbours apart. */
+/** Format a time with enough digits to distinguish neighbors. */
 export function formatTime(ns: number): string {
   const size = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs);
   if (!size || size[0] === 1) return `${formatSignificant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;

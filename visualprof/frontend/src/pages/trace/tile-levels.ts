@@ -1,4 +1,4 @@
-// Which tiles a window needs: one bucket is at most one device pixel, so nothing visible is lost.
+// The tiles for a window: one bucket is at most one device pixel, so that no visible detail is lost.
 
 export const TILE_BUCKETS = 256;
 const TOP_LEVEL = 52;
@@ -11,12 +11,15 @@ export function tileNs(level: number): number {
   return TILE_BUCKETS * 2 ** level;
 }
 
-/** The first level at which a single tile holds the whole trace. */
+/** Return the first level at which one tile contains the whole trace. */
 export function topLevelFor(durationNs: number): number {
   return Math.max(0, Math.min(TOP_LEVEL, Math.ceil(Math.log2(Math.max(1, durationNs + 1) / TILE_BUCKETS))));
 }
 
-/** Indices [first, last] of the tiles that touch [start, end) of a trace; empty (last < first) when outside of it. */
+/**
+ * Return the indexes [first, last] of the tiles that touch [start, end) of a trace; empty (last < first) if outside of
+ * it.
+ */
 export function tilesIn(
   start: number,
   end: number,

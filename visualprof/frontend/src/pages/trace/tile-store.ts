@@ -1,4 +1,4 @@
-// Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
+// Tiles: requested, loading, and cached. Each frame states which ones it needs; others are canceled.
 import { fetchApi } from "../../api/client";
 import { LruCache } from "./lru-cache";
 import { decodeTile, tileWeight, type Tile } from "./tile";
@@ -41,7 +41,7 @@ export class TileStore {
     return this.tiles.weight;
   }
 
-  /** Nothing that is on screen is still to come. */
+  /** Whether all tiles on screen are loaded. */
   get settled(): boolean {
     return ![...this.requests.values()].some((wish) => wish.rank === 0 && !this.failed.has(wish.key));
   }
@@ -54,7 +54,7 @@ export class TileStore {
     return this.tiles.has(key);
   }
 
-  /** All that this frame wants and does not have. */
+  /** Request the missing tiles of this frame. */
   request(requests: readonly TileRequest[]): void {
     this.requests = new Map();
     for (const wish of requests) {
@@ -97,7 +97,7 @@ export class TileStore {
       this.failed.delete(wish.key);
     } catch {
       if (control.signal.aborted) return;
-      // The server may be restarting: asked again, but not at once and not by every frame.
+      // The server may be restarting: retry later, and not in every frame.
       this.failed.set(wish.key, performance.now() + RETRY_MS);
       setTimeout(() => this.closed || this.arrived(), RETRY_MS + 10);
     }

@@ -1,9 +1,9 @@
-// Binary tiles as typed arrays over the answer's own bytes: nothing is copied, nothing is an object per event.
+// Binary tiles as typed arrays over the answer's own bytes, without copies or an object per event.
 
 const SLICES = 0x31545056;
 const COUNTER = 0x31435056;
 
-/** Entries by (lane, start); `start` and `end` are in buckets from the tile's start. */
+/** Entries by (lane, start). `start` and `end` are in buckets from the tile's start. */
 export interface SliceTile {
   kind: "slices";
   level: number;
@@ -15,16 +15,16 @@ export interface SliceTile {
   name: Uint32Array;
   count: Uint32Array;
   category: Uint8Array;
-  /** Entries of lane l are lane_first[l] .. lane_first[l + 1]. */
+  /** Entries of lane l are laneFirst[l] .. laneFirst[l + 1]. */
   laneFirst: Uint32Array;
   paint: TilePaint | null;
 }
 
-/** Colours of a tile's entries, made for one look of the page. */
+/** Colors of a tile's entries for one style. */
 interface TilePaint {
   look: number;
   solid: Uint32Array;
-  /** For the bucket in which several events start; equal to `solid` where it is one. */
+  /** For a bucket in which several events start; equal to `solid` for a single event. */
   muted: Uint32Array;
 }
 
@@ -33,7 +33,7 @@ export interface CounterTile {
   level: number;
   index: number;
   bytes: number;
-  /** The value before the tile, NaN when there is none. */
+  /** The value before the tile, or NaN. */
   before: number;
   bucket: Float32Array;
   low: Float32Array;
@@ -54,7 +54,7 @@ function laneSlices(lane: Uint16Array): Uint32Array {
   return first;
 }
 
-/** Throws RangeError when the bytes are no tile. */
+/** Throws `RangeError` if the bytes are not a tile. */
 export function decodeTile(buffer: ArrayBuffer, level: number, index: number): Tile {
   const head = new Uint32Array(buffer, 0, 2);
   const n = head[1] ?? 0;
@@ -94,12 +94,12 @@ export function decodeTile(buffer: ArrayBuffer, level: number, index: number): T
   throw new RangeError("not a tile");
 }
 
-/** Bytes that a tile holds in this page, its colours included. */
+/** Return the memory size of a tile in bytes, including its colors. */
 export function tileWeight(tile: Tile): number {
   return tile.bytes + 200 + (tile.kind === "slices" ? 8 * tile.start.length + 4 * tile.laneFirst.length : 0);
 }
 
-/** Entries of a lane: [first, last). */
+/** Return the entries of a lane as [first, last). */
 export function laneRange(tile: SliceTile, lane: number): readonly [first: number, last: number] {
   return lane + 1 < tile.laneFirst.length ? [tile.laneFirst[lane] ?? 0, tile.laneFirst[lane + 1] ?? 0] : [0, 0];
 }

@@ -1,4 +1,4 @@
-// What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
+// The state shared by all parts of the page: stage, state and tracks, and navigation between locations.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { counterLabel, t } from "../../locales";
 import { run, step, theme } from "../../state";
@@ -30,7 +30,7 @@ export function injectTimeline(): Timeline {
 export function useTimeline() {
   const state = useTimelineState();
   const stage = new Stage();
-  // Names that arrive decide what a search highlights.
+  // Loaded names change the matches of a search.
   const { sources, main, base, pair, error, pending, offsetOf } = useTraceSources(state, () =>
     stage.marks.searching ? stage.recolor() : stage.invalidate(),
   );
@@ -56,7 +56,7 @@ export function useTimeline() {
       groups: buildTrackTree(source.meta, source.id.worker, words.value),
     })),
   );
-  /** Beside a base, which run a worker is of stands first. */
+  /** With a base, the label starts with the name of the run. */
   function labelOf({ id }: TraceSource): string {
     if (id.worker === BASE) return t("timeline.base_run", { name: id.name });
     return base.value
@@ -79,7 +79,7 @@ export function useTimeline() {
 
   function writeWindow(): void {
     const { camera } = stage;
-    // With an event selected the window is always told: without it, an address asks to go there.
+    // With a selected event, the window is always in the address; otherwise the address would mean "go to the event".
     written = camera.isWhole && !state.selected.value ? "" : formatRange(camera);
     if (state.win.value !== written) state.win.value = written;
     state.scroll.value = stage.scroll;
@@ -139,7 +139,7 @@ export function useTimeline() {
     },
     { immediate: true },
   );
-  // The colours come from the style sheet, which follows the theme a moment later.
+  // The colors come from the style sheet, which changes slightly after the theme.
   watch(theme, () => void nextTick(() => stage.setTheme(theme.value)), { immediate: true });
   watch(
     [step, pair],
@@ -153,7 +153,7 @@ export function useTimeline() {
     },
     { immediate: true },
   );
-  // Who asks for another step or way wants that, not what an event before had moved.
+  // Another step or alignment mode resets the manual offset.
   watch([step, state.way], () => {
     if (state.offsets.value.has(BASE))
       state.offsets.value = new Map([...state.offsets.value].filter(([worker]) => worker !== BASE));
@@ -177,13 +177,13 @@ export function useTimeline() {
     return sources.value.find((source) => source.id.worker === worker);
   }
 
-  /** A place's stretch on the page's axis. */
+  /** The time range of an event on the page's axis. */
   function rangeOf(source: TraceSource, place: EventLocation): Range {
     const start = place.start_ns + source.offset;
     return { start, end: start + place.duration_ns };
   }
 
-  /** Opens and scrolls to the track of an event, once the drawer has taken its room. */
+  /** Open and scroll to the track of an event, after the drawer has its height. */
   async function showTrack(worker: number, track: number, lane: number): Promise<void> {
     await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
     let row = trackRow(layout.value, worker, track);

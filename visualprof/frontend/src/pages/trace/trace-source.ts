@@ -1,4 +1,4 @@
-// One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
+// One worker's trace: its metadata, its offset on the common time axis, and the addresses of its tiles.
 import { shallowRef } from "vue";
 import { address, get, offlineReport, type Query } from "../../api/client";
 import { tileLevel, tileNs, topLevelFor } from "./tile-levels";
@@ -6,12 +6,12 @@ import type { Meta } from "./model";
 import { EventNames } from "./event-names";
 import type { TileRequest } from "./tile-store";
 
-/** Tiles of a group of tracks, of a counter, of the critical path. */
+/** Tiles of a group of tracks, of a counter, or of the critical path. */
 export type TileKind = "g" | "c" | "p";
 const ROUTES = { g: "timeline/tile", c: "timeline/counter", p: "timeline/path" } as const;
 
 export interface TraceSourceId {
-  /** Place among the run's workers, or BASE: short, and the same in every address. */
+  /** Index among the run's workers, or BASE: short, and the same in every address. */
   worker: number;
   name: string;
   query: Query;
@@ -20,9 +20,9 @@ export interface TraceSourceId {
 export class TraceSource {
   readonly names: EventNames;
   readonly topLevel: number;
-  /** Added to this trace's times to stand on the page's axis. */
+  /** Added to this trace's times to place it on the page's axis. */
   offset = 0;
-  /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
+  /** Utilization of host and devices. It needs a pass over all events and is loaded after the first picture. */
   readonly profile = shallowRef<Record<string, number[]>>({});
   private profileRequested = false;
   private readonly stem: string;
@@ -76,13 +76,13 @@ export class TraceSource {
     return { key: this.key(kind, id, level, index), url, level: nearestLevel, index: nth, rank };
   }
 
-  /** Where a tile begins on the page's axis. */
+  /** Return the start of a tile on the page's axis. */
   tileStart(level: number, index: number): number {
     return this.offset + index * tileNs(level);
   }
 }
 
-/** How much later `epoch` is than `base`, in ns; 0 when either clock is unknown. */
+/** Return how much later `epoch` is than `base`, in ns; 0 if either is unknown. */
 export function epochDifference(base: string | null, epoch: string | null): number {
   return base === null || epoch === null ? 0 : Number(BigInt(epoch) - BigInt(base));
 }

@@ -1,4 +1,4 @@
-// The traces of the chosen workers, as they become ready.
+// The traces of the chosen workers, as they are loaded.
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, asError, get, type Query, type Worker } from "../../api";
 import { baseQuery, baseRun, baseStep, baseWorker, comparedStamp, run, span, step, useLatestSignal } from "../../state";
@@ -15,7 +15,7 @@ function workerQuery(owner: Worker): Query | null {
   return run.value && chosen ? { run: run.value.id, worker: owner.id, span: chosen.id } : null;
 }
 
-/** Waits for a file that is still being read. */
+/** Load the metadata; wait while the server reads the file. */
 async function fetchMeta(query: Query, signal: AbortSignal): Promise<Meta | null> {
   for (;;) {
     try {
@@ -95,14 +95,17 @@ export function useTraceSources(state: TimelineState, arrived: () => void) {
       null,
   );
   const base = computed(() => sources.value.find((source) => source.id.worker === BASE) ?? null);
-  /** The steps of both runs that begin together. */
+  /** The steps of both runs that start together. */
   const pair = computed(() =>
     main.value && base.value
       ? pairSteps(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, baseStep.value)
       : null,
   );
 
-  /** What steps, clocks and hand add up to, ns; the selected worker's first event is time 0. Clocks of two runs say nothing of each other. */
+  /**
+   * Return the sum of the offsets from steps, clocks and manual moves, in ns. The selected worker's first event is time
+   * 0. Clocks of two runs are not comparable.
+   */
   function sourceOffset(source: TraceSource): number {
     const byHand = state.offsets.value.get(source.id.worker) ?? 0;
     const ofMain = main.value && source !== main.value ? (state.offsets.value.get(main.value.id.worker) ?? 0) : 0;

@@ -1,11 +1,11 @@
-// The tracks of a trace in groups, as people look for them: devices, then processes, then counters, then the rest.
+// The tracks of a trace in groups: devices, then processes, then counters, then the rest.
 import type { Counter, Meta, Track } from "./model";
 
 export interface Item {
-  /** `worker.track`: short, stable for a file, and free of characters that an address escapes. */
+  /** `worker.track`: short, stable for a file, and without characters that an address escapes. */
   key: string;
   label: string;
-  /** What the label does not say, for filter and tooltip. */
+  /** Details that the label omits, for filter and tooltip. */
   detail: string;
   track: Track | null;
   counter: Counter | null;
@@ -15,7 +15,7 @@ export interface Group {
   key: string;
   label: string;
   items: Item[];
-  /** Folded until someone opens it. */
+  /** Folded by default. */
   minor: boolean;
 }
 
@@ -30,12 +30,12 @@ export interface TrackTexts {
   unnamed: string;
 }
 
-/** Profilers add tracks that hold one event each; they are kept, but out of the way. */
+/** Profilers add tracks with one event each; they are kept, but folded. */
 const MINOR_EVENTS = 2;
 
 function labelOf(track: Track, words: TrackTexts): string {
   const name = track.name.trim() || track.tid.trim();
-  // A bare number says little: Kineto's own later files write "stream 7" and "thread 42" themselves.
+  // A number alone is not clear. Newer Kineto files write "stream 7" and "thread 42" themselves.
   const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
   if (track.kind === "graph") return words.graphs(plain);
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;

@@ -1,4 +1,4 @@
-// The page's state as short texts of the address. `~` and `.` need no escaping there.
+// The page's state as short texts for the address, in which `~` and `.` need no escaping.
 import { BASE } from "../../compare/step-alignment";
 import type { Range } from "./model";
 
@@ -54,7 +54,7 @@ export function parseNumbers(text: string): number[] {
   return parseList(text).flatMap((part) => parseInteger(part) ?? []);
 }
 
-/** By worker; zeros are left out. */
+/** Per worker; zeros are omitted. */
 export function formatOffsets(offsets: ReadonlyMap<number, number>): string {
   return formatList(
     [...offsets]
@@ -73,7 +73,7 @@ export function parseOffsets(text: string): Map<number, number> {
   );
 }
 
-/** Area selections name their tracks after the range: `10~90~0.3~0.5`; none means all. */
+/** Selected areas name their tracks after the range: `10~90~0.3~0.5`; without tracks, all are meant. */
 export interface Area extends Range {
   tracks: string[];
 }

@@ -1,10 +1,10 @@
-// Instanced rectangles on the graphics card: a tile is uploaded once, a lane of it is one call.
+// Instanced rectangles on the graphics card: a tile is uploaded once, and each lane is one draw call.
 import { TILE_BUCKETS } from "./tile-levels";
 import { laneRange, type SliceTile } from "./tile";
 import { GAP_FROM, lastEntryBefore, type Part } from "./slice-geometry";
 import type { Picture, Renderer, Strip } from "./renderer";
 
-// The same rounding as slice-geometry.ts, so that pointing agrees with what is drawn.
+// The same rounding as in slice-geometry.ts, so that pointing matches the drawing.
 const VERTEX = `#version 300 es
 in float first; in float last; in vec4 solid; in vec4 muted;
 uniform vec2 place; uniform vec2 rows; uniform vec2 size;
@@ -143,7 +143,7 @@ export function webglRenderer(canvas: HTMLCanvasElement): Renderer | null {
 
 const SOFTWARE_RENDERERS = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
-/** A real graphics card, as the browser reports it. Software OpenGL is far slower than the span raster. */
+/** Whether the browser reports a real graphics card. Software OpenGL is far slower than the software renderer. */
 export function hasGraphicsCard(): boolean {
   const gl = document.createElement("canvas").getContext("webgl2", { failIfMajorPerformanceCaveat: true });
   if (!gl) return false;

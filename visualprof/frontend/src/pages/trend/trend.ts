@@ -1,4 +1,4 @@
-// Where a measurement leads, what a change is compared by, and in which order series stand.
+// Links of measurements and changes, and the order of series.
 import type { RouteLocationRaw } from "vue-router";
 import type { Cell, Columns } from "../../api/model";
 import { formatRatio } from "../../lib/format";
@@ -7,13 +7,13 @@ export interface Measurement {
   run: Cell | undefined;
   worker: Cell | undefined;
   span: Cell | undefined;
-  /** Of a report; null of a recording. */
+  /** Batch size of a report; null for a recording. */
   batch: Cell | undefined;
 }
 
 type ListText = (ids: readonly string[]) => string;
 
-/** The page of one measurement. */
+/** Return the page of one measurement. */
 export function measurementLocation(place: Measurement, listText: ListText): RouteLocationRaw {
   if (typeof place.batch === "number")
     return {
@@ -34,7 +34,7 @@ export interface Change {
   ratio: Cell | undefined;
 }
 
-/** The last change of a series and the page that compares the runs on both sides of it; null without one. */
+/** Return the page that compares the runs before and after the last change of a series, or null. */
 export function comparisonLocation(
   change: Change,
   listText: ListText,
@@ -55,7 +55,10 @@ export function comparisonLocation(
 const rank = (value: Cell | undefined): number | string =>
   typeof value === "number" ? value : typeof value === "string" ? value.toLowerCase() : Number.NEGATIVE_INFINITY;
 
-/** Places of the rows whose name has every word of a search; in the server's order where none is chosen. */
+/**
+ * Return the indexes of the rows whose name contains every word of a search; in the server's order unless one is
+ * chosen.
+ */
 export function sortSeries(
   columns: Columns | undefined,
   sort: string,

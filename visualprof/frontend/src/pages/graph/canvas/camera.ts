@@ -1,4 +1,4 @@
-// Which part of the picture is in sight: a place and a scale.
+// The visible part of the picture: position and scale.
 
 export interface Box {
   x: number;
@@ -11,7 +11,7 @@ const MIN_SCALE = 0.004;
 const MAX_SCALE = 4;
 
 export class Camera {
-  /** Picture coordinates of the upper left corner, and pixels a unit. */
+  /** Picture coordinates of the upper left corner, and pixels per unit. */
   x = 0;
   y = 0;
   scale = 1;
@@ -48,7 +48,7 @@ export class Camera {
     this.y = box.y + box.h / 2 - this.height / this.scale / 2;
   }
 
-  /** The scale at which all of the box is in sight, at most `most`. */
+  /** Return the scale at which the whole box is visible, at most `maxScale`. */
   fitScale(box: Box, margin: number, maxScale = 1): number {
     const scale = Math.min(
       (this.width - 2 * margin) / Math.max(1, box.w),
@@ -57,7 +57,7 @@ export class Camera {
     return Math.min(maxScale, Math.max(MIN_SCALE, scale));
   }
 
-  /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */
+  /** Move only as far as needed to show the box at a readable scale. */
   reveal(box: Box, leastScale = 0.55, margin = 60): void {
     if (this.scale < leastScale) this.scale = leastScale;
     else if (box.w * this.scale <= this.width - 2 * margin && box.h * this.scale <= this.height - 2 * margin) {

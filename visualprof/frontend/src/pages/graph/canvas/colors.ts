@@ -1,4 +1,4 @@
-// Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
+// All colors of the picture, read from the CSS variables, so that canvas and document match in both themes.
 import type { ChangeStatus } from "../../../api/graph";
 import { hex, mixColors, rgb, type ThemeName } from "../../../lib/color";
 import { FAMILIES, familyColor, type Family } from "./operator-family";
@@ -20,7 +20,7 @@ export interface Colors {
   family: Record<Family, { fill: string; border: string; strong: string }>;
   status: Record<ChangeStatus, string>;
   heat: (share: number) => string;
-  /** From -1, less than the base, to 1. */
+  /** From -1 (less than the base) to 1. */
   change: (share: number) => string;
 }
 
@@ -52,10 +52,10 @@ const TOKENS: Record<ThemeName, Record<string, string>> = {
 };
 const COLD: Record<ThemeName, string> = { light: "#fdf6ec", dark: "#2a2a2c" };
 const WARM: Record<ThemeName, string> = { light: "#f7a94a", dark: "#a86a24" };
-// Text stands on it: at least 4.5 to 1 with that of the theme.
+// Text is drawn on it: contrast of at least 4.5 : 1 in both themes.
 const HOT: Record<ThemeName, string> = { light: "#e8654f", dark: "#b93a28" };
 
-// Blue and orange tell apart for everyone; signs and arrows say the same.
+// Blue and orange are distinguishable for everyone; signs and arrows show the same.
 const NEUTRAL: Record<ThemeName, string> = { light: "#f4f5f7", dark: "#2a2d33" };
 const DECREASE: Record<ThemeName, string> = { light: "#6fa8ee", dark: "#2a5d9c" };
 
@@ -87,7 +87,7 @@ export function readColors(theme: ThemeName): Colors {
     upstream: token("accent"),
     downstream: token("warn"),
     mark: token("warn"),
-    // Nested groups step away from the ground a little each.
+    // Each level of nested groups differs slightly from the background.
     group: [0, 1, 2, 3].map((depth) => mix(surface, token("muted"), (theme === "light" ? 0.05 : 0.06) * (depth + 1))),
     title: [0, 1, 2, 3].map((depth) => mix(surface, token("muted"), 0.09 + 0.06 * (depth + 1))),
     family,

@@ -1,4 +1,4 @@
-// The whole picture as a file, with every text, whatever is in sight.
+// Export of the whole picture with all texts, independent of the visible part.
 import { downloadFile, downloadCanvas } from "../../../lib/download";
 import type { Colors } from "./colors";
 import type { Highlights } from "./highlights";
@@ -24,7 +24,7 @@ export function saveSvg(scene: Scene, marks: Highlights, colors: Colors, words: 
   downloadFile(new Blob([svgText(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
 }
 
-/** As sharp as a canvas may be; a very large picture gets smaller instead of none. */
+/** Use the highest resolution that a canvas allows; very large pictures are scaled down. */
 export async function savePng(
   scene: Scene,
   marks: Highlights,

@@ -1,6 +1,6 @@
 import { textWidth } from "../layout/sizes";
 
-/** As much of a text as fits. */
+/** Shorten a text to the available width. */
 export function fitText(text: string, width: number, size: number): string {
   const share = size / 12;
   if (textWidth(text) * share <= width) return text;

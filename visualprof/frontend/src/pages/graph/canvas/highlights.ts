@@ -1,11 +1,11 @@
-// What is emphasised over the plain picture, and by what.
+// Highlights of the picture, and their reasons.
 import type { ChangeStatus } from "../../../api/graph";
 
 export const UPSTREAM = 1;
 export const DOWNSTREAM = 2;
 
 export interface HeatOverlay {
-  /** 0..1 by box, of changes -1..1; NaN where nothing was measured. */
+  /** Per box 0..1, for changes -1..1; NaN if nothing was measured. */
   share: Float32Array;
   scale: "heat" | "change";
   /** Second line of each box. */
@@ -13,18 +13,18 @@ export interface HeatOverlay {
 }
 
 export interface Highlights {
-  /** Boxes of the selected and the pointed item; -1 for none. */
+  /** Boxes of the selected and the hovered item; -1 for none. */
   selected: number;
   hover: number;
-  /** By edge and by box: UPSTREAM, DOWNSTREAM or 0; null without a selection. */
+  /** Per edge and box: UPSTREAM, DOWNSTREAM or 0; null without a selection. */
   edges: Uint8Array | null;
   boxes: Uint8Array | null;
-  /** Whether what is not marked steps back. */
+  /** Whether boxes without a highlight are dimmed. */
   dim: boolean;
-  /** Boxes that a search found or that hold something found. */
+  /** Boxes found by a search, or containing such a box. */
   found: Uint8Array | null;
   heat: HeatOverlay | null;
-  /** By box. */
+  /** Per box. */
   status: (ChangeStatus | null)[] | null;
 }
 

@@ -1,4 +1,4 @@
-// What lies under the pointer: the innermost box, its button, or an edge.
+// The element under the pointer: the innermost box, its button, or an edge.
 import { TITLE } from "../layout/sizes";
 import type { Scene } from "./scene";
 
@@ -10,11 +10,11 @@ export interface Hit {
   box: number;
   /** On the + or - of a group. */
   button: boolean;
-  /** On the title bar of an open group, whose inside is ground to drag. */
+  /** On the title bar of an open group; its inside can be dragged like the background. */
   title: boolean;
 }
 
-/** Upper left corner of the button of box i. */
+/** Return the upper left corner of the button of box i. */
 export function buttonAt(scene: Scene, i: number): { x: number; y: number } {
   const { x, y, w, h, open } = scene.picture;
   const hitHeight = open[i] ? TITLE : (h[i] as number);

@@ -1,4 +1,4 @@
-// Operators by what they do; one colour a family on every model and framework.
+// Families of operators, with one color each in all models and frameworks.
 import type { ThemeName } from "../../../lib/color";
 
 export const FAMILIES = [
@@ -30,7 +30,7 @@ const COLORS: Record<Family, readonly [light: string, dark: string]> = {
   other: ["#a97c50", "#cba176"],
 };
 
-// The first that matches counts; names are lower case without domain or namespace.
+// The first match counts. Names are lower case without domain or namespace.
 const RULES: readonly [Family, RegExp][] = [
   [
     "io",

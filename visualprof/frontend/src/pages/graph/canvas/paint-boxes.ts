@@ -1,4 +1,4 @@
-// Boxes: operators in their family's colour, groups with a title, a button and a count.
+// Boxes: operators in the color of their family; groups with a title, a button and a count.
 import { textWidth, TITLE } from "../layout/sizes";
 import { isEnd } from "../labels";
 import type { Box } from "./camera";
@@ -9,7 +9,7 @@ import { UPSTREAM, type Highlights } from "./highlights";
 import { font, roundBox, type Pen } from "./pen";
 import { boxOf, type Scene } from "./scene";
 
-/** Pixels a unit from which text, and corners, can be told. */
+/** Pixels per unit from which text and corners are visible. */
 const TEXT = 0.42;
 const TITLES = 0.25;
 const ROUND = 0.2;
@@ -18,7 +18,7 @@ export interface BoxTexts {
   operators: (n: number) => string;
 }
 
-/** A figure without its share where both do not fit. */
+/** Return a measurement without its share if both do not fit. */
 function shortFigure(text: string, width: number): string {
   return textWidth(text) * 0.9 <= width ? text : (text.split(" · ")[0] ?? text);
 }
@@ -27,7 +27,7 @@ function inView(box: Box, view: Box): boolean {
   return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
 }
 
-/** The grounds of open groups, below all edges. */
+/** Paint the backgrounds of open groups, below all edges. */
 export function paintGrounds(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
   const { open, item } = scene.picture;
   for (let i = 0; i < item.length; i += 1) {
@@ -60,7 +60,7 @@ function paintButton(pen: Pen, scene: Scene, i: number, colors: Colors): void {
   pen.stroke();
 }
 
-/** "57 operators ×12": how much is inside, and how many groups are alike. */
+/** Return "57 operators ×12": the size of a group, and the number of equal groups. */
 function groupLine(scene: Scene, item: number, words: BoxTexts): string {
   const g = item - scene.graph.nodes;
   const twins = scene.graph.twins[g] ?? 1;
@@ -83,7 +83,7 @@ function paintGroup(
   const share = marks.heat?.share[i] ?? NaN;
   const twins = scene.graph.twins[item - scene.graph.nodes] ?? 1;
   if (!open && twins > 1 && scale >= ROUND) {
-    // A second sheet behind: there are more like this.
+    // A second sheet behind the box: there are several equal groups.
     roundBox(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
   }
   const fill = Number.isNaN(share)

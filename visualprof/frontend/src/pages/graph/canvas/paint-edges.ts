@@ -1,4 +1,4 @@
-// Edges: curves that leave and arrive along the flow, an arrow at the consumer, the shape at the producer.
+// Edges: curves that start and end along the flow, with an arrow at the consumer and the shape at the producer.
 import { spacingFor, TOP_DOWN } from "../layout/direction";
 import { BACK, FAR, STUB } from "../layout/problem";
 import type { Box } from "./camera";
@@ -8,15 +8,15 @@ import { fitText } from "./fit-text";
 import { font, type Pen } from "./pen";
 import type { Scene } from "./scene";
 
-/** A stroke of very many curves is slower than several of some. */
+/** One path of very many curves is slower than several shorter ones. */
 const EDGES_PER_PATH = 300;
 const ARROW = 4.2;
-/** Pixels a unit from which curves, arrows and shapes can be told. */
+/** Pixels per unit from which curves, arrows and shapes are visible. */
 const MIN_CURVE_SCALE = 0.25;
 const MIN_ARROW_SCALE = 0.35;
 const MIN_LABEL_SCALE = 0.85;
 const LOOP_ROOM = 34;
-/** Longer shapes are cut; in left-right pictures they must fit between the ranks. */
+/** Longer shapes are cut; in left-to-right pictures they must fit between the ranks. */
 const MAX_SHAPE_LENGTH = 150;
 
 function isVisible(scene: Scene, e: number, view: Box): boolean {
@@ -31,7 +31,7 @@ function isVisible(scene: Scene, e: number, view: Box): boolean {
 }
 
 function loop(pen: Pen, x0: number, y0: number, x1: number, y1: number, down: boolean): void {
-  // Out at the end, around the side and in at the start.
+  // Leave at the end, go around the side, and enter at the start.
   const out = LOOP_ROOM / 2;
   if (down) {
     const side = Math.max(x0, x1) + 90;
@@ -44,7 +44,7 @@ function loop(pen: Pen, x0: number, y0: number, x1: number, y1: number, down: bo
   }
 }
 
-/** Adds edge e to the path, from its fork on unless `whole`. */
+/** Add edge e to the path, from its fork on unless `withLabel`. */
 function trace(pen: Pen, scene: Scene, e: number, curved: boolean, withLabel: boolean): void {
   const { picture } = scene;
   const { points } = picture;
@@ -149,7 +149,7 @@ function paintShapes(pen: Pen, scene: Scene, edges: readonly number[], colors: C
   for (const e of edges) {
     const text = fitText(scene.shapes[e] ?? "", down ? MAX_SHAPE_LENGTH : spacingFor(picture.direction).rank - 14, 9.5);
     const p = picture.start[e] as number;
-    // Where edges enter an open group the name of the shape has been told outside.
+    // At the entry of an open group, the shape is already shown outside.
     if (!text || (picture.from[e] as number) < 0) continue;
     const [x, y] = [picture.points[p] as number, picture.points[p + 1] as number];
     const key = `${x} ${y}`;

@@ -1,4 +1,4 @@
-// Hidden edges end in a small label at their consumer: who feeds it, without a wire across the picture.
+// A hidden edge ends in a small label at its consumer that names the producer, instead of a line across the picture.
 import { TOP_DOWN } from "../layout/direction";
 import { MAX_STUBS } from "../layout/problem";
 import { textWidth } from "../layout/sizes";

@@ -1,4 +1,4 @@
-// One picture, back to front. The pen is already in picture units.
+// Paint the picture from back to front. The pen already uses picture units.
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import type { Highlights } from "./highlights";

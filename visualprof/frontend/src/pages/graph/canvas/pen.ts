@@ -1,4 +1,5 @@
-// What painting needs of a canvas; the SVG writer offers the same, so screen, PNG and SVG are one code.
+// The canvas methods that painting needs. The SVG writer implements the same, so that screen, PNG and SVG share the
+// code.
 import type { Box } from "./camera";
 
 export type Pen = Pick<
@@ -31,7 +32,7 @@ export function font(size: number, weight = 400): string {
   return `${weight} ${size}px ${FONT}`;
 }
 
-/** A box with round corners, filled and outlined, either of them only where a colour is given. */
+/** Draw a box with round corners, filled and outlined if the colors are given. */
 export function roundBox(
   pen: Pen,
   { x, y, w, h }: Box,

@@ -1,4 +1,4 @@
-// A picture with its words and colours: all that painting and pointing need, in picture units.
+// A picture with its texts and colors: everything that painting and pointing need, in picture units.
 import type { Graph } from "../graph";
 import { groupLabel, nodeLabel, type Label } from "../labels";
 import type { Picture } from "../layout/picture";
@@ -10,15 +10,15 @@ export interface Scene {
   picture: Picture;
   labels: Label[];
   families: (Family | null)[];
-  /** Box of each item in the picture; -1 while it is folded away. */
+  /** Box of each item in the picture; -1 if it is inside a folded group. */
   boxIndex: Int32Array;
-  /** How deep each box lies. */
+  /** Nesting depth of each box. */
   depth: Uint8Array;
   /** Bounds of edge e: 4 e .. 4 e + 3. */
   bounds: Float32Array;
-  /** Hidden edges by the box where they end. */
+  /** Hidden edges by the box in which they end. */
   stubs: Map<number, number[]>;
-  /** Text at the tail of an edge: the shape of what it carries; "" for edges whose slot has one already. */
+  /** Text at the start of an edge: the shape of its value; "" if its slot already has one. */
   shapes: string[];
 }
 
@@ -71,14 +71,14 @@ export function boxOf(scene: Scene, i: number): Box {
   return { x: x[i] ?? 0, y: y[i] ?? 0, w: w[i] ?? 0, h: h[i] ?? 0 };
 }
 
-/** The box of an item or of the folded group that holds it; -1 for the model itself. */
+/** Return the box of an item or of the folded group that contains it; -1 for the model itself. */
 export function visibleBox(scene: Scene, item: number): number {
   for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1)
     if ((scene.boxIndex[at] ?? -1) >= 0) return scene.boxIndex[at] ?? -1;
   return -1;
 }
 
-/** Node behind the start of an edge. */
+/** Return the node at the start of an edge. */
 export function edgeSource(scene: Scene, e: number): number {
   return scene.graph.src[scene.picture.behind[scene.picture.behindStart[e] ?? 0] ?? 0] ?? 0;
 }

@@ -1,4 +1,4 @@
-// A pen that writes SVG. Texts are escaped: names of a model may hold markup.
+// A pen that writes SVG. Texts are escaped, because names of a model may contain markup.
 import { escapeHtml } from "../../../lib/text";
 import type { Pen } from "./pen";
 

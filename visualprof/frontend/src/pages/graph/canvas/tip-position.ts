@@ -1,4 +1,4 @@
-// Where a tip stands: inside the picture's area and beside its box, over nothing that says something.
+// The position of a tooltip: inside the area, next to its box, and covering as little text as possible.
 import type { Point } from "../../../canvas/pointer";
 import { TITLE } from "../layout/sizes";
 import type { Box, Camera } from "./camera";
@@ -6,9 +6,9 @@ import { boxOf, type Scene } from "./scene";
 
 const GAP_PX = 10;
 const MARGIN = 6;
-/** Further away it is no longer beside its box; then it rather covers something. */
+/** Beyond this distance, a tooltip is no longer next to its box; it covers other boxes instead. */
 const REACH_PX = 260;
-/** So many of the nearest boxes are kept clear, and places beside so many are tried. */
+/** Number of nearest boxes that are kept free, and number of boxes next to which positions are tried. */
 const MAX_CLEAR = 200;
 const MAX_TRIED = 24;
 
@@ -28,7 +28,10 @@ function gap(a: Box, b: Box): number {
   return Math.hypot(Math.max(0, a.x - b.x - b.w, b.x - a.x - a.w), Math.max(0, a.y - b.y - b.h, b.y - a.y - a.h));
 }
 
-/** What says something, in pixels of the area: a box, of an open group its title. The pointed one comes first, as much of it as is in sight, then the nearest. */
+/**
+ * Return the boxes with text, in pixels of the area: a box, or the title of an open group. The visible part of the
+ * hovered box comes first, then the nearest ones.
+ */
 export function textBoxesNear(scene: Scene, camera: Camera, boxIndex: number): [Box, ...Box[]] {
   const screenBox = (i: number): Box => {
     const box = boxOf(scene, i);
@@ -58,7 +61,10 @@ export function textBoxesNear(scene: Scene, camera: Camera, boxIndex: number): [
   ];
 }
 
-/** Upper left corner of a tip: it covers as little as can be, and stands as near to its box as can be, best at its right. */
+/**
+ * Return the upper left corner of a tooltip that covers as little as possible and is as near to its box as possible,
+ * preferably on the right.
+ */
 export function tipPosition(size: Size, [ownBox, ...others]: readonly [Box, ...Box[]], area: Size): Point {
   const clamp = (value: number, length: number, max: number) =>
     Math.max(MARGIN, Math.min(value, max - length - MARGIN));

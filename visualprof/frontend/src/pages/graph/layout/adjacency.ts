@@ -1,11 +1,11 @@
-// Lists of numbers by key, packed: the entries of key k are list[start[k]] .. list[start[k + 1] - 1].
+// Packed lists of numbers by key: the entries of key k are list[start[k]] .. list[start[k + 1] - 1].
 
 export interface Adjacency {
   start: Int32Array;
   list: Int32Array;
 }
 
-/** Indices 0..keys.length-1 grouped by key, in order; negative keys are left out. */
+/** Group the indexes 0..keys.length-1 by key, in order. Negative keys are skipped. */
 export function groupByKey(keys: ArrayLike<number>, count: number): Adjacency {
   const start = new Int32Array(count + 1);
   for (let i = 0; i < keys.length; i += 1) {
@@ -25,7 +25,7 @@ export function groupByKey(keys: ArrayLike<number>, count: number): Adjacency {
   return { start, list };
 }
 
-/** The entries of one key. */
+/** Return the entries of one key. */
 export function entriesOf({ start, list }: Adjacency, key: number): Int32Array {
   return list.subarray(start[key], start[key + 1]);
 }

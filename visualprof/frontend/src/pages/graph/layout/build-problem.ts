@@ -1,9 +1,10 @@
-// One open group as a layout problem: its members, the edges between them, and a way in or out for all that passes its border.
+// One open group as a layout problem: its members, the edges between them, and an entry or exit for each value that
+// crosses its border.
 import type { Graph } from "../graph";
 import { ENTRY, EXIT, INNER, type Problem } from "./problem";
 import { LEFT_RIGHT, spacingFor, type Direction } from "./direction";
 
-/** A member that is open, with where edges pass its border (from its middle), by what it carries on. */
+/** An open member, with the positions where edges cross its border (from its center), by the value they carry. */
 export interface OpenGroup {
   width: number;
   height: number;
@@ -14,9 +15,9 @@ export interface OpenGroup {
 export interface GroupProblem {
   problem: Problem;
   members: Int32Array;
-  /** What each way in and out carries on; they follow the members. */
+  /** The value of each entry and exit; these items follow the members. */
   ways: number[];
-  /** Original edges behind drawn edge e: behind[start[e]] .. behind[start[e + 1] - 1]. */
+  /** Original edges of drawn edge e: behind[start[e]] .. behind[start[e + 1] - 1]. */
   behind: Int32Array;
   behindStart: Int32Array;
 }

@@ -4,7 +4,7 @@ import type { Problem, Solution } from "./problem";
 
 const MAX_SOLUTIONS = 4000;
 
-/** All that a solution depends on, as text. */
+/** Return everything that a solution depends on, as text. */
 function problemKey(problem: Problem): string {
   const parts = [
     problem.role,

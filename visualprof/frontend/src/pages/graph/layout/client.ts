@@ -1,4 +1,4 @@
-// The page's side of the layout worker: one worker a model, the latest question wins.
+// Sends layout requests to a worker: one worker per model; a newer request replaces an older one.
 import type { GraphAnswer } from "../../../api/graph";
 import type { Direction } from "./direction";
 import type { Picture } from "./picture";

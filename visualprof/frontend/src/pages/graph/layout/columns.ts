@@ -1,13 +1,14 @@
-// The place of every entity across the ranks (Brandes and Köpf 2002, with sizes and ports): entities that can stand straight
-// below each other form columns, four ways; the columns are packed, and each entity takes the middle of its four answers.
+// Assigns positions across the ranks (Brandes and Köpf 2002, with sizes and ports). Entities that can be aligned
+// vertically form columns, in four directions; the columns are packed, and each entity takes the median of its four
+// positions.
 import type { Order } from "./order";
 import type { Segments } from "./segments";
 import type { Spacing } from "./problem";
 
-/** How much wider a picture may get for a straight trunk. */
+/** How much wider a picture may become for a straight main path. */
 const MAX_DRIFT = 1.3;
 
-/** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
+/** Mark the segments that cross a passing edge. They give way, so that passing edges stay straight. */
 function findConflicts(segments: Segments, order: Order): Uint8Array {
   const { up, upper, items } = segments;
   const { layers, position: position } = order;
@@ -37,7 +38,10 @@ function findConflicts(segments: Segments, order: Order): Uint8Array {
   return yields;
 }
 
-/** Where a box has a box next to it on its way, that is the trunk: edges that only pass yield it the straight place. */
+/**
+ * If a box has another box next to it on its path, that is the main path. Edges that only pass give it the straight
+ * position.
+ */
 function markSideWays(segments: Segments, yields: Uint8Array): void {
   const { upper, lower, items } = segments;
   const feeds = new Uint8Array(items);
@@ -55,7 +59,7 @@ function markSideWays(segments: Segments, yields: Uint8Array): void {
 
 interface Columns {
   root: Int32Array;
-  /** From the root's middle. */
+  /** From the root's center. */
   shift: Float64Array;
 }
 
@@ -96,8 +100,8 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
         if (yields[s] || isAligned[u] || at <= border) continue;
         isAligned[u] = 1;
         root[v] = root[u] as number;
-        // Two boxes stand middle below middle even where their edge leaves and enters elsewhere: open groups that
-        // follow each other would drift sideways. Passing edges start straight below their port.
+        // Two boxes are aligned at their centers even if their edge starts and ends elsewhere; otherwise consecutive
+        // open groups would drift sideways. Passing edges start straight below their port.
         const boxes = u < segments.items && v < segments.items;
         shift[v] =
           (shift[u] as number) +
@@ -112,7 +116,10 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
   return { root, shift };
 }
 
-/** Columns as far left as their left neighbours allow, then as far right as keeps the width: no column strays from its neighbours. */
+/**
+ * Move columns as far left as their left neighbors allow, then as far right as the width allows, so that no column is
+ * far from its neighbors.
+ */
 function pack(segments: Segments, order: Order, { root, shift }: Columns, spacing: Spacing): Float64Array {
   const { width, items } = segments;
   const count = width.length;
@@ -182,14 +189,14 @@ interface Alignment {
   width: number;
 }
 
-/** Middles of all entities. */
+/** Return the centers of all entities. */
 export function assignColumns(segments: Segments, order: Order, spacing: Spacing): Float64Array {
   const yields = findConflicts(segments, order);
   const plain = alignBlocks(segments, order, spacing, yields);
   const yielding = yields.slice();
   markSideWays(segments, yielding);
   const straight = alignBlocks(segments, order, spacing, yielding);
-  // A straight trunk may wander to one side over hundreds of ranks; passing edges then hold it better.
+  // A straight main path may drift sideways over hundreds of ranks; passing edges then limit it.
   return straight.width <= MAX_DRIFT * plain.width ? straight.x : plain.x;
 }
 

@@ -1,11 +1,12 @@
-// Parts that no drawn edge joins are laid out alone and set side by side: one row of unconnected nodes would be miles wide.
+// Components that no drawn edge connects are laid out separately and placed side by side. A single row of unconnected
+// nodes would be extremely wide.
 import { INNER, PLAIN, type Problem } from "./problem";
 
 export interface Component {
   /** Items and edges of the whole problem. */
   items: number[];
   edges: number[];
-  /** Holds a place where edges enter or leave the group, which must lie on its border. */
+  /** Whether it contains an entry or exit of the group, which must be at its border. */
   atBorder: boolean;
 }
 
@@ -44,7 +45,9 @@ export interface Size {
   height: number;
 }
 
-/** Upper left corners: parts at the border in one row from the first rank on, the others in rows beside them. */
+/**
+ * Return upper left corners: components at the border in one row from the first rank, the others in rows next to them.
+ */
 export function packComponents(
   parts: readonly Component[],
   sizes: readonly Size[],
@@ -79,7 +82,7 @@ export function packComponents(
   return at;
 }
 
-/** The part as a problem of its own. */
+/** Return the component as a problem of its own. */
 export function componentProblem(problem: Problem, part: Component): Problem {
   const local = new Map(part.items.map((item, i) => [item, i]));
   const ofItems = (values: Float64Array) => Float64Array.from(part.items, (item) => values[item] as number);
@@ -98,7 +101,7 @@ export function componentProblem(problem: Problem, part: Component): Problem {
   };
 }
 
-/** Ranks without gaps, from 0: what lay between was in other parts. */
+/** Renumber ranks from 0 without gaps, which belonged to other components. */
 export function closeRanks(rank: Int32Array): Int32Array {
   const usedRanks = [...new Set(rank)].sort((a, b) => a - b);
   const closed = new Map(usedRanks.map((r, i) => [r, i]));

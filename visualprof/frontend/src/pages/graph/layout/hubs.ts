@@ -1,13 +1,13 @@
-// Edges that would be wires across the whole picture: they become labels at their consumers.
+// Edges that would be lines across the whole picture are replaced by labels at their consumers.
 import { groupByKey, type Adjacency } from "./adjacency";
 import { BACK, EXIT, ENTRY, PLAIN, STUB, type Problem } from "./problem";
 
 /** A source is a hub with this many consumers ... */
 const MIN_CONSUMERS = 5;
-/** ... over this many ranks; a consumer of that many long edges is one too. */
+/** ... over this many ranks. A consumer of this many long edges is also a hub. */
 const LONG_SPAN = 16;
 const MIN_PRODUCERS = 12;
-/** Edges this short stay even at a hub. */
+/** Edges up to this length stay visible even at a hub. */
 const NEAR_SPAN = 4;
 
 export function edgeKinds(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {

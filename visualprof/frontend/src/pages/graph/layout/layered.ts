@@ -15,12 +15,12 @@ import { backEdges, outgoingEdges, assignRanks } from "./ranks";
 import { routeEdges, type EdgeRoute } from "./route";
 import { cutIntoSegments, type Segments } from "./segments";
 
-/** In a rank much taller than itself an item stays near its producers. */
+/** In a rank much taller than itself, an item stays near its producers. */
 const MAX_CENTERED = 60;
 
-/** Room between the border of a group and its first and last rank. */
+/** Space between the border of a group and its first and last rank. */
 const ENTRY_SPACING_SHARE = 0.5;
-/** Of how far an edge goes aside. */
+/** Share of the horizontal distance of an edge. */
 const BEND_ROOM = 0.07;
 const MAX_ROOM = 60;
 
@@ -43,7 +43,7 @@ function ranksHeights(
   const leaves = rank.some((r, item) => r === ranks - 1 && problem.role[item] === EXIT);
   const hasEntry = rank.some((_, item) => problem.role[item] === ENTRY);
   rank.forEach((r, item) => (rankHeight[r] = Math.max(rankHeight[r] as number, problem.height[item] as number)));
-  // Edges that go far aside get more room to bend.
+  // Edges with a large horizontal distance get more space to bend.
   const aside = new Float64Array(ranks);
   segments.upper.forEach((a, i) => {
     const r = segments.rank[a] as number;
@@ -62,7 +62,7 @@ function ranksHeights(
     top[r] = y;
     y += rankHeight[r] as number;
     bottom[r] = y;
-    // Ways in and out need no room for words.
+    // Entries and exits need no space for text.
     const isBorder = (hasEntry && r === 0) || (r === ranks - 2 && leaves);
     y +=
       problem.spacing.rank * (isBorder ? ENTRY_SPACING_SHARE : 1) +
@@ -71,7 +71,7 @@ function ranksHeights(
   return { top, bottom };
 }
 
-/** One part: everything in it is joined. */
+/** A connected component. */
 function layPart(problem: Problem, rank: Int32Array): LayoutPart {
   const kind = new Uint8Array(problem.tail.length).fill(PLAIN);
   const segments = cutIntoSegments(problem, kind, rank);
@@ -95,7 +95,7 @@ function layPart(problem: Problem, rank: Int32Array): LayoutPart {
   return { x, y, routes, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
 }
 
-/** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
+/** Items with labels next to them are wider; their own center is right of the common center. */
 function withStubRoom(problem: Problem, kind: Uint8Array): Problem {
   const stubs = new Int32Array(problem.width.length);
   for (let e = 0; e < kind.length; e += 1)
@@ -155,7 +155,7 @@ function join(
   return { width, height, x, y, kind, points: Float64Array.from(points), start, fork };
 }
 
-/** All ways out lie on the lower border, whatever the height of their part. */
+/** Place all exits at the lower border, whatever the height of their component. */
 function placeEntriesAndExits(
   fullProblem: Problem,
   y: Float64Array,
@@ -171,7 +171,7 @@ function placeEntriesAndExits(
   });
 }
 
-/** Edges that pass no ranks: from border to border. */
+/** Return the points of an edge that crosses no ranks: from border to border. */
 function directRoute(fullProblem: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
   const [from, to] = [fullProblem.tail[e] as number, fullProblem.head[e] as number];
   const middle = (item: number, offset: number) =>

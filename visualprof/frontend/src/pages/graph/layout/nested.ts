@@ -1,4 +1,4 @@
-// Open groups from the inside out. A change lays out the changed group and the groups around it, nothing else.
+// Lays out open groups from the inside out. A change only lays out the changed group and the groups around it.
 import type { Graph } from "../graph";
 import { SolutionCache } from "./cache";
 import { LEFT_RIGHT, type Direction } from "./direction";
@@ -6,11 +6,11 @@ import { EXIT, type Solution } from "./problem";
 import { buildProblem, type OpenGroup, type GroupProblem } from "./build-problem";
 import { PADDING, boxSizes, TITLE } from "./sizes";
 
-/** A group as laid out: its box, and its members from its upper left corner. */
+/** A laid-out group: its box, and its members relative to its upper left corner. */
 export interface LaidOutGroup extends OpenGroup, GroupProblem {
   group: number;
   solution: Solution;
-  /** Where the members' picture begins. */
+  /** Offset of the members' picture. */
   left: number;
   top: number;
   inside: ReadonlyMap<number, LaidOutGroup>;
@@ -22,7 +22,7 @@ export class NestedLayout {
   private layouts = new Map<number, LaidOutGroup>();
   private open: ReadonlySet<number> = new Set();
   private direction: Direction | null = null;
-  /** Groups that the last call looked at anew. */
+  /** Groups that the last call laid out. */
   touched = 0;
 
   constructor(readonly graph: Graph) {
@@ -75,7 +75,7 @@ export class NestedLayout {
     posed.ways.forEach((source, i) => {
       const at = posed.members.length + i;
       const middle = (solution.x[at] as number) + (posed.problem.width[at] as number) / 2;
-      // Offsets are from the middle of the whole box, title included.
+      // Offsets are from the center of the whole box, including its title.
       const offset = turned ? top + middle - height / 2 : left + middle - width / 2;
       (posed.problem.role[at] === EXIT ? exits : entries).set(source, offset);
     });

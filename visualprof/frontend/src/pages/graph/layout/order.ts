@@ -1,13 +1,13 @@
-// The order within each rank: barycentre sweeps from a depth-first start, the best of them kept.
+// The order within each rank: barycenter sweeps from a depth-first start; the best order is kept.
 import type { Segments } from "./segments";
 
 const SWEEPS = 8;
-/** Exchanging neighbours pays on pictures that people read edge by edge. */
+/** Exchanging neighbors is worthwhile only in pictures small enough to follow single edges. */
 const MAX_EXCHANGED = 4000;
 
 export interface Order {
   layers: Int32Array[];
-  /** Place of each entity in its rank. */
+  /** Position of each entity in its rank. */
   position: Int32Array;
 }
 
@@ -34,13 +34,13 @@ function walk(segments: Segments, ranks: number): Order {
   return { layers: lists.map((list) => Int32Array.from(list)), position };
 }
 
-/** Where a segment meets entity v, as a place: ports of a wide item lie beside each other. */
+/** Return where a segment meets entity v, as a position. The ports of a wide item are next to each other. */
 function positionOf(segments: Segments, position: Int32Array, v: number, offset: number): number {
   return (position[v] as number) + (0.9 * offset) / Math.max(1, segments.width[v] as number);
 }
 
 function assignPositions(layer: Int32Array, key: Float64Array, position: Int32Array): void {
-  // Entities without neighbours keep their places; the others share the rest in order.
+  // Entities without neighbors keep their positions; the others share the rest in order.
   const free: number[] = [];
   const moved: number[] = [];
   for (let i = 0; i < layer.length; i += 1) {
@@ -79,7 +79,7 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
   }
 }
 
-/** Where the segments below a rank end, in the order in which they begin. */
+/** Return the ends of the segments below a rank, in the order of their starts. */
 function endsBelow(segments: Segments, order: Order, layer: Int32Array): number[] {
   const { down, lower, upperOffset, lowerOffset } = segments;
   const ends: number[] = [];
@@ -95,7 +95,7 @@ function endsBelow(segments: Segments, order: Order, layer: Int32Array): number[
   return ends;
 }
 
-/** Pairs in the wrong order, by a tree of counts over the sorted values. */
+/** Count the pairs in the wrong order with a tree of counts over the sorted values. */
 function inversions(values: readonly number[]): number {
   const sorted = [...new Set(values)].sort((a, b) => a - b);
   const index = new Map(sorted.map((value, i) => [value, i + 1]));
@@ -132,7 +132,7 @@ function sortedPositions(segments: Segments, order: Order, v: number, upwards: b
   return out.sort((a, b) => a - b);
 }
 
-/** Crossings between the edges of a and b when a stands left of b. */
+/** Count the crossings between the edges of a and b if a is left of b. */
 function pairCrossings(left: readonly number[], right: readonly number[]): number {
   let crossings = 0;
   let j = 0;

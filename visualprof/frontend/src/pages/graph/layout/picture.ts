@@ -1,4 +1,4 @@
-// The laid-out groups as flat arrays in page units: what crosses from the worker to the canvas.
+// The laid-out groups as flat arrays in page units, which the worker sends to the canvas.
 import { LEFT_RIGHT, type Direction } from "./direction";
 import type { LaidOutGroup } from "./nested";
 import { ENTRY, EXIT } from "./problem";
@@ -14,9 +14,9 @@ export interface Picture {
   w: Float32Array;
   h: Float32Array;
   open: Uint8Array;
-  /** Box around each box; -1 on the canvas itself. */
+  /** Box around each box; -1 for the outermost. */
   around: Int32Array;
-  /** Edges: x, y pairs; boxes at both ends, -1 where the edge passes the border of an open group. */
+  /** Edges: x, y pairs; the boxes at both ends, -1 if the edge crosses the border of an open group. */
   points: Float32Array;
   start: Int32Array;
   fork: Int32Array;
@@ -27,7 +27,7 @@ export interface Picture {
   behindStart: Int32Array;
 }
 
-/** How each column crosses; while they grow they are plain lists. */
+/** Array type of each column when it is sent. While columns grow, they are plain lists. */
 const COLUMNS = {
   item: Int32Array,
   x: Float32Array,
@@ -87,7 +87,7 @@ function addEdge(
     lists.points.push(left + (turned ? along : across), top + (turned ? across : along));
   }
   const end = lists.points.length;
-  // Ways in and out reach to the border of the box.
+  // Entries and exits extend to the border of the box.
   const along = turned ? 0 : 1;
   if (problem.role[from] === ENTRY) lists.points[begin + along] = turned ? atX : atY;
   if (problem.role[to] === EXIT) lists.points[end - 2 + along] = turned ? atX + laid.width : atY + laid.height;

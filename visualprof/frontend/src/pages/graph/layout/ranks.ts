@@ -1,8 +1,8 @@
-// Which edges run against the flow, and the rank of every item.
+// Finds edges against the flow, and assigns a rank to every item.
 import { entriesOf, groupByKey, type Adjacency } from "./adjacency";
 import { ENTRY, EXIT, type Problem } from "./problem";
 
-/** Marks the edges that close a cycle: those to an item that is still on the path of a depth-first walk. */
+/** Mark the edges that close a cycle: those to an item on the current path of a depth-first search. */
 export function backEdges(problem: Problem, outgoing: Adjacency): Uint8Array {
   const { tail, head } = problem;
   const count = problem.width.length;
@@ -34,7 +34,7 @@ export function backEdges(problem: Problem, outgoing: Adjacency): Uint8Array {
       }
     }
   };
-  // From the true sources first, so that a loop is entered where the data enters it.
+  // Start at the true sources, so that a loop is entered where the data enters it.
   for (let item = 0; item < count; item += 1) if (incoming[item] === 0) walk(item);
   for (let item = 0; item < count; item += 1) walk(item);
   return back;
@@ -61,7 +61,7 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
   return order;
 }
 
-/** Longest path from the sources; then what feeds late consumers alone moves down to them. */
+/** Assign the longest path from the sources; then move items that only feed late consumers down to them. */
 export function assignRanks(problem: Problem, outgoing: Adjacency, back: Uint8Array): Int32Array {
   const { head, role } = problem;
   const count = role.length;
@@ -82,7 +82,10 @@ export function assignRanks(problem: Problem, outgoing: Adjacency, back: Uint8Ar
   return rank;
 }
 
-/** An item moves next to its first consumer where that shortens more edges than it stretches; captive feeders come along. */
+/**
+ * Move an item next to its first consumer if that shortens more edges than it lengthens. Producers that only feed it
+ * move along.
+ */
 function pullDown(rank: Int32Array, problem: Problem, outgoing: Adjacency, back: Uint8Array, order: Int32Array): void {
   const { head, role } = problem;
   const count = role.length;
@@ -106,7 +109,7 @@ function pullDown(rank: Int32Array, problem: Problem, outgoing: Adjacency, back:
       continue;
     let lowest = Infinity;
     for (const edge of entriesOf(outgoing, item)) {
-      // The way out of the group is always last: it pulls nobody.
+      // The exit of the group is always last and attracts no items.
       if (!back[edge] && role[head[edge] as number] !== EXIT)
         lowest = Math.min(lowest, rank[head[edge] as number] as number);
     }

@@ -1,4 +1,4 @@
-// The points that an edge passes. Straight runs are one step, so long chains cost what they show.
+// The points of an edge. A straight run is one step, so that long chains cost no more than they show.
 import { PLAIN, type Problem } from "./problem";
 import type { Segments } from "./segments";
 
@@ -17,7 +17,7 @@ interface Placement {
   rankBottom: Float64Array;
 }
 
-/** Consumers of several edges are met beside each other: from the left at the left, straight ones in the middle. */
+/** Spread the ends of several edges at one consumer: edges from the left at the left, straight ones in the middle. */
 function spread(problem: Problem, placing: Placement, lastX: Float64Array): Float64Array {
   const offset = problem.headOffset.slice();
   const byHead = new Map<number, number[]>();
@@ -42,7 +42,7 @@ function spread(problem: Problem, placing: Placement, lastX: Float64Array): Floa
 
 function push(points: number[], x: number, y: number): void {
   const n = points.length;
-  // Three points on one vertical are two.
+  // Three points on a vertical line are reduced to two.
   if (n >= 4 && points[n - 2] === x && points[n - 4] === x) points[n - 1] = y;
   else if (n < 2 || points[n - 2] !== x || points[n - 1] !== y) points.push(x, y);
 }
@@ -76,7 +76,7 @@ export function routeEdges(problem: Problem, segments: Segments, kind: Uint8Arra
     let fork = 0;
     const leaves = (middle[from] as number) + (tailOffset[e] as number);
     push(points, leaves, (y[from] as number) + (height[from] as number));
-    // Beside a taller neighbour the way is straight: it bends between the ranks only.
+    // Next to a taller neighbor the route is straight; it bends only between the ranks.
     push(points, leaves, rankBottom[segments.rank[from] as number] as number);
     for (let i = 0; i < segmentCount; i += 1) {
       const segment = (segments.chain[e] as number) + i;

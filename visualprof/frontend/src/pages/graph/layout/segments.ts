@@ -1,27 +1,27 @@
-// Edges cut at the ranks that they pass: one chain of places per slot, which its consumers branch off.
+// Edges are cut at the ranks that they cross: one chain of segments per slot, from which its consumers branch off.
 import { groupByKey, type Adjacency } from "./adjacency";
 import { FAR, PLAIN, type Problem } from "./problem";
 
-/** Longer edges go straight once places get scarce. */
+/** Long edges become straight lines once segments are scarce. */
 const FAR_RANKS = 60;
 const SEGMENTS_PER_ITEM = 3;
 const MAX_SEGMENTS = 6000;
 
 export interface Segments {
   items: number;
-  /** Items first, then the places of passing edges. */
+  /** Items first, then the segments of passing edges. */
   rank: Int32Array;
   width: Float64Array;
-  /** True middle of an item from the middle of the room that it takes. */
+  /** Offset of an item's own center from the center of its space. */
   middle: Float64Array;
-  /** Segment ends: upper and lower entity, and where they meet them from their middle. */
+  /** Segment ends: upper and lower entity, and where the segment meets them, from their centers. */
   upper: Int32Array;
   lower: Int32Array;
   upperOffset: Float64Array;
   lowerOffset: Float64Array;
   down: Adjacency;
   up: Adjacency;
-  /** First place and number of places of an edge; places follow each other. */
+  /** First segment and number of segments of an edge; they are consecutive. */
   chain: Int32Array;
   chainLength: Int32Array;
 }
@@ -43,7 +43,7 @@ function edgeSpans(problem: Problem, kind: Uint8Array, rank: Int32Array): void {
   }
 }
 
-/** May turn edges of `kind` into FAR. */
+/** May change edges in `kind` to FAR. */
 export function cutIntoSegments(problem: Problem, kind: Uint8Array, itemRank: Int32Array): Segments {
   edgeSpans(problem, kind, itemRank);
   const { tail, head, slot, tailOffset, headOffset } = problem;
@@ -62,7 +62,7 @@ export function cutIntoSegments(problem: Problem, kind: Uint8Array, itemRank: In
     upperOffset.push(aOffset);
     lowerOffset.push(bOffset);
   };
-  // Where the chain of a slot begins and how long it is so far; the longest edge comes first.
+  // Start of a slot's chain and its length so far; the longest edge comes first.
   const firstSegment = new Map<number, number>();
   const order = Array.from({ length: edges }, (_, e) => e).filter((e) => kind[e] === PLAIN);
   order.sort((a, b) => (itemRank[head[b] as number] as number) - (itemRank[head[a] as number] as number) || a - b);

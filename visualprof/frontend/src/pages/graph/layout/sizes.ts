@@ -1,11 +1,11 @@
-// Box sizes from text, by rule and not by font metrics: the same model gives the same picture on every machine.
+// Box sizes computed from text without font metrics, so that a model gives the same picture on every machine.
 import { groupLabel, isEnd, nodeLabel } from "../labels";
 import type { Graph } from "../graph";
 
 const NARROW_LETTERS = /[iljtfrI.,:;'|!()[\]/ ]/;
 const WIDE_LETTERS = /[mwMW@%]/;
 
-/** Width of text at 12 px. */
+/** Return the width of text at 12 px. */
 export function textWidth(text: string): number {
   let width = 0;
   for (const character of text) {
@@ -24,7 +24,7 @@ const GROUP_HEIGHT = 44;
 export const TITLE = 26;
 export const PADDING = 16;
 
-/** Room for a time and its share. */
+/** Space for a time and its share. */
 const MIN_WIDTH = 104;
 const MAX_WIDTH = 210;
 
@@ -32,7 +32,7 @@ function clampWidth(width: number, min: number, max: number): number {
   return Math.round(Math.min(max, Math.max(min, width)) / 2) * 2;
 }
 
-/** Sizes of all items, groups as they are when folded. */
+/** Return the sizes of all items; of groups, the folded size. */
 export function boxSizes(graph: Graph): { width: Float64Array; height: Float64Array } {
   const items = graph.nodes + graph.groups;
   const width = new Float64Array(items);

@@ -1,4 +1,4 @@
-// Lays out one model, away from the page's thread.
+// Lays out one model in a web worker.
 import type { GraphAnswer } from "../../../api/graph";
 import { Graph } from "../graph";
 import type { Direction } from "./direction";
