@@ -1,4 +1,4 @@
-"""The calls of operators that differ: shapes, strides, types and numbers that they take, and what one takes."""
+"""Distinct calls of operators: their shapes, strides, types and numeric arguments, and the time per call."""
 
 from __future__ import annotations
 
@@ -37,16 +37,25 @@ FORMATS: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class CallsParams(Params):
-    """operator: only that name; of nodes, which have names of their own, also that type."""
+    """Parameters of the view.
+
+    Attributes:
+        operator: Only operators with this name; for nodes, which have names of their own, also this type.
+    """
 
     operator: str = ""
 
 
 class OperatorCallColumns(Columns):
-    """Calls that take the same. number: place among those of its operator, the longest first.
+    """Calls with the same arguments.
 
-    name: the operator; of ONNX Runtime and a static MegEngine graph its type. node: that of the longest call.
-    host_ns, device_ns: median of one, with what is inside it. peak_ns: of one at the roof of the device.
+    Attributes:
+        name: Operator; its type for ONNX Runtime and static MegEngine graphs.
+        number: Index among the calls of its operator, the longest first.
+        node: Node of the longest call.
+        host_ns: Median of one call, nested work included.
+        device_ns: Median of one call, nested work included.
+        peak_ns: Time of one call at the roof of the device.
     """
 
     name: kinds.NameColumn
@@ -65,9 +74,11 @@ class OperatorCallColumns(Columns):
 
 
 class CallsAnswer(Table[OperatorCallColumns]):
-    """Calls that differ. device: that most of the work ran on; None where that is the host, or unknown.
+    """Distinct calls.
 
-    framework: of the profile.
+    Attributes:
+        device: Device with the most work; None if that is the host, or unknown.
+        framework: Framework of the profile.
     """
 
     device: str | None
@@ -75,14 +86,14 @@ class CallsAnswer(Table[OperatorCallColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """The profile records what some operator takes."""
+    """Whether the profile records arguments of an operator."""
     return _shapes(trace) in trace.args and bool(is_operator(trace).any())
 
 
 def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
-    """The longest first: by device time where there is any.
+    """Return distinct calls, the longest first: by device time if there is any.
 
-    Cost: some 30 us for each row.
+    Cost: about 30 us per row.
     """
     times = operator_times(trace, launches(trace))
     of_type = trace.meta.operator_names == "node" and "type" in trace.args
@@ -119,7 +130,7 @@ def compute(trace: Trace, params: CallsParams) -> CallsAnswer:
 
 
 def _shapes(trace: Trace) -> str:
-    """The argument that has the shapes of what operators take, "" of other formats."""
+    """Return the name of the argument with the input shapes; "" for formats without one."""
     names = FORMATS.get(trace.meta.format)
     return "" if names is None else names.get("input_shapes", "input_shapes") or ""
 
@@ -129,7 +140,7 @@ def _is(trace: Trace, ids: Ints, operator: str) -> Mask:
 
 
 def _numbers(called: Column) -> list[int]:
-    """How many calls of the same operator are above each."""
+    """Return the number of calls of the same operator above each row."""
     above = Counter[str]()
     numbers: list[int] = []
     for name in called:
@@ -139,7 +150,7 @@ def _numbers(called: Column) -> list[int]:
 
 
 def _works(trace: Trace, rows: Ids, operators: list[str], texts: list[list[str]]) -> list[Work]:
-    """What each call does: as recorded, else by the texts of its columns."""
+    """Return the work of each call: as recorded, else derived from its columns."""
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64).tolist()
     if "flops" in trace.args:
         flops = trace.arg("flops", rows, np.nan).astype(np.float64).tolist()

@@ -1,4 +1,4 @@
-"""Captured graphs: what each launch holds, where its kernels come from, and which of them nothing explains."""
+"""Captured CUDA graphs: the kernels of each launch, where they come from, and which ones are unexplained."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ SOURCES = ("capture", "repeats", "none")
 
 
 class CapturedColumns(Columns):
-    """Graphs by name and capture. match: how its kernels fit the capture's launches, `none` without one; note: why.
+    """Graphs by name and capture.
 
-    kernels: pieces of device work of all launches; matched: those whose operator or module the capture tells.
-    launch_delay_ns: mean, from the end of the call to the first kernel. span_ns: first start to last end; gap_ns: what
-    of that has none of its kernels.
+    Attributes:
+        match: How the kernels match the launches of the capture; `none` without a capture.
+        note: Reason of the match.
+        kernels: Device work items of all launches.
+        matched: Work items whose operator or module is known from the capture.
+        launch_delay_ns: Mean time from the end of the call to the first kernel.
+        span_ns: Time from the first start to the last end.
+        gap_ns: Part of the span without a kernel of the graph.
     """
 
     name: kinds.NameColumn
@@ -45,10 +50,12 @@ class CapturedColumns(Columns):
 
 
 class InsideColumns(Columns):
-    """Kernels inside graphs by graph, name and place.
+    """Kernels inside graphs by graph, name and location.
 
-    source: `capture` told the operator, `repeats` only the block of kernels that comes again and again, `none` neither.
-    within: the innermost module, range or block around it.
+    Attributes:
+        source: `capture` if the operator is known from the capture, `repeats` if only the repeating block is known,
+            else `none`.
+        within: The innermost enclosing module, range or block.
     """
 
     graph: kinds.NameColumn
@@ -62,7 +69,14 @@ class InsideColumns(Columns):
 
 
 class CapturedAnswer(Table[CapturedColumns]):
-    """Graphs. kernels, total_ns: of all; matched, matched_ns: those that a capture explains."""
+    """Captured graphs.
+
+    Attributes:
+        kernels: Kernels of all graphs.
+        total_ns: Time of all kernels.
+        matched: Kernels that a capture explains.
+        matched_ns: Time of these kernels.
+    """
 
     launches: kinds.Count
     kernels: kinds.Count
@@ -73,9 +87,13 @@ class CapturedAnswer(Table[CapturedColumns]):
 
 
 class Inside(msgspec.Struct, frozen=True):
-    """graphs: (g,) rows of launches of graphs. work: (w,) rows of their kernels; of: (w,) graph of each.
+    """Kernels of graph launches.
 
-    owner: (w,) the innermost event around each; the graph itself where nothing is known.
+    Attributes:
+        graphs: (g,) rows of launches of graphs.
+        work: (w,) rows of their kernels.
+        of: (w,) index of the graph of each kernel.
+        owner: (w,) the innermost enclosing event; the graph itself if nothing is known.
     """
 
     graphs: Ids
@@ -85,12 +103,15 @@ class Inside(msgspec.Struct, frozen=True):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one launch of a captured graph."""
+    """Whether the trace has a launch of a captured graph."""
     return any(track.kind == TrackKind.GRAPH and track.count for track in trace.tracks)
 
 
 def compute(trace: Trace, params: Params) -> CapturedAnswer:
-    """Graphs, the longest kernel time first. Source: docs/views.md#captured."""
+    """Return graphs, those with the longest kernel time first.
+
+    Source: docs/views.md#captured
+    """
     inside, events = _inside(trace, in_step(trace, params.step)), trace.events
     keys = [trace.arg(name, inside.graphs, 0).astype(np.int64) for name in ("capture", "match", "note")]
     groups = group(events.name[inside.graphs], *keys)
@@ -122,7 +143,7 @@ def _all_inside(trace: Trace) -> Inside:
 
 
 def _inside(trace: Trace, wanted: Mask) -> Inside:
-    """Of the launches in a step, or of all."""
+    """Return the kernels of the launches in a step, or of all launches."""
     whole = _all_inside(trace)
     kept = wanted[whole.graphs]
     place = np.where(kept, np.cumsum(kept) - 1, -1)
@@ -131,7 +152,7 @@ def _inside(trace: Trace, wanted: Mask) -> Inside:
 
 
 def _sources(trace: Trace, inside: Inside) -> Ints:
-    """Of each kernel the place in SOURCES of what tells where it belongs."""
+    """Return per kernel the index into SOURCES: how its location is known."""
     known = inside.owner != inside.graphs[inside.of]
     captured = trace.arg("capture", inside.graphs, 0)[inside.of] > 0
     return np.where(known, np.where(captured, 0, 1), 2)

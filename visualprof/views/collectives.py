@@ -1,4 +1,4 @@
-"""Collectives of a run by process group and size, against their links' peak; slow pairs; bubbles of pipelines."""
+"""Collectives of a run by process group and size, relative to the peak of the link; slow pairs; pipeline bubbles."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ MOST_MEMBERS = 8  # that a text lists
 
 
 class ExchangeColumns(Columns):
-    """Collectives and messages of a role, name, number of members and size (to the power of two below).
+    """Collectives and messages by role, name, number of members and size (rounded down to a power of two).
 
-    latency_ns: median of the shortest time over the ranks. bandwidth, bus_bandwidth: of that, as nccl-tests has them.
-    peak_bytes_per_s: of the link, by `against` (the device's datasheet, or the best that was measured over as far).
+    Attributes:
+        latency_ns: Median over the calls of the shortest time over the ranks.
+        bandwidth_bytes_per_s: Bandwidth at that latency, as in nccl-tests.
+        bus_bandwidth_bytes_per_s: Bus bandwidth at that latency, as in nccl-tests.
+        peak_bytes_per_s: Peak of the link.
+        against: Source of the peak: the device's datasheet, or the best measured value over the same span.
     """
 
     role: kinds.WordColumn
@@ -50,7 +54,13 @@ class ExchangeColumns(Columns):
 
 
 class ProcessGroupColumns(Columns):
-    """Process groups. busy_ns, wait_ns: of a member on average, in all steps. ranks: the members."""
+    """Process groups.
+
+    Attributes:
+        busy_ns: Mean per member over all steps.
+        wait_ns: Mean per member over all steps.
+        ranks: The members.
+    """
 
     role: kinds.WordColumn
     told: kinds.WordColumn
@@ -66,7 +76,11 @@ class ProcessGroupColumns(Columns):
 
 
 class RankPairColumns(Columns):
-    """Messages between two ranks, and collectives of two. usual_ns: that of the faster quarter of pairs like it."""
+    """Messages between two ranks, and collectives of two ranks.
+
+    Attributes:
+        usual_ns: Latency of the faster quarter of similar pairs.
+    """
 
     source: kinds.IdentifierColumn
     destination: kinds.IdentifierColumn
@@ -83,10 +97,15 @@ class RankPairColumns(Columns):
 
 
 class LinkColumns(Columns):
-    """The links from one of `ends` (row) to another (column): of ranks, or of all ranks of two hosts.
+    """The links from one of `ends` (row) to another (column), between two ranks or between all ranks of two hosts.
 
-    source to usual_ns, slower: of the slowest of them against others alike, as `pairs` has it. pairs: how many they
-    are. bandwidth: all bytes over all time. slow: is one of them?
+    The columns from `source` to `usual_ns`, and `slower`, describe the link that is slowest relative to similar links,
+    as in the table `pairs`.
+
+    Attributes:
+        pairs: Number of rank pairs.
+        bandwidth_bytes_per_s: All bytes over all time.
+        slow: Whether any of the links is slow.
     """
 
     row: kinds.CountColumn
@@ -106,7 +125,7 @@ class LinkColumns(Columns):
 
 
 class BubbleColumns(Columns):
-    """Of a step on average: what each rank of a pipeline computes, and how long it waits for other stages."""
+    """Mean computation and pipeline-bubble time per step of each rank of a pipeline."""
 
     rank: kinds.IdentifierColumn
     stage: kinds.IdentifierColumn
@@ -117,7 +136,7 @@ class BubbleColumns(Columns):
 
 
 class PipelineStageColumns(Columns):
-    """Stages of the pipelines: means of their ranks."""
+    """Stages of the pipelines: means over their ranks."""
 
     stage: kinds.IdentifierColumn
     ranks: kinds.CountColumn
@@ -129,8 +148,11 @@ class PipelineStageColumns(Columns):
 class CollectivesAnswer(Table[ExchangeColumns]):
     """All collectives of a run.
 
-    ends: names of the rows and columns of `links`, the numbers of ranks or the names of hosts, as ends_are says.
-    microbatches, ideal_bubble_ratio: of a step; null where they cannot be counted.
+    Attributes:
+        ends: Names of the rows and columns of `links`.
+        ends_are: Whether `ends` are numbers of ranks or names of hosts.
+        microbatches: Per step; null if they cannot be counted.
+        ideal_bubble_ratio: Per step; null if the microbatches cannot be counted.
     """
 
     groups: Table[ProcessGroupColumns]
@@ -145,9 +167,9 @@ class CollectivesAnswer(Table[ExchangeColumns]):
 
 
 def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
-    """Collectives by group and size, slow pairs, bubbles.
+    """Return collectives by group and size, slow pairs and pipeline bubbles.
 
-    Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives.
+    Source: nccl-tests, C4D (HPCA 2025), Megatron-LM; docs/views.md#collectives
     """
     where, met = run.where, _within(run.met, params.step)
     pipes = pipelines(run.ranks, run.waits, run.met.steps, where, run.microbatches, params.step)
@@ -168,7 +190,7 @@ def compute(run: WholeRun, params: Params) -> CollectivesAnswer:
 
 
 def make_charts(result: CollectivesAnswer, params: Params, top: int) -> dict[str, charts.Option]:
-    """`sizes`: latency over size, a series for each role."""
+    """Return the chart `sizes`: latency over size, one series per role."""
     rows = result.columns
     series: dict[str, list[charts.Option]] = {}
     columns = zip(rows.role, rows.name, rows.bytes, rows.latency_ns, rows.bus_bandwidth_bytes_per_s, strict=True)
@@ -184,7 +206,7 @@ def make_charts(result: CollectivesAnswer, params: Params, top: int) -> dict[str
 
 
 def _within(met: Meetings, step: str) -> Meetings:
-    """The meetings of one step, by name, or all."""
+    """Return the communication events of one step by name, or all."""
     if not step:
         return met
     keep = met.step == (met.steps.index(step) if step in met.steps else len(met.steps))
@@ -193,7 +215,7 @@ def _within(met: Meetings, step: str) -> Meetings:
 
 
 def _link(ranks: Sequence[RankSteps]) -> float | None:
-    """Bytes a second of the links within a host, where all devices are of one kind that is known."""
+    """Return bytes/s of the links within a host if all devices are of one known kind."""
     names = {device.name for rank in ranks for device in rank.devices}
     return link_of(names.pop()) if len(names) == 1 else None
 
@@ -204,7 +226,7 @@ def _role(met: Meetings, row: int, where: ProcessGroups) -> str:
 
 
 def _sizes(met: Meetings, where: ProcessGroups, link: float | None) -> ExchangeColumns:
-    """Rows by role and name, then size; `against` measured: the best of all that go as far."""
+    """Return rows by role, name and size. A measured peak is the best over the same span."""
     bucket = np.where(met.bytes > 0, np.floor(np.log2(np.maximum(met.bytes, 1))), -1).astype(np.int64)
     roles = {role: i for i, role in enumerate(dict.fromkeys(["unknown", *(one.role for one in where.groups)]))}
     of_group = np.array([*(roles[one.role] for one in where.groups), 0], np.int64)[met.group]
@@ -252,7 +274,7 @@ def _known(value: Any) -> float | None:
 
 
 def _groups(met: Meetings, where: ProcessGroups) -> ProcessGroupColumns:
-    """Groups in which somebody met, those that wait most first."""
+    """Return the groups with communication, those with the longest waits first."""
     known = np.flatnonzero(met.group >= 0)
     count = len(where.groups)
     of = met.group[known]
@@ -291,7 +313,7 @@ def _listed(members: Sequence[int]) -> str:
 
 
 def _pairs(met: Meetings, ranks: Sequence[RankSteps], where: ProcessGroups, step: str) -> list[Link]:
-    """Pairs of ranks, those that are slower than others first."""
+    """Return pairs of ranks, those that are slower than similar pairs first."""
     shared = [name for name in met.steps if step in ("", name)]
     length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
     found = links(met, shared, length)

@@ -1,4 +1,4 @@
-"""What torch.compile made: regions with their graphs, compilations and breaks, and the kernels that fuse operators."""
+"""torch.compile: regions with their graphs, compilations and graph breaks, and fused kernels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ _SIZED = re.compile(r"\d")
 
 
 class RegionColumns(Columns):
-    """Regions, each with its graph. name: `0/1`, function 0 in its second version; None of a graph outside of all.
+    """Compiled regions, each with its graph.
 
-    host_total_ns: of the region. graph_ns: of its graph's calls. device_total_ns, kernels: of what the graph launched.
-    breaks: regions that were entered from this one, where its graph had ended. compilations, compile_ns: while the
-    profiler ran. input_shapes: of the first operator of the first call that has some. event: the longest call.
+    Attributes:
+        name: `0/1` is function 0 in its second version; None for a graph outside of all regions.
+        host_total_ns: Host time of the region.
+        graph_ns: Host time of the calls of its graph.
+        device_total_ns: Device time of the work that the graph launched.
+        kernels: Work items that the graph launched.
+        breaks: Regions entered from this region after its graph had ended (graph breaks).
+        compilations: Compilations while the profiler ran.
+        compile_ns: Time of these compilations.
+        input_shapes: Shapes of the first operator of the first call that has any.
+        event: Row of the longest call.
     """
 
     name: kinds.NameColumn
@@ -46,7 +54,11 @@ class RegionColumns(Columns):
 
 
 class FusedColumns(Columns):
-    """Kernels of the compiler by name and graph. fuses: operators of aten, as the kernel's name has them."""
+    """Kernels of the compiler by name and graph.
+
+    Attributes:
+        fuses: The fused aten operators, from the name of the kernel.
+    """
 
     name: kinds.NameColumn
     kind: kinds.WordColumn
@@ -58,9 +70,13 @@ class FusedColumns(Columns):
 
 
 class CompiledAnswer(Table[RegionColumns]):
-    """Regions. graphs: how many ran. recompilations: of a version after the first; None where the file does not say.
+    """Compiled regions.
 
-    compile_ns: time during which something was compiled. lookups: of the version that fits, before a region.
+    Attributes:
+        graphs: Number of graphs that ran.
+        recompilations: Compilations of a version after the first; None if the file does not say.
+        compile_ns: Time during which anything was compiled.
+        lookups: Searches for a matching version, before a region.
     """
 
     graphs: kinds.Count
@@ -74,13 +90,16 @@ class CompiledAnswer(Table[RegionColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one region or call of a graph."""
+    """Whether the trace has a region or a call of a graph."""
     known = regions(trace)
     return len(known.region) + len(known.graph) > 0
 
 
 def compute(trace: Trace, params: Params) -> CompiledAnswer:
-    """Regions by their time on the host, and kernels by theirs. Source: docs/views.md#compiled."""
+    """Return regions by host time, and fused kernels by their time.
+
+    Source: docs/views.md#compiled
+    """
     events, known, wanted = trace.events, regions(trace), in_step(trace, params.step)
     outer = inside(trace, known.region, known.region)
     breaks = np.bincount(outer[outer >= 0], minlength=len(events))
@@ -104,7 +123,7 @@ def compute(trace: Trace, params: Params) -> CompiledAnswer:
 
 
 def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> RegionColumns:
-    """The longest on the host first."""
+    """Return the regions, those with the most host time first."""
     events = trace.events
     around = inside(trace, known.region, known.graph)
     graph_of = np.full(len(events), -1, np.int32)
@@ -140,13 +159,13 @@ def _regions(trace: Trace, known: Regions, wanted: Mask, breaks: Ints) -> Region
 
 
 def _launched(trace: Trace, known: Regions) -> tuple[Ids, Ids]:
-    """Device work, and the graph whose call launched each piece, -1 for none."""
+    """Return device work, and per work item the graph whose call launched it, or -1."""
     joined = launches(trace)
     return joined.work, inside(trace, known.graph, joined.call)
 
 
 def _compilations(trace: Trace, known: Regions, wanted: Mask, names: list[str]) -> tuple[Ints, Floats]:
-    """How often each region was compiled, and for how long; NaN where it was not."""
+    """Return the number and the time of the compilations per region; NaN without any."""
     count, spent = np.zeros(len(names), np.int64), np.zeros(len(names))
     for row, name in zip(known.compiling.tolist(), known.compiled, strict=True):
         if wanted[row] and name in names:
@@ -156,7 +175,7 @@ def _compilations(trace: Trace, known: Regions, wanted: Mask, names: list[str]) 
 
 
 def _shapes(trace: Trace, graph: int) -> str | None:
-    """Shapes of the first operator in a call of a graph that has any, in the order of time."""
+    """Return the shapes of the first operator, in order of time, that has any in a call of a graph."""
     shapes = trace.args.get("input_shapes")
     if shapes is None or graph < 0:
         return None
@@ -173,7 +192,7 @@ def _shapes(trace: Trace, graph: int) -> str | None:
 
 
 def _fused(trace: Trace, known: Regions, wanted: Mask) -> FusedColumns:
-    """Kernels of the compiler, as the host called them and as devices ran them; the longest first."""
+    """Return the kernels of the compiler, as called on the host and as run on devices; the longest first."""
     events = trace.events
     work, launched_by = _launched(trace, known)
     ran = is_kernel(trace)[work]

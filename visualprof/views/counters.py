@@ -1,4 +1,4 @@
-"""Kernels that Nsight Compute measured, beside what the other recordings of the run say of kernels of their name."""
+"""Kernels measured by Nsight Compute, with the times of the same kernels in the other recordings of the run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ _RATIOS = (
 
 
 class CounterColumns(Columns):
-    """Kernels by name: means of all the launches that were measured.
+    """Kernels by name: means over the measured launches.
 
-    mean_ns: alone on the device, at the clock of Nsight Compute. throughputs: of the most that the hardware can.
-    run_calls, run_total_ns, run_mean_ns: of kernels of that name in the other recordings of the run; None where there
-    is no such recording.
+    Attributes:
+        mean_ns: Duration alone on the device, at the clock of Nsight Compute.
+        sm_throughput_ratio: Share of the hardware maximum, as the other throughputs.
+        run_calls: Calls of kernels with this name in the other recordings of the run; None without such recordings.
+        run_total_ns: Total time of those calls; None without any.
+        run_mean_ns: Mean time of those calls; None without any.
     """
 
     name: kinds.NameColumn
@@ -53,7 +56,11 @@ class CounterColumns(Columns):
 
 
 class MetricColumns(Columns):
-    """Metrics as the files call them, by kernel, in the order of the files. value: mean of the launches."""
+    """Metrics by kernel, with the names and in the order of the files.
+
+    Attributes:
+        value: Mean over the launches.
+    """
 
     kernel: kinds.NameColumn
     section: kinds.TextColumn
@@ -65,17 +72,24 @@ class MetricColumns(Columns):
 
 
 class CountersAnswer(Table[CounterColumns]):
-    """Measured kernels. matched: how many of them another recording of the run has, too."""
+    """Measured kernels.
+
+    Attributes:
+        matched: Number of kernels that another recording of the run has.
+    """
 
     matched: kinds.Count
     metrics: Table[MetricColumns]
 
 
 class CountersPart(msgspec.Struct, frozen=True):
-    """What one recording tells of its kernels. measured: has it counters? Else it is beside those that have.
+    """Kernels of one recording.
 
-    beside: calls and ns of kernels by their plain name. kernels: columns of `CounterColumns` that it measured itself.
-    metrics: rows of `MetricColumns`.
+    Attributes:
+        measured: Whether the recording has counters. If not, it is used for comparison.
+        beside: (calls, ns) of the kernels by plain name, of a recording for comparison.
+        kernels: Columns of `CounterColumns` of the measured kernels.
+        metrics: Rows of `MetricColumns`.
     """
 
     measured: bool
@@ -85,12 +99,12 @@ class CountersPart(msgspec.Struct, frozen=True):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one metric of a kernel."""
+    """Whether the trace has a metric of a kernel."""
     return any(name.startswith(METRIC_PREFIX) for name in trace.args)
 
 
 def counters_part(trace: Trace) -> CountersPart:
-    """The part of a trace."""
+    """Return the part of a trace."""
     measured = needs(trace)
     return CountersPart(
         measured,
@@ -101,7 +115,10 @@ def counters_part(trace: Trace) -> CountersPart:
 
 
 def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> CountersAnswer:
-    """Kernels, those that take the most time in the run first. Source: docs/views.md#counters."""
+    """Return kernels, those with the most time in the run first.
+
+    Source: docs/views.md#counters
+    """
     del params
     parts = [part for _, part in workers]
     beside = dict[str, tuple[int, int]]()
@@ -130,9 +147,9 @@ def compute(workers: Sequence[tuple[str, CountersPart]], params: Params) -> Coun
 
 
 def plain_name(name: str) -> str:
-    """A kernel's name without its result, its arguments and blanks, as tools write them differently.
+    """Return a kernel's name without return type, arguments and blanks, which tools write differently.
 
-    `at::add<float>` of `void at::add<float>(float const*, int)`.
+    `void at::add<float>(float const*, int)` becomes `at::add<float>`.
     """
     name = re.sub(r"^(void|static|__global__)\s+", "", name).replace("<unnamed>", _ANONYMOUS)
     name = re.sub(r"\s+", "", name)
@@ -146,7 +163,7 @@ def plain_name(name: str) -> str:
 
 
 def _times(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Calls and ns of kernels by their plain name."""
+    """Return (calls, ns) of the kernels by plain name."""
     rows = np.flatnonzero(is_kernel(trace))
     groups = group(trace.events.name[rows])
     texts = names(trace, trace.events.name[rows][groups.first])
@@ -159,7 +176,7 @@ def _times(trace: Trace) -> dict[str, tuple[int, int]]:
 
 
 def _measured(trace: Trace) -> Ids:
-    """Rows of the kernels with metrics, ascending."""
+    """Return the rows of the kernels with metrics, ascending."""
     wanted = np.zeros(len(trace.events), bool)
     for name, column in trace.args.items():
         if name.startswith(METRIC_PREFIX):
@@ -168,7 +185,7 @@ def _measured(trace: Trace) -> Ids:
 
 
 def _kernels(trace: Trace) -> dict[str, list[str | int | float | None]]:
-    """The columns of one file."""
+    """Return the columns of one file."""
     rows = _measured(trace)
     groups = group(trace.events.name[rows])
     texts = names(trace, trace.events.name[rows][groups.first])
@@ -191,7 +208,7 @@ def _mean(trace: Trace, groups: Groups, rows: Ids, name: str) -> Floats:
 
 
 def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, float, float]]:
-    """Kernel, section, name, unit, mean, least and most of each metric, kernel by kernel."""
+    """Return (kernel, section, name, unit, mean, minimum, maximum) of each metric, kernel by kernel."""
     lines: list[tuple[int, tuple[str, str | None, str, str | None, float, float, float]]] = []
     for key, column in trace.args.items():
         if not key.startswith(METRIC_PREFIX):

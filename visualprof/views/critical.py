@@ -1,4 +1,4 @@
-"""The critical path: what makes the steps as long as they are."""
+"""Critical path: the chain of work and waits that determines the duration of the steps."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ LONGEST = 60  # pieces that are listed
 
 
 class CriticalColumns(Columns):
-    """What is on the path by name: device work, and own time of the host's events, "" for time in none of them.
+    """Time on the path by name: device work, and self time of host events.
 
-    pieces: of device work, and events of the host.
+    Attributes:
+        name: Name; "" for host time outside of all events.
+        pieces: Number of device work items or host events on the path.
     """
 
     name: kinds.NameColumn
@@ -58,7 +60,12 @@ class CriticalColumns(Columns):
 
 
 class PieceColumns(Columns):
-    """The longest stretches of the path in one place. start_ns, end_ns: since the first event, as measured."""
+    """The longest intervals of the path that stay in one place.
+
+    Attributes:
+        start_ns: Since the first event, as measured.
+        end_ns: Since the first event, as measured.
+    """
 
     duration_ns: kinds.DurationColumn
     part: kinds.WordColumn
@@ -69,9 +76,12 @@ class PieceColumns(Columns):
 
 
 class SlackColumns(Columns):
-    """What is not on the path by name: how much longer it may take before the recording does.
+    """Work that is not on the path, by name, with its slack: how much longer it may take before the recording does.
 
-    calls: those that the path does without; slack_ns: the least of theirs, mean_slack_ns: where it has an end.
+    Attributes:
+        calls: Calls that are not on the path.
+        slack_ns: The smallest slack of these calls.
+        mean_slack_ns: Mean of the finite slacks.
     """
 
     name: kinds.NameColumn
@@ -84,7 +94,11 @@ class SlackColumns(Columns):
 
 @dataclass(frozen=True)
 class CriticalParams(Params):
-    """range: name of a marked stretch (`record_function`, NVTX) whose path is wanted, of each of its calls."""
+    """Parameters of the view.
+
+    Attributes:
+        range: Name of an annotated range (`record_function`, NVTX). The path of each of its calls is computed.
+    """
 
     range: str = ""
 
@@ -92,10 +106,15 @@ class CriticalParams(Params):
 class CriticalAnswer(Table[CriticalColumns]):
     """The path through all steps, one step, or the calls of a range.
 
-    measured_ns: of the recording; path_ns: of its replay, which the path makes up. stretches: that make up the path.
-    unexplained_ratio: by how much device work began later than all that it is known to wait for, of the recording; 1
-    stands for more, too. notes: ids of what the recording cannot say. ranges: names that `range` takes, by their time.
-    slack: of the whole recording.
+    Attributes:
+        measured_ns: Duration of the recording.
+        path_ns: Duration of its replay, which is the length of the path.
+        stretches: Intervals that make up the path.
+        unexplained_ratio: Share of the recording in which device work started later than all its known dependencies; at
+            most 1.
+        notes: Ids of notes about information that the recording lacks.
+        ranges: Values that the parameter `range` accepts, by total time.
+        slack: Slack of the whole recording.
     """
 
     measured_ns: kinds.Duration
@@ -110,15 +129,17 @@ class CriticalAnswer(Table[CriticalColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """Work on a device: without any the path is the thread."""
+    """Whether the trace has device work. Without any, the path is the thread itself."""
     return bool(is_device_work(trace).any())
 
 
 def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
-    """The path from the first step's start to the end of the last one and of all device work, or within a scope.
+    """Return the path from the start of the first step to the end of the last step and all device work, or in a scope.
 
-    Raises: BadParameter: there is no such step or range.
-    Source: docs/views.md#critical.
+    Raises:
+        BadParameter: There is no such step or range.
+
+    Source: docs/views.md#critical
     """
     known = replayed(trace)
     graph, replay, dur, ns = known.graph, known.replay, known.dur, known.graph.waits.ns
@@ -141,7 +162,7 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
 
 
 def _scopes(trace: Trace, known: Known, params: CriticalParams) -> list[Scope]:
-    """Stretch that do not overlap."""
+    """Return the intervals to compute the path in. They do not overlap."""
     if not params.range and not params.step:
         return [whole(known.graph, known.replay, known.dur)]
     events = trace.events
@@ -185,14 +206,14 @@ def _ranges(trace: Trace) -> list[str]:
 
 
 def _notes(trace: Trace, graph: Graph) -> list[str]:
-    """What the recording does not say: steps, or which call launched most of the device work."""
+    """Return the ids of notes: no steps, or no launching call for most of the device work."""
     launched = int((graph.waits.kind == KINDS.index("launch")).sum())
     lacking = {"no_steps": not len(trace.steps), "no_launches": 2 * launched < int((graph.moments.line < 0).sum())}
     return [note for note, holds in lacking.items() if holds]
 
 
 def _slack(trace: Trace) -> SlackColumns:
-    """The smallest slack first."""
+    """Return the slack of work that is not on the path, the smallest first."""
     events, path = trace.events, path_pieces(trace)
     known = replayed(trace)
     scope = whole(known.graph, known.replay, known.dur)
@@ -221,7 +242,7 @@ def _slack(trace: Trace) -> SlackColumns:
 
 
 def make_charts(result: CriticalAnswer, params: CriticalParams, top: int) -> dict[str, charts.Option]:
-    """`path`: time on it by what it is."""
+    """Return the chart `path`: time on the path by kind."""
     shown = result.parts.columns
     slices = [(f"@t:idle.part.{part}", ns) for part, ns in zip(shown.part, shown.path_ns, strict=True)]
     return {"path": charts.pie(slices, colors=True)}
@@ -247,7 +268,7 @@ def _names(trace: Trace, graph: Graph, path: Path, total: float) -> CriticalColu
 
 
 def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
-    """Device work, and stretches of a line of control, by length."""
+    """Return the longest pieces: device work, and intervals of a host line."""
     events, first = trace.events, trace.span_ns[0]
     rows = device_work(graph, path)[0]
     pieces = [(int(events.ts[row]), int(events.end[row]), int(row), -1) for row in rows]
@@ -268,7 +289,7 @@ def _longest(trace: Trace, graph: Graph, path: Path) -> PieceColumns:
 
 
 def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str:
-    """What some threads did longest between two moments, "" for nothing that was recorded."""
+    """Return the name with the most self time of some threads in an interval; "" if nothing was recorded."""
     own = sum_by_name(trace, [own_time(trace, tracks, np.array([[low, high]]))])
     return own.name[int(own.ns.argmax())] if own.name else ""
 

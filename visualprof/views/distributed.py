@@ -20,7 +20,7 @@ from visualprof.views.measure.straggler_report import Straggler, stragglers_of
 
 
 class RankColumns(Columns):
-    """Time of each rank and step; overlap is in computation and in communication."""
+    """Time by rank and step. Overlap is part of computation and of communication."""
 
     rank: kinds.IdentifierColumn
     worker: kinds.WordColumn
@@ -33,7 +33,11 @@ class RankColumns(Columns):
 
 
 class RankMeanColumns(Columns):
-    """Means of each rank over its steps. exposed_ns: communication that no computation hides."""
+    """Means of each rank over its steps.
+
+    Attributes:
+        exposed_ns: Communication that does not overlap with computation.
+    """
 
     rank: kinds.IdentifierColumn
     worker: kinds.WordColumn
@@ -45,7 +49,11 @@ class RankMeanColumns(Columns):
 
 
 class CollectiveColumns(Columns):
-    """Collectives of each rank by name. Times are sums over the calls. event: the longest call's row."""
+    """Collectives of each rank by name. Times are sums over the calls.
+
+    Attributes:
+        event: Row of the longest call.
+    """
 
     rank: kinds.IdentifierColumn
     name: kinds.NameColumn
@@ -61,7 +69,7 @@ class CollectiveColumns(Columns):
 
 
 class WaitColumns(Columns):
-    """Time of each rank and step in which matched collectives transfer, and in which they only wait."""
+    """Transfer and wait time in matched collectives, by rank and step."""
 
     rank: kinds.IdentifierColumn
     step: kinds.WordColumn
@@ -70,7 +78,7 @@ class WaitColumns(Columns):
 
 
 class RankDeviceColumns(Columns):
-    """The devices of the ranks, with what is known of each as in the overview."""
+    """The devices of the ranks, with the same columns as in the overview."""
 
     rank: kinds.IdentifierColumn
     worker: kinds.WordColumn
@@ -87,17 +95,22 @@ class RankDeviceColumns(Columns):
 
 
 class DeviceKind(msgspec.Struct):
-    """So many devices of a name."""
+    """Number of devices with a name."""
 
     name: str
     count: kinds.Count
 
 
 class RunSummary(msgspec.Struct):
-    """All ranks in a few figures. hosts: 0 where no device tells its host. devices: the kinds, most first.
+    """Summary of all ranks. Times are means over the ranks of the means over their steps.
 
-    total_ns, computation_ns, exposed_ns: means over the ranks of the means over their steps. longest_rank and
-    shortest_rank compute for longest and shortest in a step on average; None without steps.
+    Attributes:
+        hosts: 0 if no device reports its host.
+        devices: Devices by name, the most frequent first.
+        longest_rank: Rank with the most computation per step; None without steps.
+        longest_ns: Its computation per step.
+        shortest_rank: Rank with the least computation per step; None without steps.
+        shortest_ns: Its computation per step.
     """
 
     ranks: kinds.Count
@@ -113,7 +126,11 @@ class RunSummary(msgspec.Struct):
 
 
 class DistributedAnswer(Table[RankColumns]):
-    """All ranks of a run. notes: ids of oddities that the page explains."""
+    """All ranks of a run.
+
+    Attributes:
+        notes: Ids of notes about the run that the page explains.
+    """
 
     ranks: Table[RankMeanColumns]
     collectives: Table[CollectiveColumns]
@@ -126,11 +143,12 @@ class DistributedAnswer(Table[RankColumns]):
 
 
 def compute(run: WholeRun, params: Params) -> DistributedAnswer:
-    """Time of every rank and step, its collectives, and whom the others wait for.
+    """Return the time of every rank and step, its collectives, and the stragglers.
 
-    Computation is the union of other kernels (of operators where nothing
-    runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
-    Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
+    Computation is the union of other kernels (of operators if nothing runs on a device). Communication is the union of
+    collectives and their host operators. Overlap counts in both.
+
+    Source: torch-tb-profiler, VisualDL; docs/views.md#distributed
     """
     steps = _steps(run, params.step)
     means = _rank_means(steps)
@@ -148,7 +166,7 @@ def compute(run: WholeRun, params: Params) -> DistributedAnswer:
 
 
 def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str, charts.Option]:
-    """`overlap` and `waits`: stacked bars over ranks, averages over the steps."""
+    """Return the charts `overlap` and `waits`: stacked bars over ranks, means over the steps."""
     parts = {
         "computation": ("computation_ns", "overlap_ns"), "overlap": ("overlap_ns", None),
         "communication": ("communication_ns", "overlap_ns"), "other": ("other_ns", None),
@@ -163,7 +181,7 @@ def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str
 
 
 def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Floats]]:
-    """Labels of the ranks and means of the numeric columns over their steps."""
+    """Return the labels of the ranks and the means of the numeric columns over their steps."""
     rank = np.asarray(columns.rank, np.int64)
     groups = group(rank)
     once = np.ones(len(rank))
@@ -174,7 +192,7 @@ def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Flo
 
 
 def _steps(run: WholeRun, step: str) -> RankColumns:
-    """Time of each rank in each step, or in one."""
+    """Return the time of each rank in each step, or in one step."""
     rows: list[tuple[int | str, ...]] = []
     for number, worker, rank in zip(run.where.numbers, run.workers, run.ranks, strict=True):
         total, a, b, c = rank.end - rank.start, rank.computation_ns, rank.communication_ns, rank.overlap_ns
@@ -234,7 +252,7 @@ def _summary(run: WholeRun, means: RankMeanColumns) -> RunSummary:
 
 
 def _waits(run: WholeRun, step: str) -> WaitColumns:
-    """Time of each step in which matched collectives transfer, and in which they only wait."""
+    """Return transfer and wait time in matched collectives by step."""
     rows: list[tuple[int, str, int, int]] = []
     for number, rank, spent in zip(run.where.numbers, run.ranks, run.spent, strict=True):
         if spent:
@@ -244,7 +262,7 @@ def _waits(run: WholeRun, step: str) -> WaitColumns:
 
 
 def _collectives(run: WholeRun) -> CollectiveColumns:
-    """Collectives of each rank by name."""
+    """Return the collectives of each rank by name."""
     sums, numbers = run.by_name, np.array(run.where.numbers, np.int64)
     order = np.lexsort((numbers[sums.rank], np.argsort(np.argsort(run.names))[sums.name]))
     sizes = np.array([rank.place.world_size for rank in run.ranks], np.int64)[sums.rank]
@@ -271,20 +289,20 @@ def _collectives(run: WholeRun) -> CollectiveColumns:
 
 
 def _where(known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:
-    """Whole numbers in an order, None of what is not known."""
+    """Return integers in the given order, None if unknown."""
     if known.all():
         return values[order]
     return [value if here else None for value, here in zip(values[order].tolist(), known[order].tolist(), strict=True)]
 
 
 def _missing(run: WholeRun) -> list[int]:
-    """Ranks that the files speak of and that are not there; at most 1,024 are named."""
+    """Return the ranks that are missing according to the world size; at most 1,024."""
     size = max((rank.place.world_size for rank in run.ranks), default=-1)
     return sorted(set(range(min(size, 1024))) - set(run.where.numbers)) if size > 0 else []
 
 
 def _notes(run: WholeRun) -> list[str]:
-    """Ids of oddities that the page explains."""
+    """Return the ids of notes that the page explains."""
     several = len(run.ranks) > 1
     notes = {
         "different_steps": len({rank.steps for rank in run.ranks}) > 1,

@@ -1,4 +1,4 @@
-"""Evaluation: reports of measured models laid over each other."""
+"""Evaluation: reports of measured models, overlaid."""
 
 from __future__ import annotations
 
@@ -29,16 +29,23 @@ LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
 
 @dataclass(frozen=True)
 class EvaluationParams:
-    """slo_ns: limit of the tail latency for one of the objectives."""
+    """Parameters of the view.
+
+    Attributes:
+        slo_ns: Limit of the tail latency, for one of the objectives.
+    """
 
     slo_ns: int | None = None
 
 
 class Overlay(Table[PointColumns]):
-    """Every point of some reports, the best of each, and what is to be known before they are believed.
+    """The points of some reports, the best point of each, and reasons to doubt them.
 
-    loads: the steps of points that were measured under more than one run after another. advice: candidates.
-    search: settings that were tried for the best; searched: a row a search.
+    Attributes:
+        loads: Steps of points that were measured with concurrent or rate-limited runs.
+        advice: Candidates of the advice.
+        search: Settings that were tried in the search for the best.
+        searched: One row per search.
     """
 
     best: Table[BestColumns]
@@ -50,9 +57,9 @@ class Overlay(Table[PointColumns]):
 
 
 def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
-    """Reports laid over each other.
+    """Return the overlaid reports.
 
-    Source: docs/views.md#evaluation.
+    Source: docs/views.md#evaluation
     """
     verdicts = judge(reports)
     best_points = Table(columns=best(reports, params.slo_ns, verdicts))
@@ -68,13 +75,14 @@ def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
 
 
 def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
-    """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
+    """Return the charts of some reports, with one line per report. A report has the same name and color in all charts.
 
-    `load`: the tail of the latency over the rate of runs, where a job asked for several rates or lanes.
-    `advice`: latency of candidates over their error. `search`: cost of settings over the trials; `search_where`: over
-    the figure that is constrained.
-
-    A line for each report, of the same name and so of the same colour in all of them.
+    - `throughput` (samples/s), `qps` and `latency` over the batch size
+    - `tradeoff`: samples/s over the latency
+    - `load`: tail latency over the rate of runs, for jobs with several rates or concurrencies
+    - `advice`: latency of the candidates over their error
+    - `search`: cost of settings over the trials
+    - `search_where`: cost of settings over the constrained metric
     """
     names = labels(reports)
     out = {
@@ -91,7 +99,10 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
 
 
 def labels(reports: Sequence[Report]) -> list[str]:
-    """A name for each report: its spec, with the job's name or at last its id where several have the same."""
+    """Return a name per report: its run configuration.
+
+    If several reports have the same one, the name of the job is added, or finally the id.
+    """
     for names in ([r.spec for r in reports], [f"{r.name} / {r.spec}" for r in reports]):
         if len(set(names)) == len(names):
             return names
@@ -99,7 +110,7 @@ def labels(reports: Sequence[Report]) -> list[str]:
 
 
 def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> charts.Option:
-    """The line through the points of a series, of its colour."""
+    """Return the line through the points of a series, in its color."""
     data: list[Any] = [point["value"] for point in points]
     return {
         "type": "line", "name": name, "data": [value[:2] for value in data], "showSymbol": False, "silent": True,
@@ -108,9 +119,9 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
 
 
 def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
-    """The 95 % confidence intervals of a number over the batch: upright strokes at the points, a band between them.
+    """Return the 95 % confidence intervals of a metric over the batch size: error bars, and a band between them.
 
-    The band, rows of batch, low and high, breaks at points that were measured once; nothing without repeats.
+    The band has rows of (batch, low, high) and breaks at points that were measured once. It is empty without repeats.
     """
     rows: list[list[float | None]] = []
     for point in sorted((p for p in report.points if p.batch > 0), key=lambda p: p.batch):
@@ -134,7 +145,7 @@ def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> c
 def _series(
     reports: Sequence[Report], names: Sequence[str], shown: Callable[[Point], Any], *keys: str
 ) -> list[tuple[str, list[charts.Option]]]:
-    """For each report its name and its points that are to be shown, with those of their numbers."""
+    """Return per report its name and its points with values for the metrics."""
     return [
         (name, [_dot(report, p, *(getattr(p, key) for key in keys)) for p in report.points if shown(p)])
         for report, name in zip(reports, names, strict=True)
@@ -152,7 +163,7 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
 
 
 def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
-    """The median with its points, p95 and p99 where n suffices as broken lines."""
+    """Return the chart of the median with its points, and of p95 and p99, where n suffices, as broken lines."""
     curves = {
         key: _series(reports, names, lambda p, k=key: p.batch > 0 and getattr(p, k), "batch", key, "p95_ns", "p99_ns")
         for key in LINE
@@ -171,7 +182,7 @@ def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
 
 
 def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
-    """Sample a second over p99 where every shown point has one, else over the median; labelled by batch."""
+    """Return the chart of samples/s over p99, or over the median if a point has no p99, labeled by batch size."""
     shown = [p for r in reports for p in r.points if p.samples_per_s and p.p50_ns]
     key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
     if not shown:
@@ -187,7 +198,10 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
 
 
 def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
-    """Each step's tail over its rate, hollow where the limit is not kept for sure; a line a point and concurrency."""
+    """Return the chart of the tail latency over the rate, one line per point and concurrency.
+
+    Symbols are hollow where it is uncertain whether the limit is met.
+    """
     series: list[tuple[str, list[charts.Option]]] = []
     lines: list[charts.Option] = []
     for report, name in zip(reports, names, strict=True):

@@ -1,4 +1,4 @@
-"""Findings: what slows the steps down, and what each would bring: the steps replayed without it."""
+"""Findings: causes that slow the steps down, with the predicted savings: the steps replayed without the cause."""
 
 from __future__ import annotations
 
@@ -44,14 +44,19 @@ Evidence = Annotated[
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something worth changing; its text is in the locales under `finding.ID`, of servers under `finding_served`.
+    """A cause worth changing. Its text is in the locales under `finding.ID`, for servers under `finding_served`.
 
-    severity: high from 20 % of the step on, medium from 10 %; of what is only bounded, medium from 20 %.
-    gain_ns_per_step: what a step is shorter in the replay without the cause, None where there is no forecast.
-    most_ns_per_step: time that the cause takes, more than which cannot be saved; None where it cannot be told, or a
-    forecast says more. change: the cause taken away, for `whatif`, "" for none. code: the remedy in code of the
-    recording's framework, "" for none. link: the page with the numbers behind it. start_ns, end_ns: where on the
-    timeline it is seen, since the first event; None where it is seen nowhere. track: the row on which it is seen best.
+    Attributes:
+        severity: By the predicted savings: high from 20 % of the step, medium from 10 %. With only an upper bound:
+            medium from 20 %.
+        gain_ns_per_step: Predicted savings per step from the replay without the cause; None without a forecast.
+        most_ns_per_step: Time of the cause, an upper bound of the savings; None if unknown or if there is a forecast.
+        change: Change that removes the cause, for `whatif`; "" for none.
+        code: Remedy in code for the framework of the recording; "" for none.
+        link: Page of the web UI with the numbers.
+        start_ns: Start of an example on the timeline, since the first event; None without one.
+        end_ns: End of the example.
+        track: Track that shows the example best.
     """
 
     id: str
@@ -70,7 +75,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Together(msgspec.Struct, frozen=True):
-    """The steps replayed without all causes that a change takes away. findings: how many these are."""
+    """Prediction for all changes applied together.
+
+    Attributes:
+        findings: Number of findings whose change is included.
+    """
 
     change: str
     findings: kinds.Count
@@ -80,10 +89,13 @@ class Together(msgspec.Struct, frozen=True):
 
 
 class FindingsAnswer(Answer):
-    """Findings, those with the largest gain first, then those without a forecast.
+    """Findings, those with the largest savings first, then those without a forecast.
 
-    measured_ns, simulated_ns: a step on average, measured and replayed as it is. obstacle: why there is no forecast.
-    served: the steps are those of an inference server, and so are the remedies.
+    Attributes:
+        measured_ns: Mean step time, measured.
+        simulated_ns: Mean step time, replayed without a change.
+        obstacle: Why there is no forecast.
+        served: Whether the steps, and so the remedies, are those of an inference server.
     """
 
     measured_ns: kinds.Duration
@@ -95,14 +107,14 @@ class FindingsAnswer(Answer):
 
 
 def needs(trace: Trace) -> bool:
-    """Work of the host or of a device."""
+    """Whether the trace has work of the host or of a device."""
     return bool(is_device_work(trace).any() or trace.events.category_mask(*HOST_WORK).any())
 
 
 def compute(trace: Trace, params: Params) -> FindingsAnswer:
-    """What every rule has seen, with the gain of the replay. All steps count, whatever the step of `params`.
+    """Return the findings of all rules with the savings predicted by the replay. `params.step` is ignored.
 
-    Source: docs/findings.md.
+    Source: docs/findings.md
     """
     case, known = RuleContext(trace), baseline(trace)
     found = [
@@ -124,13 +136,13 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
 
 
 def _worst(signals: Iterable[Detection]) -> list[Detection]:
-    """Of what a rule sees on several devices that which takes most, with their number."""
+    """Return the most expensive detection of a rule over several devices, with the number of devices."""
     every = sorted(signals, key=lambda signal: -(signal.most_ns or 0))
     return [replace(every[0], evidence={**every[0].evidence, "devices": len(every)})] if len(every) > 1 else every
 
 
 def _finding(case: RuleContext, known: Baseline, name: str, rule: Rule, signal: Detection) -> Iterator[Finding]:
-    """Unless it takes, or would bring, less than SILENT of the step."""
+    """Yield the finding, unless its cost or its savings are less than SILENT of the step."""
     gain, most, severity = None, signal.most_ns, signal.severity
     if most is not None and case.share(most) < SILENT:
         return

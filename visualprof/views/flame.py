@@ -1,4 +1,4 @@
-"""Flame graph: Python frames, modules or operators by what they lie in, as wide as their time."""
+"""Flame graph: Python frames, modules or operators, nested by caller, with a width proportional to their time."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ TREES: dict[Tree, Callable[[Trace], Paths]] = {"python": frames, "module": place
 
 @dataclass(frozen=True)
 class FlameParams(Params):
-    """tree: what lies in what; auto: the first of them that the file has. weight: time of the host, or of devices."""
+    """Parameters of the view.
+
+    Attributes:
+        tree: Frames of the graph; auto selects the first tree that the file has.
+        weight: Time of the host or of devices.
+    """
 
     tree: Literal["auto", "python", "module", "operator"] = "auto"
     weight: Literal["host", "device"] = "host"
 
 
 class FlameColumns(Columns):
-    """Frames, the longest first, so that each follows the one around it; folded ones come last.
+    """Frames, the longest first, so each frame comes after its parent; folded frames come last.
 
-    parent: row of the one around, -1 for none. event: the first call, -1 for folded ones.
+    Attributes:
+        parent: Row of the parent, or -1.
+        event: Row of the first call; -1 for folded frames.
     """
 
     name: kinds.NameColumn
@@ -46,9 +53,13 @@ class FlameColumns(Columns):
 
 
 class FlameAnswer(Table[FlameColumns]):
-    """Frames. trees: those that the file has. steps: that the times are of, 0 where none are marked.
+    """Frames.
 
-    frames: all of them; small ones are folded into one with their neighbours. outside_ns: device time of no frame.
+    Attributes:
+        trees: Trees that the file has.
+        steps: Number of steps covered; 0 if none are annotated.
+        frames: Number of all frames; small ones are folded with their neighbors.
+        outside_ns: Device time outside of all frames.
     """
 
     tree: Tree
@@ -62,7 +73,7 @@ class FlameAnswer(Table[FlameColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one operator, module, named range or Python frame on the host."""
+    """Whether the host has an operator, a module, a named range or a Python frame."""
     return bool(_trees(trace))
 
 
@@ -76,9 +87,11 @@ def _trees(trace: Trace) -> list[Tree]:
 
 
 def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
-    """Calls by path. Device time is that of what a call launched; of backward work a frame below that of the forward.
+    """Return calls by path. Device time is that of the work a call launched.
 
-    Source: docs/views.md#flame.
+    Backward work is a frame below its forward operator.
+
+    Source: docs/views.md#flame
     """
     trees = _trees(trace)
     chosen: Tree = (trees[0] if trees else "operator") if params.tree == "auto" else params.tree
@@ -113,7 +126,7 @@ def compute(trace: Trace, params: FlameParams) -> FlameAnswer:
 
 
 def _depth(tree: Paths) -> Ints:
-    """How many frames stand around each."""
+    """Return the number of ancestors of each frame."""
     depth = np.zeros(len(tree), np.int64)
     at = tree.parent
     while len(outer := np.flatnonzero(at >= 0)):
@@ -123,7 +136,7 @@ def _depth(tree: Paths) -> Ints:
 
 
 def _folded(names: list[str], numbers: dict[str, Ints]) -> tuple[FlameColumns, int]:
-    """The frames with most time; of the others those under one caller are one frame. How many these are."""
+    """Return the frames with the most time, and the number of all frames. Small siblings are folded into one."""
     total, parent = numbers["total_ns"], numbers["parent"]
     place = np.full(len(total) + 1, -1)
     rows = np.argsort(-total, kind="stable")[:MOST]  # what stands around a frame has at least its time

@@ -1,4 +1,4 @@
-"""Graph: a model's nodes, edges and groups as columns, details of a node, measured time."""
+"""Model graph: nodes, edges and groups as columns, details of a node, and measured times."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MOST_UNMATCHED = 100
 
 @dataclass(frozen=True)
 class GraphParams:
-    """A graph has no parameters."""
+    """Parameters of the view; there are none."""
 
 
 class NodeColumns(Columns):
-    """Nodes that are drawn; constants are folded into their consumer and counted there."""
+    """Nodes that are drawn. Constants are folded into their consumer and counted there."""
 
     name: kinds.NameColumn
     full_name: kinds.NameColumn
@@ -42,7 +42,11 @@ class NodeColumns(Columns):
 
 
 class EdgeColumns(Columns):
-    """Edges from node to node; value: row of the values."""
+    """Edges between nodes.
+
+    Attributes:
+        value: Row of the values.
+    """
 
     src: kinds.IdentifierColumn
     dst: kinds.IdentifierColumn
@@ -50,9 +54,12 @@ class EdgeColumns(Columns):
 
 
 class GroupColumns(Columns):
-    """Groups, each before those inside it, row 0 the model. twin: first of the same structure. operators: all below.
+    """Groups, each before its children; row 0 is the model.
 
-    node: row of the node that the group is, as an If is the group of its branches.
+    Attributes:
+        twin: First group with the same structure.
+        operators: Number of operators, nested groups included.
+        node: Row of the node that is this group: an If is the group of its branches.
     """
 
     name: kinds.NameColumn
@@ -66,7 +73,11 @@ class GroupColumns(Columns):
 
 
 class ValueColumns(Columns):
-    """Tensors on edges. shape: `8x64x56x56`, "" unknown."""
+    """Tensors on edges.
+
+    Attributes:
+        shape: `8x64x56x56`; "" if unknown.
+    """
 
     name: kinds.NameColumn
     dtype: kinds.WordColumn
@@ -74,7 +85,11 @@ class ValueColumns(Columns):
 
 
 class GraphTensor(msgspec.Struct):
-    """A tensor of a node or of the model. shape: `8x64x56x56`, "" unknown."""
+    """A tensor of a node or of the model.
+
+    Attributes:
+        shape: `8x64x56x56`; "" if unknown.
+    """
 
     name: str
     dtype: str
@@ -84,7 +99,11 @@ class GraphTensor(msgspec.Struct):
 
 
 class GraphModel(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a model says about itself. id: where it is one of several."""
+    """Metadata of a model.
+
+    Attributes:
+        id: Its id if a file has several models.
+    """
 
     id: str = ""
     name: str
@@ -110,7 +129,7 @@ class GraphAnswer(Answer):
 
 
 class Graph(msgspec.Struct):
-    """The same for drawing: plain columns."""
+    """A model for drawing: plain columns."""
 
     model: GraphModel
     nodes: NodeColumns
@@ -120,7 +139,7 @@ class Graph(msgspec.Struct):
 
 
 class NodeDetails(msgspec.Struct):
-    """One node; inputs with the constants that are folded into it."""
+    """Details of one node; its inputs include the constants folded into it."""
 
     name: str
     type: str
@@ -132,9 +151,11 @@ class NodeDetails(msgspec.Struct):
 
 
 class MeasuredColumns(Columns):
-    """An entry a node, null where nothing was measured.
+    """Measured times, one entry per node; null if nothing was measured.
 
-    event: the longest instance's row. operator: its name in the table of operators, null where it stands in none.
+    Attributes:
+        event: Row of the longest instance.
+        operator: Name in the table of operators; null if it is not there.
     """
 
     time_ns: kinds.DurationColumn
@@ -146,11 +167,12 @@ class MeasuredColumns(Columns):
 
 
 class UnmatchedColumns(Columns):
-    """Operators that found no node, the longest first; the 100 largest.
+    """The 100 longest operators without a node.
 
-    reason: `layout` conversions that the runtime put in, `unnamed` operators that it made and called after their type,
-    `constant` weights, which are folded into what reads them, `ambiguous` names that several nodes have, else
-    `no_node`.
+    Attributes:
+        reason: `layout` for conversions that the runtime inserted, `unnamed` for operators it created and named after
+            their type, `constant` for weights, which are folded into their consumer, `ambiguous` for names that several
+            nodes have, else `no_node`.
     """
 
     name: kinds.NameColumn
@@ -161,7 +183,12 @@ class UnmatchedColumns(Columns):
 
 
 class GraphProfile(msgspec.Struct):
-    """What a profile measured; matched_nodes is 0 when it is of another model. rule: id of the way they were joined."""
+    """Times of a profile, joined with a model.
+
+    Attributes:
+        matched_nodes: 0 if the profile is of another model.
+        rule: Id of the rule that joined them.
+    """
 
     total_ns: int
     matched_ns: int
@@ -174,7 +201,7 @@ class GraphProfile(msgspec.Struct):
 
 
 def compute(model: ModelGraph, params: GraphParams) -> GraphAnswer:
-    """A model as tables of nodes, edges, groups (the scopes) and values."""
+    """Return a model as tables of nodes, edges, groups (scopes) and values."""
     graph = drawn(model)
     return GraphAnswer(
         model=graph.model,
@@ -186,7 +213,11 @@ def compute(model: ModelGraph, params: GraphParams) -> GraphAnswer:
 
 
 def drawn(model: ModelGraph, name: str = "") -> Graph:
-    """A model as columns. name: its id where it is one of several."""
+    """Return a model as columns.
+
+    Args:
+        name: Its id if a file has several models.
+    """
     tree = hierarchy_of(model)
     nodes = [model.nodes[r] for r in tree.shown]
     used = sorted(set(tree.value))
@@ -224,7 +255,7 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
 
 
 def node_details(model: ModelGraph, place: int) -> NodeDetails:
-    """One shown node by its place."""
+    """Return the details of a shown node by its index."""
     tree = hierarchy_of(model)
     node, constants = model.nodes[tree.shown[place]], tree.folded[place]
     return NodeDetails(
@@ -239,7 +270,7 @@ def node_details(model: ModelGraph, place: int) -> NodeDetails:
 
 
 def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
-    """What a profile measured on the nodes of a model."""
+    """Return the measured times of a profile by node of a model."""
     joined = join(model, trace)
     shown = np.array(hierarchy_of(model).shown, np.int64)
     event = joined.event[shown]
@@ -287,7 +318,7 @@ def _summary(model: ModelGraph, name: str) -> GraphModel:
 
 
 def _operators_below(tree: Hierarchy, nodes: list[Node]) -> list[int]:
-    """Operators of each group with everything inside it, the one that it is included."""
+    """Return the number of operators in each group, with nested groups and the group's own operator."""
     sums = [0] * len(tree.groups)
     for group, node in zip(tree.group, nodes, strict=True):
         sums[group] += node.kind == "operator"
@@ -297,19 +328,19 @@ def _operators_below(tree: Hierarchy, nodes: list[Node]) -> list[int]:
 
 
 def _attributes(node: Node) -> str:
-    """What a search looks into: `kernel_shape=[3, 3] group=1`, long values cut."""
+    """Return the searchable text of attributes: `kernel_shape=[3, 3] group=1`. Long values are truncated."""
     return " ".join(f"{name}={value[:ATTRIBUTE_CHARS]}" for name, value in node.attributes.items())
 
 
 def _weights(model: ModelGraph) -> list[int]:
-    """Rows of the values of all constants."""
+    """Return the rows of the values of all constants."""
     return [v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
 
 
 def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
-    """Sum over the constants in each group with everything inside it; what several nodes share counts once.
+    """Return the sum over the constants in each group and its nested groups. Shared constants count once.
 
-    The model itself has all of them, also those that no operator reads.
+    The model itself includes constants that no operator reads.
     """
     sums = [0] * len(tree.groups)
     counted: set[tuple[int, int]] = set()
@@ -325,9 +356,9 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
 
 
 def _label(node: Node, lost: tuple[str, ...]) -> str:
-    """A node's own part of its name: what the groups around it do not say, nor its type.
+    """Return the part of a node's name that its groups and its type do not already show.
 
-    `conv1` of a Conv `layer1/conv1/Conv` alone in its scope, `reshape[236]` of `reshape(a.b.MatMul)[236]`.
+    `conv1` for a Conv `layer1/conv1/Conv` alone in its scope, `reshape[236]` for `reshape(a.b.MatMul)[236]`.
     """
     if not node.placed and "(" in node.name:
         return re.sub(r"\(.*\)", "", node.name)
@@ -342,7 +373,7 @@ def _tensor(value: Value, constant: bool) -> GraphTensor:
 
 
 def _integers(column: Floats) -> Column:
-    """Whole numbers, None for NaN."""
+    """Return integers, None for NaN."""
     return [None if value != value else int(value) for value in column.tolist()]
 
 

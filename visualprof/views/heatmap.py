@@ -1,4 +1,4 @@
-"""Heat map: one figure of every rank and step of a run, ordered and grouped, as much of it as a screen shows."""
+"""Heat map: one metric of all ranks and steps of a run, ordered, grouped and reduced to the size of the screen."""
 
 from __future__ import annotations
 
@@ -36,12 +36,21 @@ Size = Annotated[int, Meta(ge=1, le=MOST)]
 
 @dataclass(frozen=True)
 class HeatmapParams(Params):
-    """Which figure, in which order, and which part of the map on how large a screen.
+    """Metric, order, visible part and size of the map.
 
-    by: the order of the ranks within their groups; by `value` the largest mean is first, as are the groups by theirs.
-    grouped: a pipeline's are its stages.
-    excess: less the median of the step over the ranks. row, rows, column, columns: the part, 0 for all that follow.
-    height, width: rows and columns that there is room for; more are merged. merge: to the largest value, or the mean.
+    Attributes:
+        figure: Metric of the cells.
+        by: Order of the ranks in their groups. With `value`, the largest mean comes first, and groups are ordered by
+            their means.
+        grouped: Grouping of the ranks; `pipeline` groups by stage.
+        excess: Subtract the median of the step over the ranks.
+        merge: How merged cells combine: the largest value or the mean.
+        row: First row of the part.
+        rows: Number of rows; 0 for all that follow.
+        column: First column of the part.
+        columns: Number of columns; 0 for all that follow.
+        height: Maximum number of rows in the answer; more are merged.
+        width: Maximum number of columns in the answer; more are merged.
     """
 
     figure: Figure = "own"
@@ -58,7 +67,14 @@ class HeatmapParams(Params):
 
 
 class HeatmapRowColumns(Columns):
-    """A row of cells: the first of its ranks, and how many it merges. mean_ns: of all their steps."""
+    """Rows of cells.
+
+    Attributes:
+        place: Index among all rows.
+        ranks: Number of merged ranks.
+        rank: The first of these ranks.
+        mean_ns: Mean over all steps of these ranks.
+    """
 
     place: kinds.CountColumn
     ranks: kinds.CountColumn
@@ -70,7 +86,15 @@ class HeatmapRowColumns(Columns):
 
 
 class HeatmapStepColumns(Columns):
-    """A column of cells: its first and last step, and how many it merges. median_ns: over the ranks, the largest."""
+    """Columns of cells.
+
+    Attributes:
+        place: Index among all columns.
+        steps: Number of merged steps.
+        step: The first of these steps.
+        last: The last of these steps.
+        median_ns: Median over the ranks, the largest of these steps.
+    """
 
     place: kinds.CountColumn
     steps: kinds.CountColumn
@@ -80,7 +104,13 @@ class HeatmapStepColumns(Columns):
 
 
 class HeatmapGroupColumns(Columns):
-    """The groups in sight: where each begins among all rows, its ranks and their mean."""
+    """Visible groups.
+
+    Attributes:
+        place: Index of its first row among all rows.
+        ranks: Number of ranks.
+        mean_ns: Mean of its ranks.
+    """
 
     group: kinds.WordColumn
     place: kinds.CountColumn
@@ -91,8 +121,16 @@ class HeatmapGroupColumns(Columns):
 class HeatmapAnswer(Answer):
     """A part of the map.
 
-    ranks, steps: of the whole. figures, groups: those that the run has. cells_ns: row by row, null where a rank has no
-    such step. least_ns, most_ns: of all cells; low_ns, high_ns: 1 % of them are below, and above.
+    Attributes:
+        ranks: Number of all ranks.
+        steps: Number of all steps.
+        figures: Metrics that the run has.
+        groupings: Groupings that the run has.
+        cells_ns: Cells row by row; null if a rank lacks the step.
+        least_ns: Smallest of all cells.
+        most_ns: Largest of all cells.
+        low_ns: 1st percentile of all cells.
+        high_ns: 99th percentile of all cells.
     """
 
     ranks: kinds.Count
@@ -111,15 +149,15 @@ class HeatmapAnswer(Answer):
 
 
 def compute(run: WholeRun, params: HeatmapParams) -> HeatmapAnswer:
-    """A part of the map, of at most 512 x 512 cells.
+    """Return a part of the map, at most 512 x 512 cells.
 
-    Source: docs/views.md#heatmap.
+    Source: docs/views.md#heatmap
     """
     return heat_map(run.figures, params)
 
 
 def heat_map(run: RankFigures, params: HeatmapParams) -> HeatmapAnswer:
-    """The same from the figures."""
+    """Return a part of the map of some metrics."""
     steps = [i for i, name in enumerate(run.steps) if params.step in ("", name)]
     values = run.figure(params.figure)[:, steps]
     medians = _over(np.nanmedian, values, axis=0)
@@ -155,7 +193,7 @@ def heat_map(run: RankFigures, params: HeatmapParams) -> HeatmapAnswer:
 
 
 def _over(what: Callable[..., Floats], values: Floats, axis: int) -> Floats:
-    """Medians or means of what is known; NaN where nothing is."""
+    """Return medians or means of the known values; NaN without any."""
     out = np.full(int(values.shape[1 - axis]), np.nan)
     some = ~np.isnan(values).all(axis=axis)
     if some.any():
@@ -164,7 +202,11 @@ def _over(what: Callable[..., Floats], values: Floats, axis: int) -> Floats:
 
 
 def _order(apart: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints:
-    """Rows of the ranks in the order in which they are shown, those of a group together. apart: from the medians."""
+    """Return the rows of the ranks in display order, with the ranks of a group together.
+
+    Args:
+        deviations: Differences from the medians of the steps.
+    """
     mean = np.nan_to_num(means, nan=-np.inf)
     ranks: Ints = np.arange(len(mean))
     if by == "value":
@@ -182,7 +224,7 @@ def _order(apart: Floats, means: Floats, labels: Sequence[str], by: str) -> Ints
 
 
 def _scale(values: Floats) -> list[int] | list[None]:
-    """The least value, those that 1 % are below and above, and the largest; None without any."""
+    """Return the minimum, the 1st and the 99th percentile, and the maximum; None without values."""
     known = values[~np.isnan(values)]
     if not len(known):
         return [None] * 4
@@ -190,13 +232,13 @@ def _scale(values: Floats) -> list[int] | list[None]:
 
 
 def _whole(values: Floats) -> Floats | Ints:
-    """Whole numbers, which are shorter as text, where all are known."""
+    """Round to integers, which are shorter as text, if all values are known."""
     whole = np.rint(values)
     return whole if np.isnan(whole).any() else whole.astype(np.int64)
 
 
 def _part(first: int, count: int, of: int) -> tuple[int, int]:
-    """The first one and the number of those that are asked for, of so many."""
+    """Return the start and the number of the requested rows or columns, limited to the available ones."""
     start = min(first, max(of - 1, 0))
     return start, min(count or of, of - start)
 
@@ -229,7 +271,7 @@ def _columns(run: RankFigures, steps: list[int], columns: Ints, medians: Floats)
 
 
 def _groups(order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> HeatmapGroupColumns:
-    """Of the ranks in the order in which they are shown: where another group begins, of those in sight."""
+    """Return the visible groups of the ranks in display order."""
     at: list[int] = order.tolist()
     named = [labels[i] for i in at]
     first = [i for i, name in enumerate(named) if i == 0 or named[i - 1] != name]
@@ -244,7 +286,7 @@ def _groups(order: Ints, rows: Ints, labels: Sequence[str], means: Floats) -> He
 
 
 def _mean_of(means: Floats, rows: Ints) -> Floats:
-    """Of each bin of rows."""
+    """Return the mean of each bin of rows."""
     part = means[rows[0] : rows[-1], None]
     return np.rint(merged(part, rows - rows[0], ONE, mean=True)[:, 0])
 

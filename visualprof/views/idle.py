@@ -1,4 +1,4 @@
-"""Why devices wait: idle time by cause, and what the host did meanwhile."""
+"""Device idle time by cause, and host activity during it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,26 @@ KINDS = {
 
 @dataclass(frozen=True)
 class IdleParams(Params):
-    """kernel_wait_ns: gaps shorter than this between queued work are the device's own pace."""
+    """Parameters of the view.
+
+    Attributes:
+        kernel_wait_ns: Shorter gaps between queued work count as the device's normal pace (cause `kernel_wait`).
+    """
 
     kernel_wait_ns: Annotated[int, msgspec.Meta(ge=0)] = 30_000
 
 
 class IdleColumns(Columns):
-    """Devices, and their streams where one has several. stream: None for the device: all of its streams together.
+    """Devices, and the streams of devices that have several.
 
-    computation_ns, communication_ns, memory_ns: communication beside computation counts as that, copies beside both.
-    They and idle_ns make span_ns. The causes make idle_ns; `other_ns` is what no rule names.
+    The three kinds of work and `idle_ns` add up to `span_ns`. The causes add up to `idle_ns`.
+
+    Attributes:
+        stream: None for the device, that is, all of its streams together.
+        computation_ns: Time with computation.
+        communication_ns: Time with communication and no computation.
+        memory_ns: Time with copies or fills and neither computation nor communication.
+        other_ns: Idle time that no rule explains.
     """
 
     device: kinds.IdentifierColumn
@@ -67,7 +77,7 @@ class IdleColumns(Columns):
 
 
 class IdleStepColumns(Columns):
-    """Each step on each device."""
+    """Idle time by step and device."""
 
     step: kinds.NameColumn
     device: kinds.IdentifierColumn
@@ -83,9 +93,11 @@ class IdleStepColumns(Columns):
 
 
 class HostColumns(Columns):
-    """What the launching threads did while a device waited for them: own time of each name, without what is inside it.
+    """Host activity while a device waits: self time by name on the launching threads.
 
-    name: "" for time outside of all events. share: of all such time.
+    Attributes:
+        name: Name of the event; "" for time outside of all events.
+        share: Share of the self time in this table.
     """
 
     name: kinds.NameColumn
@@ -96,10 +108,17 @@ class HostColumns(Columns):
 
 
 class GapColumns(Columns):
-    """The longest gaps of whole devices. after, before: the work around it; operator: what launched that behind it.
+    """The longest gaps of whole devices.
 
-    host: what the launching thread did longest in it; within: the outermost range or operator around that.
-    start_ns, end_ns: since the first event. track: of the work behind it.
+    Attributes:
+        host: The event with the most self time on the launching thread during the gap.
+        within: The outermost range or operator around that event.
+        after: The work before the gap.
+        before: The work after the gap.
+        operator: The operator that launched the work after the gap.
+        start_ns: Since the first event.
+        end_ns: Since the first event.
+        track: Track of the work after the gap.
     """
 
     duration_ns: kinds.DurationColumn
@@ -117,7 +136,11 @@ class GapColumns(Columns):
 
 
 class IdleAnswer(Table[IdleColumns]):
-    """Idle time. host: during the gaps of whole devices whose cause is host_wait, until the launch began."""
+    """Idle time.
+
+    Attributes:
+        host: Host activity during the gaps of whole devices with the cause host_wait, until the launch started.
+    """
 
     steps: Table[IdleStepColumns]
     host: Table[HostColumns]
@@ -125,14 +148,14 @@ class IdleAnswer(Table[IdleColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """Work on a device."""
+    """Whether the trace has device work."""
     return bool(is_device_work(trace).any())
 
 
 def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
-    """Idle time by device, stream and cause, in all steps or one.
+    """Return idle time by device, stream and cause, in all steps or one.
 
-    Source: HTA's temporal breakdown and idle time breakdown, docs/views.md#idle.
+    Source: HTA's temporal breakdown and idle time breakdown, docs/views.md#idle
     """
     windows = step_windows(trace)
     since = int(windows.start[0]) if len(windows) else None
@@ -159,7 +182,7 @@ def compute(trace: Trace, params: IdleParams) -> IdleAnswer:
 
 
 def make_charts(result: IdleAnswer, params: IdleParams, top: int) -> dict[str, charts.Option]:
-    """`causes`: of each device and stream; `meanwhile`: what the host did."""
+    """Return the charts `causes` (by device and stream) and `meanwhile` (host activity)."""
     columns, host = result.columns, result.host.columns
     several = len(set(columns.device)) > 1
     where = [f"{device} · " if several else "" for device in columns.device]
@@ -177,19 +200,19 @@ def make_charts(result: IdleAnswer, params: IdleParams, top: int) -> dict[str, c
 
 
 def _extent(trace: Trace, lane: Lane) -> tuple[int, int]:
-    """From the start of the first work of a lane to the end of its last."""
+    """Return the start of the first and the end of the last work of a lane."""
     return int(trace.events.ts[lane.work].min()), int(trace.events.end[lane.work].max())
 
 
 def _within(found: Gaps, low: int, high: int) -> Gaps:
-    """Gaps cut at the ends of an interval."""
+    """Return the gaps clipped to an interval."""
     start, end = np.clip(found.start, low, high), np.clip(found.end, low, high)
     at = np.flatnonzero(end > start)
     return replace(found.at(at), start=start[at], end=end[at])
 
 
 def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[str, int | float | str | None]:
-    """A row of IdleColumns, of the time between two moments."""
+    """Return a row of `IdleColumns` for an interval."""
     events, own = trace.events, _within(found, low, high)
     start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
     before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
@@ -230,14 +253,14 @@ def _steps(trace: Trace, devices: list[tuple[Lane, Gaps]], windows: Windows) -> 
 
 
 def _host_waits(trace: Trace, own: Gaps) -> tuple[Ints, Ints, Ids]:
-    """From the end of the work before to the launch of the work behind it: start, end, and the launch."""
+    """Return (start, end, launching call) from the end of the work before a gap to the launch of the work after it."""
     at = np.flatnonzero(own.cause == CAUSES.index("host_wait"))
     call = own.call[at]
     return own.start[at], np.minimum(trace.events.ts[call], own.end[at]), call
 
 
 def _host(trace: Trace, start: Ints, end: Ints, call: Ids) -> HostColumns:
-    """Own time of what stood on the launching threads within some intervals."""
+    """Return the self time of host events on the launching threads in some intervals."""
     tracks = trace.events.track[call]
     found = (
         [own_time(trace, (int(tracks[of[0]]),), union(start[of], end[of])) for of in group(tracks).members()]
@@ -291,9 +314,9 @@ def _names(trace: Trace, rows: Rows) -> list[str | None]:
 
 
 def _meanwhile(trace: Trace, start: int, end: int, call: int) -> tuple[int, int]:
-    """What the thread of a call did longest within a gap, until the call, and the outermost event but steps around it.
+    """Return the longest event of a call's thread in a gap, up to the call, and the outermost event around it.
 
-    Rows of events, -1 for none.
+    Both are rows of events, -1 for none. Steps do not count as outermost events.
     """
     if call < 0:
         return -1, -1
@@ -319,7 +342,7 @@ def _meanwhile(trace: Trace, start: int, end: int, call: int) -> tuple[int, int]
 
 
 def _upwards(trace: Trace, row: int) -> Iterator[int]:
-    """An event and all around it."""
+    """Yield an event and all events around it."""
     while row >= 0:
         yield row
         row = int(trace.events.parent[row])

@@ -1,4 +1,4 @@
-"""Kernels: by name, or by name, launching operator and launch attributes; copies and fills beside them."""
+"""Kernels by name, or by name, launching operator and launch attributes; copies and fills."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ from visualprof.views.measure.timing import CallColumns, durations, names, order
 
 @dataclass(frozen=True)
 class KernelParams(Params):
-    """group: by kernel name, or by name, operator and launch attributes."""
+    """Parameters of the view.
+
+    Attributes:
+        group: By kernel name, or by name, operator and launch attributes.
+    """
 
     group: Literal["name", "launch"] = "name"
 
 
 class KernelColumns(Columns, kw_only=True):
-    """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch.
+    """Kernels. Columns from `operator` to `shared_memory_bytes`, and `launch_delay_ns`, need grouping by launch.
 
-    user_range: no operator launched them; `operator` is the user range around the launch. fuses: operators of which a
-    compiler made the kernel, as its name has them; absent where no name does.
+    Attributes:
+        user_range: Whether `operator` is the user range around the launch, because no operator launched the kernel.
+        fuses: Operators that a compiler fused, from the name of the kernel; absent if no name has any.
     """
 
     name: kinds.NameColumn
@@ -71,9 +76,11 @@ class TensorCore(msgspec.Struct):
 
 
 class KernelAnswer(Table[KernelColumns]):
-    """Kernels. kind: `operator` for frameworks that record only the device time of an operator.
+    """Kernels.
 
-    tensor_core: unknown but of kernels of NVIDIA's.
+    Attributes:
+        kind: `operator` for frameworks that record only the device time of operators.
+        tensor_core: Known for NVIDIA kernels only.
     """
 
     kind: Literal["kernel", "operator"]
@@ -82,14 +89,14 @@ class KernelAnswer(Table[KernelColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one kernel, copy or fill on a device."""
+    """Whether a device has a kernel, a copy or a fill."""
     return bool((is_kernel(trace) | _is_copy(trace)).any())
 
 
 def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
-    """Kernels by total time; blocks per SM and occupancy are means weighted by duration.
+    """Return kernels by total time; blocks per SM and occupancy are means weighted by duration.
 
-    Source: torch-tb-profiler's kernel view, docs/views.md#kernel.
+    Source: torch-tb-profiler's kernel view, docs/views.md#kernel
     """
     inside = in_step(trace, params.step)
     rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)
@@ -110,7 +117,7 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
 
 
 def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[str, charts.Option]:
-    """`kernels`: share of each; `tensor_core`: time with and without."""
+    """Return the charts `kernels` (share of each) and `tensor_core` (time with and without tensor cores)."""
     total: dict[str, float] = {}
     for name, ns in zip(result.columns.name, result.columns.total_ns, strict=True):
         total[str(name)] = total.get(str(name), 0) + int(ns)
@@ -168,7 +175,7 @@ def _durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
 
 
 def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
-    """How well each kernel fills the device: means weighted by duration."""
+    """Return how well kernels fill the device: means weighted by duration."""
     weight = np.maximum(trace.events.dur[rows], 0)
     return {
         "blocks_per_sm": groups.mean(trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64), weight),
@@ -177,7 +184,7 @@ def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
 
 
 def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
-    """Copies and fills by name; bandwidth is all bytes over all time of those whose size is known."""
+    """Return copies and fills by name. Bandwidth is all bytes over all time, of those with a known size."""
     groups = group(trace.events.name[rows])
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
     sized = ~np.isnan(moved)

@@ -1,4 +1,4 @@
-"""What launching costs: calls, launch delays and queues of streams."""
+"""Launch overhead: launching calls, launch delays and queue depths of streams."""
 
 from __future__ import annotations
 
@@ -26,18 +26,31 @@ BINS = 10.0 ** np.arange(2, 9.01, 1 / 3)  # ns
 
 @dataclass(frozen=True)
 class LaunchParams(Params):
-    """slow_call_ns, late_ns: calls that take longer, and work that begins later after its call, are counted."""
+    """Parameters of the view.
+
+    Attributes:
+        slow_call_ns: Longer calls are counted as slow.
+        late_ns: Work with a longer launch delay is counted as late.
+    """
 
     slow_call_ns: Annotated[int, msgspec.Meta(ge=0)] = 50_000
     late_ns: Annotated[int, msgspec.Meta(ge=0)] = 100_000
 
 
 class LaunchColumns(Columns):
-    """Launches by name and operator. name: of the work; of the call where it is several, a captured graph.
+    """Launches by name and operator.
 
-    work: pieces of device work of a launch. call_ns, work_ns, launch_delay_ns: means; the delay is from the end of the
-    call to the start of its first work. short: launches whose work is shorter than the call. slow_calls, late: beyond
-    the parameters. queued: launches that waited on the stream, this one included; mean and largest.
+    Attributes:
+        name: Name of the work; of the call if it launches several work items, as a captured graph does.
+        work: Mean number of device work items per launch.
+        call_ns: Mean duration of the call.
+        work_ns: Mean duration of the work.
+        launch_delay_ns: Mean time from the end of the call to the start of its first work.
+        short: Launches whose work is shorter than the call.
+        slow_calls: Calls longer than the parameter.
+        late: Launches with a longer delay than the parameter.
+        queued: Mean queue depth at launch, including this launch.
+        max_queued: Largest queue depth at launch.
     """
 
     name: kinds.NameColumn
@@ -56,7 +69,12 @@ class LaunchColumns(Columns):
 
 
 class QueueColumns(Columns):
-    """Streams. queued: mean over time from the first launch to the start of the last. full_ns: with 1,024 waiting."""
+    """Streams.
+
+    Attributes:
+        queued: Mean queue depth from the first launch to the start of the last work.
+        full_ns: Time with a queue depth of at least 1,024.
+    """
 
     device: kinds.IdentifierColumn
     stream: kinds.NameColumn
@@ -67,7 +85,7 @@ class QueueColumns(Columns):
 
 
 class SpreadColumns(Columns):
-    """How many last from `from_ns` up to the next row's: delays, calls, and the work of a launch."""
+    """Histogram of durations: rows with delays, calls and work of at least `from_ns` and less than the next row."""
 
     from_ns: kinds.DurationColumn
     delays: kinds.CountColumn
@@ -76,7 +94,13 @@ class SpreadColumns(Columns):
 
 
 class LaunchAnswer(Table[LaunchColumns]):
-    """Launches. call_ns, work_ns, launch_delay_ns: of all of them together."""
+    """Launches.
+
+    Attributes:
+        call_ns: Sum over all launches.
+        work_ns: Sum over all launches.
+        launch_delay_ns: Sum over all launches.
+    """
 
     launches: kinds.Count
     short: kinds.Count
@@ -88,14 +112,14 @@ class LaunchAnswer(Table[LaunchColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """Device work whose launch is known."""
+    """Whether the trace has device work with a known launch."""
     return bool((calls(trace)[1] >= 0).any())
 
 
 def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
-    """Launches by name and operator, the longest work first.
+    """Return launches by name and operator, the longest work first.
 
-    Source: HTA's launch statistics and queue length, docs/views.md#launch.
+    Source: HTA's launch statistics and queue length, docs/views.md#launch
     """
     events = trace.events
     streams = [(lane, queue(trace, lane)) for lane in lanes(trace) if lane.track >= 0]
@@ -136,7 +160,7 @@ def compute(trace: Trace, params: LaunchParams) -> LaunchAnswer:
 
 
 def make_charts(result: LaunchAnswer, params: LaunchParams, top: int) -> dict[str, charts.Option]:
-    """`spread`: how many delays, calls and launched works are how long."""
+    """Return the chart `spread`: histograms of the delays, calls and launched work."""
     spread = result.spread.columns
     bars = [(f"@t:idle.spread.{key}", getattr(spread, key)) for key in ("delays", "calls", "work")]
     return {"spread": charts.bars([_time(ns) for ns in spread.from_ns], bars, unit="count", stack=False)}
@@ -159,7 +183,7 @@ def _streams(trace: Trace, streams: list[tuple[Lane, Queue]]) -> QueueColumns:
 
 
 def _spread(*lengths: Ints) -> SpreadColumns:
-    """Counts by length, three rows a decade, between the shortest and the longest."""
+    """Return counts by duration, three rows per decade, from the shortest to the longest."""
     counts = [np.bincount(np.searchsorted(BINS, values, side="right"), minlength=len(BINS) + 1) for values in lengths]
     some = np.flatnonzero(np.sum(counts, axis=0))
     rows = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
@@ -170,7 +194,7 @@ def _spread(*lengths: Ints) -> SpreadColumns:
 
 
 def _time(ns: int) -> str:
-    """215443 as `215 µs`."""
+    """Format a duration: 215443 as `215 µs`."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"

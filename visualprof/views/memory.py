@@ -1,4 +1,4 @@
-"""Memory: totals over time, events with their lifetimes, operators, and what is alive at the peak."""
+"""Memory: totals over time, allocations with their lifetimes, operators, and the memory alive at the peak."""
 
 from __future__ import annotations
 
@@ -42,7 +42,13 @@ NEARLY_FULL = 0.5  # above this share of the device its memory is drawn beside t
 
 @dataclass(frozen=True)
 class MemoryParams(Params):
-    """device: number, -1 host memory, "" the one with the most bytes. start_ns, end_ns: window since the start."""
+    """Parameters of the view.
+
+    Attributes:
+        device: Number of the device; -1 for the host; "" for the device with the most bytes.
+        start_ns: Start of the window, since the first event.
+        end_ns: End of the window, since the first event; -1 for the end of the recording.
+    """
 
     device: str = ""
     start_ns: int = 0
@@ -50,7 +56,11 @@ class MemoryParams(Params):
 
 
 class MemoryDevice(msgspec.Struct):
-    """Memory of one device; id -1 is the host. relative: counted from the profile's start, the file has no totals."""
+    """Memory of one device; id -1 is the host.
+
+    Attributes:
+        relative: Whether bytes are relative to the start of the profile, because the file has no totals.
+    """
 
     id: kinds.Identifier
     name: str
@@ -63,7 +73,7 @@ class MemoryDevice(msgspec.Struct):
 
 
 class CurveColumns(Columns):
-    """Totals over time, thinned with the peak kept."""
+    """Totals over time, downsampled; the peak is always included."""
 
     ts_ns: kinds.DurationColumn
     allocated_bytes: kinds.SizeColumn
@@ -71,7 +81,7 @@ class CurveColumns(Columns):
 
 
 class OperatorColumns(Columns, kw_only=True):
-    """Memory of operators by name: with those inside, and their own (`self`)."""
+    """Memory of operators by name: totals include nested operators, `self` columns exclude them."""
 
     name: kinds.NameColumn
     calls: kinds.CountColumn
@@ -84,7 +94,7 @@ class OperatorColumns(Columns, kw_only=True):
 
 
 class AllocationColumns(Columns):
-    """Allocations, the largest first; `category` where the file has them."""
+    """Allocations, the largest first; `category` if the file has categories."""
 
     name: kinds.NameColumn
     address: kinds.WordColumn
@@ -98,7 +108,7 @@ class AllocationColumns(Columns):
 
 
 class ShareColumns(Columns):
-    """Bytes and allocations alive, by label."""
+    """Live bytes and allocations by label."""
 
     name: kinds.NameColumn
     bytes: kinds.SizeColumn
@@ -106,7 +116,11 @@ class ShareColumns(Columns):
 
 
 class MemoryPeak(msgspec.Struct):
-    """What is alive when most is allocated. known_bytes: allocated during the profile."""
+    """Memory that is alive at the peak.
+
+    Attributes:
+        known_bytes: Part that was allocated during the profile.
+    """
 
     ts_ns: kinds.Duration | None
     allocated_bytes: kinds.Size | None
@@ -117,7 +131,11 @@ class MemoryPeak(msgspec.Struct):
 
 
 class MemoryAnswer(Answer):
-    """Memory of one device over time. categories: `ts_ns` and the bytes of each category, where the file has them."""
+    """Memory of one device over time.
+
+    Attributes:
+        categories: `ts_ns` and the bytes of each category, if the file has categories.
+    """
 
     device: kinds.Identifier
     devices: list[MemoryDevice]
@@ -129,14 +147,14 @@ class MemoryAnswer(Answer):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one memory event."""
+    """Whether the trace has a memory event."""
     return len(trace.allocs.ts) > 0
 
 
 def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
-    """Memory of one device; times are since the trace's first event.
+    """Return the memory of one device; times are since the first event of the trace.
 
-    Source: torch-tb-profiler's memory view; docs/views.md#memory.
+    Source: torch-tb-profiler's memory view; docs/views.md#memory
     """
     origin = trace.span_ns[0]
     numbers = devices_of(trace)
@@ -164,9 +182,9 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
 
 
 def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
-    """Start and end of what is shown: of the step that is named, else of the window, else of everything.
+    """Return the start and the end of the time that is shown: the named step, the window, or everything.
 
-    Where the memory that a step asked for changes after its mark, as queued work does, the step is when it changes.
+    If queued work of a step changes memory after its annotation, the step extends over these changes.
     """
     origin, last = trace.span_ns[0], int(trace.allocs.ts[-1]) + 1
     if params.step and params.end_ns < 0 and not params.start_ns:
@@ -195,7 +213,7 @@ def _device(trace: Trace, device: int, totals: Curve) -> MemoryDevice:
 
 
 def _drawn(totals: Curve, low: int, high: int) -> Ints:
-    """Places of the curve's points in the window."""
+    """Return the indices of the curve's points in the window."""
     first, last = np.searchsorted(totals.ts, (low, high)).tolist()
     return first + thin(totals.ts[first:last], totals.allocated[first:last])
 
@@ -206,7 +224,7 @@ def _curve(totals: Curve, at: Ints, origin: int) -> CurveColumns:
 
 
 def _categories(trace: Trace, device: int, totals: Curve, at: Ints, origin: int) -> Table[dict[str, Column]] | None:
-    """What the device holds over time by category."""
+    """Return the bytes on the device over time by category."""
     labels, held = held_by_category(trace, device, totals.places[at])
     if not labels:
         return None
@@ -216,14 +234,14 @@ def _categories(trace: Trace, device: int, totals: Curve, at: Ints, origin: int)
 
 
 def _name_ids(trace: Trace, rows: Ids) -> Ids:
-    """String ids of the names of events, 0 for none."""
+    """Return the string ids of the names of events; 0 for row -1."""
     out = np.zeros(len(rows), np.int32)
     out[rows >= 0] = trace.events.name[rows[rows >= 0]]
     return out
 
 
 def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids) -> AllocationColumns:
-    """Allocations that begin or end in the window."""
+    """Return the allocations that start or end in the window."""
     allocs, origin = trace.allocs, trace.span_ns[0]
     begin = np.where(lives.allocated >= 0, allocs.ts[lives.allocated], -1)
     end = np.where(lives.released >= 0, allocs.ts[lives.released], -1)
@@ -251,9 +269,11 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
 
 
 def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: Ids) -> OperatorColumns:
-    """Memory statistics of operators by name: own events and those of the operators inside.
+    """Return memory statistics of operators by name, with and without nested operators.
 
-    Args: own: of each event: is it one of them? rows: (m,) of each memory event the one that it happened in, or -1.
+    Args:
+        own: Mask of the events to include.
+        rows: (m,) row of the event in which each memory event happened, or -1.
     """
     events, allocs = trace.events, trace.allocs
     at = np.flatnonzero((allocs.device == device) & (allocs.ts >= low) & (allocs.ts < high))
@@ -281,7 +301,7 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: 
 
 
 def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: int, owner: Ids) -> MemoryPeak:
-    """What is alive when most is allocated; the rest of the total is from before the profile."""
+    """Return the memory that is alive at the peak. The rest of the total is from before the profile."""
     place = peak(totals)
     if place < 0:
         return MemoryPeak(None, None)
@@ -310,7 +330,7 @@ def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: in
 
 
 def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> ShareColumns:
-    """Bytes and number of allocations by label, the largest first."""
+    """Return live bytes and allocations by label, the largest first."""
     groups = group(labels)
     total = groups.sum(size)
     top = np.argsort(-total, kind="stable")[:PEAK_ROWS]
@@ -319,9 +339,10 @@ def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> ShareColumn
 
 
 def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[str, charts.Option]:
-    """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory.
+    """Return the charts `curve` and `categories`.
 
-    `categories`: what it held, where the file says that.
+    `curve` has allocated and reserved bytes over time, the peak, and the device's memory if the peak is near it.
+    `categories` has the bytes by category, if the file has categories.
     """
     curve = result.curve.columns
     facts = next((d for d in result.devices if d.id == result.device), None)

@@ -1,4 +1,4 @@
-"""Modules: the tree of nn.Module, Layer, Module and of named ranges, with what each costs forward and backward."""
+"""Modules: the tree of nn.Module, Layer, Module and named ranges, with forward and backward costs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from visualprof.views.measure.steps import in_step
 
 
 class ModuleColumns(Columns, kw_only=True):
-    """Modules in the order of their calls, each before those inside. name: path. parent: row of the one around, or -1.
+    """Modules in the order of their calls, each before its children. Self times exclude child modules.
 
-    Self times are without the modules inside. backward: of what ran in the module, wherever that happened; absent where
-    the file does not link the two.
-    allocated_bytes: in its calls. event: the first call.
+    Attributes:
+        name: Path of the module.
+        parent: Row of the parent, or -1.
+        backward_device_self_ns: Backward work of the operators of the module, as the other backward columns; absent if
+            the file does not link forward and backward.
+        allocated_bytes: Allocated during its calls.
+        event: Row of the first call.
     """
 
     name: kinds.NameColumn
@@ -43,7 +47,11 @@ class ModuleColumns(Columns, kw_only=True):
 
 
 class Outside(msgspec.Struct):
-    """What is in no module. operators: those that stand in no other."""
+    """Work outside of all modules.
+
+    Attributes:
+        operators: Outermost operators.
+    """
 
     operators: kinds.Count
     host_ns: kinds.Duration
@@ -51,7 +59,12 @@ class Outside(msgspec.Struct):
 
 
 class ModulesAnswer(Table[ModuleColumns]):
-    """Modules. only_ranges: torch was not asked for its modules. linked: the file links forward and backward."""
+    """Modules.
+
+    Attributes:
+        only_ranges: PyTorch recorded named ranges only, no modules.
+        linked: Whether the file links forward and backward.
+    """
 
     only_ranges: bool
     linked: bool
@@ -59,12 +72,15 @@ class ModulesAnswer(Table[ModuleColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one module or named range on the host."""
+    """Whether the host has a module or a named range."""
     return bool(is_place(trace).any())
 
 
 def compute(trace: Trace, params: Params) -> ModulesAnswer:
-    """The tree of modules. Source: docs/views.md#modules."""
+    """Return the tree of modules.
+
+    Source: docs/views.md#modules
+    """
     tree = places(trace)
     inside = in_step(trace, params.step)
     own = spent(trace, tree, params.step)
@@ -105,7 +121,7 @@ def compute(trace: Trace, params: Params) -> ModulesAnswer:
 
 
 def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
-    """The rows with any work."""
+    """Return the rows with any work."""
     place = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)
     rows = np.flatnonzero(used)
     kept = {name: take_rows(column, rows) for name, column in columns_of(columns).items()}
@@ -114,7 +130,7 @@ def _used(columns: ModuleColumns, used: Mask) -> ModuleColumns:
 
 
 def _allocated(trace: Trace, tree: Paths, inside: Mask) -> Ints | None:
-    """Bytes allocated in the calls of each path and of those inside: on devices, where the file tells of any."""
+    """Return the bytes allocated in each path and its children, on devices if the file has device allocations."""
     allocs = trace.allocs
     wanted = (allocs.bytes > 0) & (allocs.event >= 0)
     wanted &= (allocs.device >= 0) == bool((allocs.device >= 0).any())
@@ -129,7 +145,7 @@ def _allocated(trace: Trace, tree: Paths, inside: Mask) -> Ints | None:
 
 
 def _flops(trace: Trace, tree: Paths, operators: Ids, path: Ids, mine: Mask) -> Floats | None:
-    """Operations of each path and of those inside, as recorded; NaN where none are. The outermost operator counts."""
+    """Return the recorded operations of each path and its children; NaN if none. Only outermost operators count."""
     if "flops" not in trace.args:
         return None
     known = np.zeros(len(trace.events), bool)

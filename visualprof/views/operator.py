@@ -32,9 +32,12 @@ TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 
 @dataclass(frozen=True)
 class OperatorParams(Params):
-    """group: one row a name, a name and its input shapes, or those and the call stack. operator: only that name.
+    """Parameters of the view.
 
-    module: only what ran in the module of that path or in those inside it, and the backward of that.
+    Attributes:
+        group: One row per name; per name and input shapes; or per name, input shapes and call stack.
+        operator: Only operators with this name.
+        module: Only operators that ran in the module with this path or its children, with their backward operators.
     """
 
     group: Literal["name", "shape", "stack"] = "name"
@@ -43,7 +46,11 @@ class OperatorParams(Params):
 
 
 class OperatorColumns(Columns, kw_only=True):
-    """Operators. stacks: number of call stacks."""
+    """Operators.
+
+    Attributes:
+        stacks: Number of call stacks.
+    """
 
     name: kinds.NameColumn
     input_shapes: kinds.TextColumn | None = None
@@ -62,7 +69,7 @@ class OperatorColumns(Columns, kw_only=True):
 
 
 class RangeColumns(Columns):
-    """Kernels that no operator owns by the user range in which they were launched."""
+    """Kernels without an operator, by the user range in which they were launched."""
 
     name: kinds.NameColumn
     kernels: kinds.CountColumn
@@ -70,7 +77,7 @@ class RangeColumns(Columns):
 
 
 class Unlinked(msgspec.Struct):
-    """Kernels that no operator owns."""
+    """Kernels without an operator."""
 
     kernels: kinds.Count
     total_ns: kinds.Duration
@@ -85,14 +92,14 @@ class OperatorAnswer(Table[OperatorColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """At least one operator on the host."""
+    """Whether the host has an operator."""
     return bool(is_operator(condensed(trace).trace).any())
 
 
 def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
-    """Operators, the largest device self time first (host self time when nothing ran on a device).
+    """Return operators, those with the most device self time first (host self time if nothing ran on a device).
 
-    Source: torch-tb-profiler's operator view; docs/views.md#operator.
+    Source: torch-tb-profiler's operator view; docs/views.md#operator
     """
     of = Condensed(trace) if params.module else condensed(trace, params.step)  # modules may have the forward elsewhere
     trace = of.trace
@@ -116,9 +123,10 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
 
 
 def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dict[str, charts.Option]:
-    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time.
+    """Return the charts of the share of each operator, and `phases`.
 
-    `phases`: what the longest operators spend their host time with, where the framework records that.
+    `device_self`, `device_total`, `host_self` and `host_total` are present if there is such time. `phases` is the host
+    time of the longest operators by phase, if the framework records phases.
     """
     out: dict[str, charts.Option] = {}
     for column in TIMES:
@@ -133,7 +141,7 @@ def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dic
 
 
 def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.Option:
-    """Host time of the longest operators by phase; `other` is what no phase covers."""
+    """Return the chart of the host time of the longest operators by phase; `other` is time outside of all phases."""
     shown = sorted(total, key=lambda name: -total[name])[:top]
     spent = {phase: dict.fromkeys(shown, 0) for phase in PHASES}
     for operator, phase, ns in zip(parts.operator, parts.phase, parts.host_total_ns, strict=True):
@@ -177,7 +185,7 @@ def _columns(of: Condensed, times: OperatorTimes, at: Rows, params: OperatorPara
 
 
 def _ranges(of: Condensed, joined: Launches, chosen: Mask) -> RangeColumns:
-    """Some of the device work by the range in which it was launched, the longest first."""
+    """Return the chosen device work by the range in which it was launched, the longest first."""
     trace, work = of.trace, joined.work[chosen]
     name = trace.events.name[joined.range[chosen]]
     groups = group(name)
@@ -190,7 +198,7 @@ def _ranges(of: Condensed, joined: Launches, chosen: Mask) -> RangeColumns:
 
 
 def eligible(trace: Trace, rows: Rows) -> Mask:
-    """Of each operator: has it a tensor-core implementation, by its name or its type?"""
+    """Return for each operator whether it has a tensor-core implementation, by its name or its type."""
     by_name = names_with(trace, trace.events.name[rows], can_use_tensor_core)
     if "type" not in trace.args:
         return by_name
@@ -198,12 +206,12 @@ def eligible(trace: Trace, rows: Rows) -> Mask:
 
 
 def _ratio(part: Ints, whole: Ints) -> Floats:
-    """Part / whole, NaN where the whole is 0."""
+    """Return part / whole; NaN if the whole is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
 def _known_sum(of: Condensed, groups: Groups, rows: Ids, name: str) -> Floats:
-    """Sum of an argument over the rows that have it; NaN for groups where none has."""
+    """Return the sum of an argument over the rows that have it; NaN for groups without any."""
     trace = of.trace
     values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
     known = ~np.isnan(values)

@@ -1,4 +1,4 @@
-"""Overview: where an average step goes, how busy the devices are, stages and annotations."""
+"""Overview: parts of the mean step, device utilization, stages and annotations."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 class StepColumns(Columns):
-    """Where the time of each step went. host_ns: from the begin of its mark to the end, without the work after it.
+    """Parts of each step.
 
-    phase: prefill, decode, ... of a server's steps.
+    Attributes:
+        host_ns: Duration of the step annotation, without the device work after it.
+        phase: Phase of a server's step: prefill, decode, ...
     """
 
     name: kinds.WordColumn
@@ -61,7 +63,7 @@ class StepColumns(Columns):
 
 
 class AverageStep(msgspec.Struct):
-    """The same, averaged over the steps; of a server's over those of the phase that most of the time went to."""
+    """Mean over the steps; for servers, over the steps of the phase with the most time."""
 
     name: str
     phase: kinds.Word | None
@@ -77,11 +79,14 @@ class AverageStep(msgspec.Struct):
 
 
 class Headline(msgspec.Struct):
-    """What one asks first. Median, least and most time of the steps, of the phase that the average step is of.
+    """The most important numbers. Step times cover the phase of the average step.
 
-    steps_per_s: None where steps have phases, which take turns.
-
-    cpu_pressure_ratio: share of the recording in which some task of the machine waited for a CPU.
+    Attributes:
+        step_median_ns: Median step time.
+        step_least_ns: Shortest step time.
+        step_most_ns: Longest step time.
+        steps_per_s: None if steps have phases, which alternate.
+        cpu_pressure_ratio: Share of the recording in which some task of the machine waited for a CPU.
     """
 
     step_median_ns: kinds.Duration | None
@@ -92,10 +97,13 @@ class Headline(msgspec.Struct):
 
 
 class StageColumns(Columns):
-    """Stages inside the steps; `other` is what no stage covers. derived: worked out, not marked in the trace.
+    """Stages of the steps; `other` is time outside of all stages.
 
-    host: time in which the host was in the stage, shares of the time in which it was in the steps. device: duration of
-    the work that it asked for there.
+    Host columns cover the time of the host in the stage, device columns the work launched in it.
+
+    Attributes:
+        derived: Whether the stage is derived rather than annotated in the trace.
+        host_ratio: Share of the host time in the steps.
     """
 
     name: kinds.WordColumn
@@ -114,7 +122,7 @@ class StageColumns(Columns):
 
 
 class StageSteps(Columns):
-    """Time of every step by the stage that asked for what ran; they add up to the step."""
+    """Time of each step by the stage that launched the work. The stages add up to the step."""
 
     name: kinds.WordColumn
     dataloader_ns: kinds.DurationColumn
@@ -125,7 +133,12 @@ class StageSteps(Columns):
 
 
 class EventColumns(Columns):
-    """Events by category, host and device apart. total_ns: the union of their time, sum_ns: its sum."""
+    """Events by category, separately for host and device.
+
+    Attributes:
+        total_ns: Union of their time.
+        sum_ns: Sum of their durations.
+    """
 
     category: kinds.WordColumn
     track_kind: kinds.WordColumn
@@ -150,7 +163,7 @@ class AnnotationColumns(Columns):
 
 
 class Environment(msgspec.Struct):
-    """What the file says about where it was taken."""
+    """Environment of the recording, according to the file."""
 
     framework: kinds.Word
     format: kinds.Word
@@ -169,7 +182,7 @@ class Environment(msgspec.Struct):
 
 
 class OverviewAnswer(Answer):
-    """The whole file at a glance."""
+    """Summary of a file."""
 
     headline: Headline
     steps: StepColumns
@@ -185,14 +198,14 @@ class OverviewAnswer(Answer):
 
 
 def needs(trace: Trace) -> bool:
-    """Anything that a step is filled with."""
+    """Whether the trace has any work that can fill a step."""
     return not trace.events.category_mask(*BARE).all()
 
 
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
-    """Everything that the page shows; `step` narrows stages, events and annotations.
+    """Return everything that the page shows; `step` restricts stages, events and annotations.
 
-    Source: docs/views.md#overview.
+    Source: docs/views.md#overview
     """
     windows = step_windows(trace)
     inside = in_step(trace, params.step)
@@ -242,7 +255,7 @@ def _headline(trace: Trace, total: Ints, phase: Phase | None) -> Headline:
 
 
 def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, charts.Option]:
-    """`average_step`, `steps`, `stages`, `events`, `stage_events`; those with data."""
+    """Return the charts with data of `average_step`, `steps`, `stages`, `events` and `stage_events`."""
     steps, stages, events = result.steps, result.stage_steps, result.events.columns
     used = {p: column for p in PARTS if np.any(column := getattr(steps, f"{p}_ns"))}
     average = [(f"@t:part.{p}", getattr(result.average_step, f"{p}_ns")) for p in used]
@@ -266,7 +279,7 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
 
 
 def _stage_event_chart(table: StageEventColumns, tokens: dict[str, str]) -> charts.Option:
-    """Time of each category, host and device apart, by stage."""
+    """Return the chart of the time by category and stage, separately for host and device."""
     keys = list(zip(table.category, table.track_kind, strict=True))
     places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     spent = {stage: [0] * len(places) for stage in tokens if stage in table.stage}
@@ -276,13 +289,13 @@ def _stage_event_chart(table: StageEventColumns, tokens: dict[str, str]) -> char
 
 
 def _sides(keys: Collection[tuple[str, str]]) -> list[str]:
-    """Labels of (category, side); the side is named where a category has both."""
+    """Return labels of (category, side). The side is named if a category has both."""
     twice = Counter(category for category, _ in keys)
     return [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in keys]
 
 
 def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
-    """Host and device time of every stage inside the steps; `other` is what no stage covers."""
+    """Return host and device time of the stages of the steps; `other` is time outside of all stages."""
     low, high = windows.asked[:, 0], windows.asked[:, 1]
     rest = device_time_within(trace, joined.work, joined.issue, low, high)
     host_whole, device_whole = int((high - low).sum()), int(rest.sum())
@@ -321,9 +334,9 @@ def _stage_row(
 
 
 def _events(trace: Trace, ran: Busy) -> EventColumns:
-    """Events by category, host and device apart: calls, union and sum of time.
+    """Return events by category, separately for host and device: calls, union and sum of time.
 
-    Steps have a table of their own; torch's session is no work but the recording itself.
+    Steps have a table of their own. torch's session is the recording itself, not work.
     """
     marks = {Category.STEP, Category.SESSION} if trace.meta.format == "kineto" else {Category.STEP}
     timed = durations(trace, ran.rows, ran.groups)
@@ -343,9 +356,9 @@ ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Categor
 
 
 def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColumns:
-    """User ranges and stages by name; device time is that of the work launched while they were open.
+    """Return user ranges and stages by name. Device time is that of the work launched while they were open.
 
-    A range inside one of the same name is part of it and does not count again.
+    A range inside a range with the same name does not count again.
     """
     events = trace.events
     rows = np.flatnonzero(
@@ -362,7 +375,7 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColu
 
 
 def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
-    """Of each event: does it lie in another of them that has the same name?"""
+    """Return for each event whether another of these events with the same name encloses it."""
     events = trace.events
     listed = np.zeros(len(events), bool)
     listed[rows] = True

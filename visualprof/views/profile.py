@@ -1,4 +1,4 @@
-"""MegEngine static-graph profile: what megengine.tools.profile_analyze answers, and what it crashes on."""
+"""MegEngine static-graph profile: the answers of megengine.tools.profile_analyze, also for inputs that crash it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ AGGREGATES: dict[str, Callable[[Values], Any]] = {"sum": np.sum, "mean": np.mean
 
 @dataclass(frozen=True)
 class ProfileParams(Params):
-    """The options of the original, spelled with underscores.
+    """Options of megengine.tools.profile_analyze, spelled with underscores.
 
-    top: rows, 0 all. type: operator types, comma-separated. opr_name: regular expression that a name starts with.
-    input_dtype: regular expression that a data type of the inputs starts with. top_end_key: `end` for self time,
-    `kern` for the time until the first kernel. aggregate, aggregate_by: one row for all or for each type. order_by:
-    `+` ascending. min_time, max_time: seconds, of each operator before it is aggregated. copy_time: only operators
-    that copy.
+    Attributes:
+        top: Number of rows; 0 for all.
+        type: Operator types, comma-separated.
+        opr_name: Regular expression for the start of a name.
+        input_dtype: Regular expression for the start of a data type of an input.
+        top_end_key: `end` for self time, `kern` for the time until the first kernel.
+        aggregate: Function to aggregate with; "" for none.
+        aggregate_by: One row for all operators, or per type.
+        order_by: Column; a leading `+` sorts in ascending order.
+        min_time: Seconds, per operator before aggregation.
+        max_time: Seconds, per operator before aggregation.
+        copy_time: Only operators that copy.
     """
 
     top: int = 0
@@ -54,9 +61,13 @@ class ProfileParams(Params):
 
 
 class ProfileColumns(Columns, kw_only=True):
-    """Operators, or aggregates of them; null where the time is 0 or the operand unknown.
+    """Operators, or aggregates of them; null if the time is 0 or the operand is unknown.
 
-    ratio: of the total. cumulative: in the order of the rows. computation_flo: 2 a multiply-add. flops: FLO/s.
+    Attributes:
+        ratio: Share of the total.
+        cumulative: Cumulative share in the order of the rows.
+        computation_flo: A multiply-add counts as 2.
+        flops: FLO/s.
     """
 
     device_self_ns: kinds.DurationColumn | None = None
@@ -77,14 +88,19 @@ class ProfileColumns(Columns, kw_only=True):
 
 
 class ProfileTotals(msgspec.Struct):
-    """Time of all operators, whatever the filters."""
+    """Time of all operators, regardless of the filters."""
 
     device_ns: kinds.Duration
     host_ns: kinds.Duration
 
 
 class ProfileAnswer(Table[ProfileColumns]):
-    """Operators of a static graph. types, dtypes: what the filters can be set to."""
+    """Operators of a static graph.
+
+    Attributes:
+        types: Values for the filter by type.
+        dtypes: Values for the filter by data type.
+    """
 
     totals: ProfileTotals
     types: list[str]
@@ -92,14 +108,14 @@ class ProfileAnswer(Table[ProfileColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """A static profile: operators with their place in the graph."""
+    """Whether the trace is a static profile: operators with an index in the graph."""
     return "operator_index" in trace.args
 
 
 def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
-    """Operators that meet the options, or aggregates of them.
+    """Return the operators that match the options, or aggregates of them.
 
-    Source: docs/views.md#profile.
+    Source: docs/views.md#profile
     """
     totals = {f"{side}_ns": _total(trace, side) for side in ("device", "host")}
     operators, dtypes = _operators(trace, params.time, params.top_end_key)
@@ -131,9 +147,9 @@ def _total(trace: Trace, side: str) -> int:
 
 
 def _operators(trace: Trace, kind: str, until: str) -> tuple[dict[str, Column], list[str]]:
-    """Operators in the order of the graph with the longest of their times over devices or threads; types of inputs.
+    """Return operators in the order of the graph, with their longest time over devices or threads, and types of inputs.
 
-    time: ns, -1 without one. computation_flo, memory_bytes: NaN unknown.
+    The time is in ns, -1 without one. Unknown computation_flo and memory_bytes are NaN.
     """
     events = trace.events
     on = TrackKind.STREAM if kind == "device" else TrackKind.THREAD
@@ -183,7 +199,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
 
 
 def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str, Column]:
-    """One row for all operators, or one a type in the order of their first appearance.
+    """Return one row for all operators, or one per type in the order of their first appearance.
 
     Unknown values are left out of an aggregate.
     """
@@ -207,7 +223,7 @@ def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str
 
 
 def _rated(columns: dict[str, Column]) -> dict[str, Column]:
-    """With what was done a second."""
+    """Add the rates per second."""
     spent = _values(columns["time"])
     seconds = np.where(spent > 0, spent, np.nan) / 1e9
     rates = {
@@ -222,7 +238,7 @@ def _values(column: Column | None) -> Floats:
 
 
 def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Column]:
-    """Rows by one column, unknown ones last, ties in the order of the graph."""
+    """Return the rows ordered by a column, unknown values last, ties in the order of the graph."""
     key = params.order_by.lstrip("+")
     names = {"computation": "computation_flo", "memory": "memory_bytes", "opr_id": "id"}
     values = columns[names.get(key, key)]
@@ -237,9 +253,9 @@ def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Col
 
 
 def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[str, charts.Option]:
-    """`roofline`: FLOPS over computation / memory of every row where both are known, a series for each type.
+    """Return the chart `roofline`: FLOPS over computation / memory of the rows with both, one series per type.
 
-    The roof is what the best rows reached (largest FLOPS, largest bandwidth), not what the device could.
+    The roof is the best that any row reached (largest FLOPS, largest bandwidth), not the limit of the device.
     """
     columns = result.columns
     time = columns.device_self_ns if params.time == "device" else columns.host_self_ns
@@ -278,7 +294,7 @@ def _texts(column: Column) -> list[str]:
 
 
 def _roof(x: Floats, flops: float, bandwidth: float) -> charts.Option:
-    """The line under which all points lie: it rises with the bandwidth up to the FLOPS."""
+    """Return the line above all points: it rises with the bandwidth up to the FLOPS."""
     ridge = flops / bandwidth
     low, high = min(float(x.min()), ridge) / 2, max(float(x.max()), ridge) * 2
     return {

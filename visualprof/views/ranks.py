@@ -1,4 +1,4 @@
-"""All ranks of a run replayed together: the critical path across them, and what a change would bring."""
+"""Joint replay of all ranks of a run: the critical path across ranks, and predictions of changes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,22 @@ from visualprof.views.measure.replay.transfers import Times
 
 @dataclass(frozen=True)
 class RanksParams(Params):
-    """change: what takes another time, as in `whatif`, and `rank[3]=median`; several between semicolons."""
+    """Parameters of the view.
+
+    Attributes:
+        change: Changes as in `whatif`, and `rank[3]=median`, separated by semicolons.
+    """
 
     change: str = ""
 
 
 class RankPathColumns(Columns):
-    """Of each rank and step on average. own_ns: its step, were there no collectives. share: of the path."""
+    """Means per rank and step.
+
+    Attributes:
+        own_ns: Step time without time in collectives.
+        share: Share of the path.
+    """
 
     rank: kinds.IdentifierColumn
     worker: kinds.WordColumn
@@ -44,9 +53,13 @@ class RankPathColumns(Columns):
 class RanksAnswer(Table[RankPathColumns]):
     """The path across ranks, and a forecast.
 
-    collectives: exchanges of data, each once. parts: of the path, of a
-    step. error_ratio, unexplained_ratio, obstacle: as in `whatif`; unmatched: no collectives that all ranks have.
-    changes: of the ranks and of whole kinds.
+    Attributes:
+        collectives: Number of matched collectives and messages.
+        parts: Parts of the path, per step.
+        error_ratio: As in `whatif`.
+        unexplained_ratio: As in `whatif`.
+        obstacle: As in `whatif`; unmatched if no collective is on all ranks.
+        changes: Forecasts of changes of ranks and of kinds of work.
     """
 
     step: StepForecast | None
@@ -60,7 +73,7 @@ class RanksAnswer(Table[RankPathColumns]):
 
 
 def asked(params: RanksParams) -> str:
-    """The change of all ranks that their parts must know the times of; those of whole kinds they always know."""
+    """Return the part of the change that applies to all ranks, for which each part computes new times."""
     text = _common(parse(params.change))
     return "" if text in WHOLE else text
 
@@ -70,10 +83,12 @@ def _common(changes: Sequence[Change]) -> str:
 
 
 def compute(ranks: Sequence[tuple[str, Rank]], params: RanksParams) -> RanksAnswer:
-    """The steps of all ranks as replayed together, and as predicted.
+    """Return the steps of all ranks as replayed together, and as predicted.
 
-    Raises: BadParameter: a change that is none, of a rank that is not there, or of what no rank has.
-    Source: docs/whatif.md#ranks.
+    Raises:
+        BadParameter: A change is invalid, names a missing rank, or no rank has such work.
+
+    Source: docs/whatif.md#ranks
     """
     ordered, numbers = processes(ranks, lambda rank: rank.place)
     changes, joint = parse(params.change), join([rank for _, rank in ordered])
@@ -113,14 +128,14 @@ def compute(ranks: Sequence[tuple[str, Rank]], params: RanksParams) -> RanksAnsw
 
 
 def make_charts(result: RanksAnswer, params: RanksParams, top: int) -> dict[str, charts.Option]:
-    """`ranks`: what each has of the path."""
+    """Return the chart `ranks`: time on the path by rank."""
     columns = result.columns
     labels = [str(rank) for rank in columns.rank]
     return {"ranks": charts.bars(labels, [("@t:column.path_ns", columns.path_ns)])} if labels else {}
 
 
 def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[Change]) -> list[Times]:
-    """Of each rank after the changes: first those of all ranks, then those of single ones."""
+    """Return the times of each rank after the changes: first those of all ranks, then those of single ranks."""
     common = _common(changes)
     if common and not any(common in rank.changes for rank in joint.ranks):
         missing = msg("views.recording_nothing", f"{common}: the recording has nothing of that")
@@ -144,7 +159,7 @@ def _times(joint: Joint, numbers: Sequence[int], own: Floats, changes: Sequence[
 def _shares(
     joint: Joint, path: Path, numbers: list[int], workers: list[str], own: Floats, steps: int
 ) -> RankPathColumns:
-    """Time on the path: of a rank's device work, and of waits that lead to its moments; the most first."""
+    """Return the time on the path by rank, the most first: device work, and waits before its graph nodes."""
     rank = np.concatenate((joint.rank[path.node], joint.rank[joint.graph.waits.dst[path.edge]]))
     spent = np.concatenate((path.work_ns, path.wait_ns))
     mine = np.bincount(rank[rank >= 0], spent[rank >= 0], len(numbers))

@@ -1,4 +1,4 @@
-"""What operators reach of what their device can do: operations, bytes, and the roof above them."""
+"""Roofline: operations and bytes of operators compared with the limits of their device."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ Measured = Annotated[float, msgspec.Meta(ge=0, le=1e21)]
 
 @dataclass(frozen=True)
 class RooflineParams(Params):
-    """operator: only that name. peak: measured FLO/s of products in fp32, of a device whose sheet is not known.
+    """Parameters of the view.
 
-    bandwidth: with it, measured bytes/s of its memory.
+    Attributes:
+        operator: Only operators with this name.
+        peak: Measured FLO/s of fp32 products, for a device without a known datasheet.
+        bandwidth: Measured memory bandwidth in bytes/s, to go with `peak`.
     """
 
     operator: str = ""
@@ -42,12 +45,16 @@ class RooflineParams(Params):
 
 
 class RooflineColumns(Columns):
-    """Operators by shape. total_ns, flops, bytes: of all calls. kernels: pieces of device work.
+    """Operators by shape.
 
-    kernel: the name of the only one of each call, where they have one and the same.
-
-    intensity: FLO a byte. of_roof: time at the roof of the device over the time that it took; above 1 for what comes
-    out of a cache.
+    Attributes:
+        kernels: Device work items of all calls.
+        kernel: Name of the kernel, if every call launches the same single one.
+        total_ns: Time of all calls.
+        flops: Operations of all calls.
+        bytes: Bytes of all calls.
+        intensity: FLO per byte.
+        of_roof: Time at the roof of the device over the actual time; above 1 if the data comes from a cache.
     """
 
     name: kinds.NameColumn
@@ -68,17 +75,18 @@ class RooflineColumns(Columns):
 
 
 class PeakColumns(Columns):
-    """What the device can do by type: products, and `other`, fp32 outside of them."""
+    """Peak FLO/s of the device by type, for products, and `other` for fp32 outside of products."""
 
     precision: kinds.WordColumn
     flop_rate: kinds.OperationRateColumn
 
 
 class RooflinePhaseColumns(Columns):
-    """The steps of a server by phase: what all their operators do, over the time of the steps.
+    """Steps of a server by phase: the work of all operators over the time of the steps.
 
-    of_bandwidth: of that of the memory, on all devices. of_roof: the time at the roof of the operators whose work is
-    known, over the time that they took.
+    Attributes:
+        of_bandwidth: Share of the memory bandwidth of all devices.
+        of_roof: Time at the roof over the actual time, of the operators with known work.
     """
 
     phase: kinds.WordColumn
@@ -94,12 +102,15 @@ class RooflinePhaseColumns(Columns):
 
 
 class RooflineAnswer(Table[RooflineColumns]):
-    """Operators with the roof of their device; None where that is unknown.
+    """Operators with the roof of their device; None if the roof is unknown.
 
-    placed_ratio: of the time of the device's work, collectives aside, that of operators whose work is known; of that of
-    operators where nothing ran on a device. steps, step_ns: the steps that count, and their time together. model_flops:
-    of products, convolutions and attention in them. mfu: the time that those take at the peak of their types, over that
-    of the steps.
+    Attributes:
+        placed_ratio: Share of device time, without collectives, of operators with known work; of operator time if
+            nothing ran on a device.
+        steps: Number of steps covered.
+        step_ns: Total time of these steps.
+        model_flops: Operations of products, convolutions and attention in these steps.
+        mfu: Time of these operations at the peak of their types, over the time of the steps.
     """
 
     device: str | None
@@ -117,14 +128,14 @@ class RooflineAnswer(Table[RooflineColumns]):
 
 
 def needs(trace: Trace) -> bool:
-    """An operator of which it is known what it does."""
+    """Whether the trace has an operator with known work."""
     return len(operator_work(trace).rows) > 0
 
 
 def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
-    """Operators by shape, the longest first.
+    """Return operators by shape, the longest first.
 
-    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline.
+    Source: Williams, Waterman, Patterson, Roofline, CACM 2009; docs/views.md#roofline
     """
     calls, device = operator_calls(trace), device_of(trace)
     peak = roof_of(trace, params.peak, params.bandwidth)
@@ -155,9 +166,11 @@ def compute(trace: Trace, params: RooflineParams) -> RooflineAnswer:
 def _totals(
     trace: Trace, calls: Calls, windows: Windows, peak: Peak | None
 ) -> tuple[int, float | None, float | None, float, float | None]:
-    """Of some steps: ns; FLOPs of products, convolutions and attention, and the MFU of these; all bytes.
+    """Return totals of some steps.
 
-    The last one is the time at the roof of the operators whose work is known, over the time that they took.
+    Returns:
+        ns, FLOPs of products, convolutions and attention, MFU, bytes of all operators, and the time at the roof of the
+            operators with known work over their actual time.
     """
     stepped = reached(trace, calls, one_of(trace.events.step[calls.rows], windows.index), peak)
     model = np.array([family in MODEL for family in stepped.family], bool)
@@ -171,7 +184,7 @@ def _totals(
 
 
 def _phases(trace: Trace, calls: Calls, windows: Windows, peak: Peak | None) -> RooflinePhaseColumns:
-    """A row for each phase of a server's steps, the longest first."""
+    """Return a row per phase of a server's steps, the longest first."""
     rows: list[Any] = []
     phases: set[Phase] = {phase for phase in windows.phases if phase}
     for phase in phases:
@@ -185,9 +198,9 @@ def _phases(trace: Trace, calls: Calls, windows: Windows, peak: Peak | None) -> 
 
 
 def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dict[str, charts.Option]:
-    """`roofline`: FLO/s over FLO a byte of the longest operators where both are known, a series for each family.
+    """Return the chart `roofline`: FLO/s over FLO per byte of the longest operators, one series per family.
 
-    The `id` of a point is the name and the shapes of its row.
+    Operators without both values are left out. The `id` of a point is the name and the shapes of its row.
     """
     rows = result.columns
     spent, x, y = (np.asarray(column, np.float64) for column in (rows.total_ns, rows.intensity, rows.flop_rate))
@@ -240,7 +253,7 @@ def _peaks(peak: Peak | None) -> PeakColumns:
 
 
 def _roofs(result: RooflineAnswer, x: Floats) -> list[charts.Option]:
-    """One roof for each type that the operators work in, the highest first; they share the slope of the memory."""
+    """Return one roof per type that the operators use, the highest first. All share the bandwidth slope."""
     used = {*result.columns.precision, "other"}
     peaks = zip(result.peaks.columns.precision, result.peaks.columns.flop_rate, strict=True)
     tops = list({flops: name for name, flops in reversed(list(peaks)) if name in used}.items())[::-1]

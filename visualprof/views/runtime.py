@@ -14,18 +14,18 @@ from visualprof.views.measure.timing import CallColumns, calls_by_name
 
 
 def needs(trace: Trace) -> bool:
-    """At least one API call."""
+    """Whether the trace has a call of the device API."""
     return bool(is_api_call(trace).any())
 
 
 def compute(trace: Trace, params: Params) -> Table[CallColumns]:
-    """API calls by name, the largest total first."""
+    """Return API calls by name, the largest total first."""
     rows = np.flatnonzero(is_api_call(trace) & in_step(trace, params.step))
     return Table(columns=calls_by_name(trace, rows))
 
 
 def make_charts(result: Table[CallColumns], params: Params, top: int) -> dict[str, charts.Option]:
-    """`calls`: share of each call."""
+    """Return the chart `calls`: share of each call."""
     return {"calls": charts.pie(zip(result.columns.name, result.columns.total_ns, strict=True), top=top)}
 
 

@@ -1,4 +1,4 @@
-"""Kernels that come again and again in the same order, of an operator or on a stream: candidates to fuse or capture."""
+"""Repeating kernel sequences of an operator or a stream: candidates for fusion or graph capture."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ SHOWN = 40  # kernels of a sequence that its text has, repeats counted once
 
 @dataclass(frozen=True)
 class SequencesParams(Params):
-    """group: sequences of operators, or such on a stream that follow themselves at once.
+    """Parameters of the view.
 
-    operator: part of the name of operators, modules or ranges; without it, all outermost operators count. least:
-    kernels of a sequence.
+    Attributes:
+        group: Sequences of operators, or sequences on a stream that repeat back to back.
+        operator: Part of the name of operators, modules or ranges; "" for all outermost operators.
+        least: Minimum number of kernels in a sequence.
     """
 
     group: Literal["operator", "stream"] = "operator"
@@ -39,10 +41,14 @@ class SequencesParams(Params):
 
 
 class SequenceColumns(Columns):
-    """Sequences by operator or stream. kernels: of one. total_ns, span_ns, gap_ns, call_ns: of all calls together.
+    """Sequences by operator or stream. Times are sums over all calls.
 
-    span_ns: from the start of the first kernel to the end of the last. gap_ns: what of that has none of them. call_ns:
-    of the calls that launched all but the first kernel. saved_ns: both, the most that one kernel or graph would save.
+    Attributes:
+        kernels: Kernels per sequence.
+        span_ns: From the start of the first kernel to the end of the last one.
+        gap_ns: Part of the span without a kernel of the sequence.
+        call_ns: Time of the calls that launched all kernels but the first.
+        saved_ns: Sum of gap_ns and call_ns, the most that a single kernel or graph would save.
     """
 
     name: kinds.NameColumn
@@ -57,13 +63,18 @@ class SequenceColumns(Columns):
 
 
 class SequencesAnswer(Table[SequenceColumns]):
-    """Sequences, the longest kernel time first."""
+    """Sequences, those with the longest kernel time first."""
 
 
 class Sequences(msgspec.Struct, frozen=True):
-    """Device work by what it belongs to, (n,), and in that by its start. first: (s + 1,) borders of the sequences.
+    """Device work by sequence, (n,), ordered by start time in each sequence.
 
-    call: -1 for none. owner: (s,) names of the operators, or tracks of the streams. of: (n,) sequence of each piece.
+    Attributes:
+        work: (n,) rows of the work.
+        call: (n,) rows of the launching calls, or -1.
+        first: (s + 1,) boundaries of the sequences.
+        owner: (s,) names of the operators, or tracks of the streams.
+        of: (n,) sequence of each work item.
     """
 
     work: Ints
@@ -74,14 +85,14 @@ class Sequences(msgspec.Struct, frozen=True):
 
 
 def needs(trace: Trace) -> bool:
-    """Device work of which the operator is known."""
+    """Whether the trace has device work with a known operator."""
     return bool((launches(trace).op >= 0).any())
 
 
 def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
-    """Sequences of kernels with their counts, the longest kernel time first.
+    """Return kernel sequences with their counts, those with the longest kernel time first.
 
-    Source: HTA's frequent kernel sequences, docs/views.md#sequences.
+    Source: HTA's frequent kernel sequences, docs/views.md#sequences
     """
     on_stream = params.group == "stream"
     found = _on_streams(trace, params) if on_stream else _sequences(trace, _roots(trace, params.operator), params)
@@ -113,7 +124,7 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
 
 
 def _roots(trace: Trace, part: str) -> Mask:
-    """The outermost operators, or modules and ranges too, whose name has some text in it."""
+    """Return the outermost operators; with a text, also modules and ranges, only with names that contain the text."""
     events = trace.events
     roots = np.array(is_operator(trace))
     if part:
@@ -127,7 +138,7 @@ def _roots(trace: Trace, part: str) -> Mask:
 
 
 def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
-    """The work that each of some events launched, in the order in which it began, where it is enough of it."""
+    """Return the work that each root launched, in order of start time, if it has enough kernels."""
     joined, events = launches(trace), trace.events
     root = nearest_ancestor(events.parent, roots, joined.place)
     mine = np.flatnonzero((root >= 0) & in_step(trace, params.step)[joined.work])
@@ -141,7 +152,7 @@ def _sequences(trace: Trace, roots: Mask, params: SequencesParams) -> Sequences:
 
 
 def _on_streams(trace: Trace, params: SequencesParams) -> Sequences:
-    """The work of each stream in its order, where the same names follow each other again at once."""
+    """Return the sequences of names that repeat back to back on a stream."""
     joined, events = launches(trace), trace.events
     mine = np.flatnonzero(in_step(trace, params.step)[joined.work])
     mine = mine[np.lexsort((events.ts[joined.work[mine]], events.track[joined.work[mine]]))]
@@ -169,9 +180,10 @@ def _sums(values: Ints, first: Ints) -> Ints:
 
 
 def _marks(name: Rows, found: Sequences) -> Ints:
-    """A number for each sequence by the names in it and their order; equal ones are of equal sequences.
+    """Return a hash per sequence of its names and their order.
 
-    Each name at its place is mixed to 64 bits and added up: two that differ have one number with a chance of 2^-64.
+    Each name is mixed with its index to 64 bits and summed. Two different sequences collide with a probability of
+    2^-64.
     """
     place = np.arange(len(name)) - found.first[found.of]
     mixed = name.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ place.astype(np.uint64) * np.uint64(
@@ -184,7 +196,7 @@ def _marks(name: Rows, found: Sequences) -> Ints:
 
 
 def _latest(end: Ints, of: Ints) -> Ints:
-    """The latest end in each sequence up to each piece of its work."""
+    """Return the running maximum of the end times in each sequence."""
     order = np.argsort(end, kind="stable")
     rank = np.empty(len(end), np.int64)
     rank[order] = np.arange(len(end))
@@ -192,7 +204,10 @@ def _latest(end: Ints, of: Ints) -> Ints:
 
 
 def _call_ns(trace: Trace, found: Sequences) -> Ints:
-    """How long the calls of each sequence took but the first; one that launched several pieces is one."""
+    """Return the time of the calls of each sequence except the first call.
+
+    A call that launched several kernels counts once.
+    """
     once = np.full(len(trace.events) + 1, -1)
     once[found.call[::-1]] = np.arange(len(found.call))[::-1]  # of several assignments the last one stays
     counts = once[found.call] == np.arange(len(found.call))
@@ -202,7 +217,7 @@ def _call_ns(trace: Trace, found: Sequences) -> Ints:
 
 
 def _text(trace: Trace, found: Sequences, place: int) -> str:
-    """The names of a sequence, `a, b × 3, c`."""
+    """Return the names of a sequence: `a, b × 3, c`."""
     rows = found.work[found.first[place] : found.first[place + 1]]
     parts = [(name, len(list(same))) for name, same in groupby(names(trace, trace.events.name[rows]))]
     texts = [name if count == 1 else f"{name} × {count}" for name, count in parts[:SHOWN]]

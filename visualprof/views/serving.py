@@ -1,4 +1,4 @@
-"""Serving: the steps of an inference server by phase, how fast tokens come, and what lies between the steps."""
+"""Serving: the steps of an inference server by phase, token rates, and the gaps between steps."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ DECODING = ("decode", "mixed")
 
 @dataclass(frozen=True)
 class ServingParams(Params):
-    """window: the steps that the phases and the rates count: those of the steady state, or all, whichever `step` is.
+    """Parameters of the view.
 
-    least: share of the most requests that a step of the steady state has. first, last: steps by name, its ends in
-    place of those found.
+    Attributes:
+        window: Steps that phases and rates cover: those of the steady state, or all. `step` does not change this.
+        least: Steady state: minimum number of requests in a step, as a share of the maximum.
+        first: Name of the first step of the steady state, instead of the detected one.
+        last: Name of the last step of the steady state, instead of the detected one.
     """
 
     window: Literal["steady", "all"] = "steady"
@@ -39,7 +42,13 @@ class ServingParams(Params):
 
 
 class Steady(msgspec.Struct):
-    """The steady state. first, last: names of steps. most_requests: of a step, None where no step says."""
+    """The steady state.
+
+    Attributes:
+        first: Name of the first step.
+        last: Name of the last step.
+        most_requests: Largest number of requests in a step; None if no step records it.
+    """
 
     first: str | None
     last: str | None
@@ -50,11 +59,14 @@ class Steady(msgspec.Struct):
 
 
 class Rates(msgspec.Struct):
-    """Of the steps that count, together. duration_ns: from the begin of the first to the end of the last.
+    """Rates of the covered steps together.
 
-    prefill_tokens_per_s, decode_tokens_per_s: queries. time_per_output_token_ns: mean time from one step that decodes
-    to the next, by its requests; None where steps check several drafted tokens, of which it is not recorded how many
-    were right.
+    Attributes:
+        duration_ns: From the start of the first step to the end of the last one.
+        prefill_tokens_per_s: Query tokens.
+        decode_tokens_per_s: Query tokens.
+        time_per_output_token_ns: Mean time from one decoding step to the next, weighted by requests; None if steps
+            verify several drafted tokens, since accepted ones are not recorded.
     """
 
     duration_ns: kinds.Duration | None
@@ -64,9 +76,12 @@ class Rates(msgspec.Struct):
 
 
 class PhaseColumns(Columns):
-    """Means of the steps of each phase that count. tokens_per_s: of their own time.
+    """Means of the covered steps of each phase.
 
-    prefill_context, decode_context: tokens that a request attends to.
+    Attributes:
+        tokens_per_s: Relative to the time of the steps of the phase.
+        prefill_context: Mean number of tokens that a request attends to.
+        decode_context: Mean number of tokens that a request attends to.
     """
 
     phase: kinds.WordColumn
@@ -95,9 +110,13 @@ class PhaseColumns(Columns):
 
 
 class ServingStepColumns(Columns):
-    """All steps. host_gap_ns: from its end on the host to the begin of the next one there; device_gap_ns: on devices.
+    """All steps.
 
-    cache_ns, sampling_ns: of device work.
+    Attributes:
+        host_gap_ns: From the end of the step on the host to the start of the next one there.
+        device_gap_ns: The same on devices.
+        cache_ns: Device time.
+        sampling_ns: Device time.
     """
 
     name: kinds.WordColumn
@@ -119,7 +138,12 @@ class ServingStepColumns(Columns):
 
 
 class ServingAnswer(Answer):
-    """Steps by phase. source: what the steps were known by. dropped: steps left out, the recording ended in them."""
+    """Steps by phase.
+
+    Attributes:
+        source: How the steps were recognized.
+        dropped: Steps left out because the recording ended in them.
+    """
 
     source: kinds.Word
     engine: kinds.Word | None
@@ -131,7 +155,12 @@ class ServingAnswer(Answer):
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """Steps (n,) with their windows; NaN is unknown. phase: place in PHASES. gaps: after each, of host and devices."""
+    """Steps (n,) with their windows; NaN is unknown.
+
+    Attributes:
+        phase: Index into PHASES.
+        gaps: Gaps after each step, on the host and on devices.
+    """
 
     windows: Windows
     loads: list[ServingStep]
@@ -143,23 +172,26 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Ints:
-        """How long each took, ns."""
+        """Return the duration of each step, ns."""
         return self.windows.end - self.windows.start
 
     def each(self, kind: Literal["prefill", "decode"], key: str) -> Floats:
-        """A number of each step's load."""
+        """Return a metric of the load of each step."""
         return _numbers([getattr(getattr(load, kind), key) for load in self.loads])
 
 
 def needs(trace: Trace) -> bool:
-    """Steps of a server, or of a loop that generates."""
+    """Whether the trace has steps of a server, or of a generation loop."""
     return serving(trace) is not None
 
 
 def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
-    """Step, phases and rates. Source: docs/views.md#serving.
+    """Return steps, phases and rates.
 
-    Raises: BadParameter: there is no such step.
+    Raises:
+        BadParameter: There is no such step.
+
+    Source: docs/views.md#serving
     """
     server = serving(trace)
     if server is None:
@@ -181,7 +213,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
 
 
 def make_charts(result: ServingAnswer, params: ServingParams, top: int) -> dict[str, charts.Option]:
-    """`batch`: requests of each kind over time. `phases`: where an average step of each phase goes."""
+    """Return the charts `batch` (requests by kind over time) and `phases` (parts of the mean step per phase)."""
     steps, phases = result.steps.columns, result.phases.columns
     out: dict[str, charts.Option] = {}
     start = np.asarray(steps.start_ns, np.float64)
@@ -224,9 +256,9 @@ def _steps(server: Serving) -> Steps:
 
 
 def _gaps(trace: Trace, windows: Windows) -> tuple[Floats, Floats]:
-    """Ns after each step until the next one begins, on the host and on devices, 0 where they overlap; NaN of the last.
+    """Return the gap in ns after each step on the host and on devices: 0 if steps overlap, NaN after the last step.
 
-    On devices it is from the end of the last work of a step to the begin of the first of the next one.
+    On devices, it is the time from the end of the last work of a step to the start of the first work of the next.
     """
     host, device = (np.full(len(windows), np.nan) for _ in range(2))
     if len(windows) < 2:
@@ -242,7 +274,7 @@ def _gaps(trace: Trace, windows: Windows) -> tuple[Floats, Floats]:
 
 
 def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
-    """Places of the first and the last step of the steady state."""
+    """Return the indices of the first and the last step of the steady state."""
     if not steps.loads:
         return 0, -1
     low, high = steady(steps.loads, params.least)
@@ -279,7 +311,7 @@ def _steady(trace: Trace, steps: Steps, inside: Mask) -> Steady:
 
 
 def _rates(steps: Steps, rows: Ints) -> Rates:
-    """Rates of some consecutive steps."""
+    """Return the rates of consecutive steps."""
     if not len(rows):
         return Rates(None, None, None, None)
     start, end = int(steps.windows.start[rows[0]]), int(steps.windows.end[rows[-1]])
@@ -294,9 +326,9 @@ def _rates(steps: Steps, rows: Ints) -> Rates:
 
 
 def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
-    """Mean ns from the end of one step that decodes to that of the next, weighted by its requests.
+    """Return the mean time in ns from the end of one decoding step to the end of the next, weighted by requests.
 
-    That of the first is its own time.
+    The first step counts with its own duration.
     """
     rows = rows[np.array([steps.loads[i].phase in DECODING for i in rows.tolist()], bool)]
     requests, tokens = (steps.each("decode", key)[rows] for key in ("requests", "tokens"))
@@ -312,13 +344,13 @@ def _known(value: float) -> float | None:
 
 
 def _mean(values: Floats) -> float | None:
-    """Mean of those that are known."""
+    """Return the mean of the known values."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
 
 
 def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
-    """A row for each phase that occurs, in the order of PHASES."""
+    """Return a row per phase that occurs, in the order of PHASES."""
     parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), steps.windows)
     rows: list[Any] = []
     for number, phase in enumerate(PHASES):
@@ -342,7 +374,7 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
 
 
 def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> float | None:
-    """Mean number of tokens that a request attends to."""
+    """Return the mean number of tokens that a request attends to."""
     requests, context = (steps.each(kind, key)[rows] for key in ("requests", "context"))
     known = ~np.isnan(context) & (requests > 0)
     return float(context[known].sum() / requests[known].sum()) if known.any() else None

@@ -1,4 +1,4 @@
-"""Timeline: the tracks of a trace. What they hold comes in tiles (measure/tiles.py), not as a table."""
+"""Timeline: the tracks of a trace. Their events are served as tiles (measure/tiles.py), not as a table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TrackColumns(Columns):
 
 
 def needs(trace: Trace) -> bool:
-    """Any event but memory instants."""
+    """Whether the trace has any event other than memory instants."""
     return bool((trace.events.category != Category.MEMORY).any())
 
 
 def compute(trace: Trace, params: Params) -> Table[TrackColumns]:
-    """The tracks with events."""
+    """Return the tracks with events."""
     shown = on_timeline(trace)
     tracks = [trace.tracks[i] for i in shown]
     ends = [trace.events.end[t.first : t.first + t.count].max() for t in tracks]

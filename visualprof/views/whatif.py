@@ -1,4 +1,4 @@
-"""What if: the steps replayed with something that takes another time."""
+"""What if: the steps replayed with some work taking more or less time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from visualprof.views.measure.steps import HOST_WORK
 
 @dataclass(frozen=True)
 class WhatIfParams(Params):
-    """change: what takes another time, several between semicolons: `kernel[name~gemm]*0.5; dataloader=0`."""
+    """Parameters of the view.
+
+    Attributes:
+        change: Changes of durations, separated by semicolons: `kernel[name~gemm]*0.5; dataloader=0`.
+    """
 
     change: str = ""
 
@@ -29,10 +33,12 @@ class WhatIfParams(Params):
 class WhatIfAnswer(Answer):
     """A forecast.
 
-    error_ratio: of the replay without a change against the recording. unexplained_ratio: by how much device work began
-    later than all that it is known to wait for, of the recording. Of both, 1 stands for more, too. device_error_ns:
-    median by which the start of device work is missed. obstacle: which of the two is too large for a forecast; None
-    where there is one.
+    Attributes:
+        error_ratio: Error of the replay without a change, relative to the recording; at most 1.
+        unexplained_ratio: Share of the recording in which device work started later than all its known dependencies; at
+            most 1.
+        device_error_ns: Median error of the start of device work.
+        obstacle: Which of the two ratios is too large for a forecast; None if there is a forecast.
     """
 
     step: StepForecast
@@ -47,15 +53,17 @@ class WhatIfAnswer(Answer):
 
 
 def needs(trace: Trace) -> bool:
-    """Work of the host or of a device."""
+    """Whether the trace has work of the host or of a device."""
     return bool(is_device_work(trace).any() or trace.events.category_mask(*HOST_WORK).any())
 
 
 def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
-    """The steps as measured, as replayed, and as predicted.
+    """Return the steps as measured, as replayed, and as predicted.
 
-    Raises: BadParameter: a change that is none, or of what the recording does not have.
-    Source: docs/whatif.md.
+    Raises:
+        BadParameter: A change is invalid, or the recording has no such work.
+
+    Source: docs/whatif.md
     """
     known = baseline(trace)
     graph, usual, as_is, steps, simulated = known.graph, known.dur, known.replay, known.steps, known.simulated_ns
@@ -80,7 +88,7 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
 
 
 def make_charts(result: WhatIfAnswer, params: WhatIfParams, top: int) -> dict[str, charts.Option]:
-    """`changes`: what each would bring."""
+    """Return the chart `changes`: predicted savings of each suggested change."""
     each = result.changes.columns
     return (
         {"changes": charts.bars(each.change[:top], [("@t:column.gain_ns", each.gain_ns[:top])])} if each.change else {}

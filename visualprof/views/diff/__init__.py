@@ -1,5 +1,5 @@
-"""Two runs compared: what became of a step, and which rows explain it. docs/diff.md, ADR 52.
+"""Comparison of two runs: how a step changed, and which rows explain it. docs/diff.md, ADR 52.
 
-`side` condenses a trace to what is compared, `match` finds rows that a person would call the same, `sureness` tells
-change from noise, `compare` makes the answer. A side is kept like a view's answer: pairs of known runs cost little.
+`side` reduces a trace to the compared data, `match` pairs the rows, `confidence` separates changes from noise, and
+`compare` builds the answer. Sides are cached like the answers of views, so comparing known runs is cheap.
 """

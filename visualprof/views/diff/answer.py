@@ -1,4 +1,4 @@
-"""What a comparison answers. Times are per step, so that runs of different length compare; deltas are new less base."""
+"""Answer of a comparison. Times are per step, so runs of different length compare; deltas are new minus base."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from visualprof.views.answers.table import Answer, Columns, Table
 
 
 class DiffRun(msgspec.Struct):
-    """One of the two. version: of the framework, "" where the file does not say. steps: those that count."""
+    """One of the two runs.
+
+    Attributes:
+        version: Version of the framework; "" if the file does not say.
+        steps: Number of compared steps.
+    """
 
     path: str
     framework: kinds.Word
@@ -21,10 +26,13 @@ class DiffRun(msgspec.Struct):
 
 
 class DiffStep(msgspec.Struct):
-    """The mean step. low_ns, high_ns: 99 % interval of the change of a typical step, correlated steps allowed for.
+    """The mean step.
 
-    significant: null with fewer than 5 steps on a side. detectable_ratio: the smallest change that could be told from
-    noise.
+    Attributes:
+        low_ns: Lower end of the 99 % interval of the change of a typical step, allowing for correlated steps.
+        high_ns: Upper end of that interval.
+        significant: null with fewer than 5 steps on a side.
+        detectable_ratio: The smallest change that can be distinguished from noise.
     """
 
     base_ns: kinds.Duration
@@ -38,7 +46,7 @@ class DiffStep(msgspec.Struct):
 
 
 class DiffParts(Columns):
-    """Parts of the step; the deltas add up to the step's."""
+    """Parts of the step; their deltas add up to that of the step."""
 
     part: kinds.WordColumn
     base_ns: kinds.DurationColumn
@@ -47,9 +55,12 @@ class DiffParts(Columns):
 
 
 class DiffPhases(Columns):
-    """Steps of a server by phase, means of each by itself. device_ns: in which a device worked.
+    """Steps of a server by phase, with means per phase.
 
-    status: added or removed (only one side has such steps), changed, same.
+    Attributes:
+        base_device_ns: Time with device work.
+        new_device_ns: Time with device work.
+        status: added or removed (only one side has such steps), changed, same.
     """
 
     phase: kinds.WordColumn
@@ -70,10 +81,14 @@ class DiffPhases(Columns):
 
 
 class DiffRows(Columns, kw_only=True):
-    """What changed, the largest change first.
+    """Rows, the largest change first.
 
-    part: of the step, in the overview. base_name, new_name: where one row has several names, or the sides differ.
-    share_of_change: of the step's. status: added, removed, changed, same, or replaced: other names for the same work.
+    Attributes:
+        part: Part of the step, in the overview.
+        base_name: Name in the base run, if a row has several names or the sides differ.
+        new_name: Name in the new run, likewise.
+        share_of_change: Share of the change of the step.
+        status: added, removed, changed, same, or replaced (other names for the same work).
     """
 
     name: kinds.NameColumn
@@ -93,9 +108,11 @@ class DiffRows(Columns, kw_only=True):
 
 
 class DiffSizes(Columns):
-    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak, allocated: by an operator.
+    """Memory.
 
-    allocated: in a step.
+    Attributes:
+        what: peak_allocated or peak_reserved of a device, held_at_peak or allocated (per step) by an operator.
+        device: Number of the device; -1 for the host.
     """
 
     name: kinds.NameColumn
@@ -109,7 +126,12 @@ class DiffSizes(Columns):
 
 
 class DiffPoints(Columns):
-    """Measured models: each figure of each size. value: ns, or a rate; delta_ratio tells how they differ."""
+    """Measured models: one row per metric and batch size.
+
+    Attributes:
+        base_value: ns, or a rate.
+        new_value: ns, or a rate.
+    """
 
     name: kinds.WordColumn
     batch: kinds.IdentifierColumn
@@ -122,9 +144,12 @@ class DiffPoints(Columns):
 
 
 class DiffNote(msgspec.Struct):
-    """What makes the two not alike, or an answer less sure. base, new: what each has, where that is the point.
+    """A difference between the runs that is not a change of the program, or a reason to doubt the answer.
 
-    ratio: of `drift` and `pace`, what all rows of the device, and of the host, share.
+    Attributes:
+        base: Value of the base run, where the note compares values.
+        new: Value of the new run, where the note compares values.
+        ratio: The common change of all rows of the device (`drift`) or of the host (`pace`).
     """
 
     id: Literal[
@@ -153,9 +178,12 @@ class DiffNote(msgspec.Struct):
 class DiffAnswer(Answer):
     """Two runs compared.
 
-    not_explained_ns: of the step's change, what no row has; explained_ratio: the share that the rows have, null where
-    the step did not change. detectable_ratio: the smallest change of a typical row that could be told from noise.
-    phase: of a server's steps, that of those compared; phases: all of them. Both null of others.
+    Attributes:
+        explained_ratio: Share of the step's change that the rows explain; null if the step did not change.
+        not_explained_ns: Part of the step's change that no row explains.
+        detectable_ratio: The smallest change of a typical row that can be distinguished from noise.
+        phase: Compared phase of a server's steps; null for other runs.
+        phases: All phases of a server's steps; null for other runs.
     """
 
     view: kinds.Word

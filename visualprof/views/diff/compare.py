@@ -1,4 +1,4 @@
-"""Two sides compared."""
+"""Comparison of two sides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ Status = Literal["added", "removed", "replaced", "changed", "same"]
 
 
 class Named(NamedTuple):
-    """A side as it is called. path: of its file. fingerprint: of what is in it."""
+    """A side with its names.
+
+    Attributes:
+        path: Path of its file.
+        fingerprint: Fingerprint of the content of the file.
+    """
 
     path: str
     side: Side
@@ -35,19 +40,25 @@ class Named(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Of each row in each step of a side, (rows, steps)."""
+    """Calls and times by row and step of a side, (rows, steps)."""
 
     calls: NDArray[np.float64]
     ns: NDArray[np.float64]
 
 
 def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
-    """What changed from one run to the other, per step; of servers per step of one phase.
+    """Return what changed from one run to the other, per step; for servers, per step of one phase.
 
-    phase: that one; that of both that most of the time goes to when "".
+    Args:
+        view: The view whose rows are compared.
+        base: The base run.
+        new: The new run.
+        phase: Phase to compare; "" for the common phase with the most time.
 
-    Raises: MissingData: the steps of only one of them are marked, they have no phase in common, or neither has anything
-    for the view. BadParameter: not both have steps of that phase.
+    Raises:
+        MissingData: Only one run has annotated steps, the runs have no phase in common, or neither has data for the
+            view.
+        BadParameter: Not both runs have steps of this phase.
     """
     _same_kind(base, new)
     phases = None
@@ -88,7 +99,11 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
 
 
 def _same_kind(base: Named, new: Named) -> None:
-    """Raises: MissingData: the mean step of one and the whole recording of the other are no pair."""
+    """Check that both runs have steps, or neither: a mean step does not compare with a whole recording.
+
+    Raises:
+        MissingData: Only one of them has steps.
+    """
     for one, other in ((base, new), (new, base)):
         if other.side.facts.marked and not one.side.facts.marked:
             raise MissingData(
@@ -98,7 +113,7 @@ def _same_kind(base: Named, new: Named) -> None:
 
 
 def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
-    """What each holds, peaks first, then the largest change; null where neither tells."""
+    """Return the memory of both runs, peaks first, then the largest change; null if neither records memory."""
     if base.memory is None and new.memory is None:
         return None
     held = [dict(_sizes(side.memory)) if side.memory else dict[tuple[str, int, str], int]() for side in (base, new)]
@@ -118,7 +133,7 @@ def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
 
 
 def _sizes(memory: Table[Held]) -> Iterator[tuple[tuple[str, int, str], int]]:
-    """Bytes by what holds them: on different devices of the same number the name may differ."""
+    """Yield (what, device, name) and bytes. The name is part of the key, since devices of one number may differ."""
     columns = memory.columns
     for name, what, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
         yield (what, int(device), name), int(size)
@@ -135,7 +150,7 @@ def _column(side: Side, name: str) -> Floats:
 
 
 def _average(side: Side) -> Ints:
-    """The parts of the mean step, (p,) ns: rounded so that they add up to the rounded whole."""
+    """Return the parts of the mean step, (p,) ns, rounded so that they add up to the rounded total."""
     means = [float(np.mean(_column(side, part))) for part in PARTS]
     return np.diff(np.rint(np.cumsum([0.0, *means]))).astype(np.int64)
 
@@ -161,7 +176,12 @@ def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:
 
 
 def _times(side: Side, of: Ints, rows: int) -> _Times:
-    """Of the rows of a side. of: (p,) row of each piece."""
+    """Return the times of the rows of a side.
+
+    Args:
+        row_of_piece: (p,) row of each piece.
+        rows: Number of rows.
+    """
     cells, steps = side.cells.columns, len(side.steps)
     place = of[np.asarray(cells.piece, np.int64)] * steps + np.asarray(cells.step, np.int64)
     summed = (
@@ -172,7 +192,7 @@ def _times(side: Side, of: Ints, rows: int) -> _Times:
 
 
 def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: RowChanges | None) -> DiffRows:
-    """The rows, the largest change first."""
+    """Return the rows, the largest change first."""
     rows = matched.rows
     before, after = (np.rint(times.ns.mean(axis=1)).astype(np.int64) for times in (base, new))
     calls = [times.calls.mean(axis=1) for times in (base, new)]

@@ -1,7 +1,7 @@
-"""Change or noise: of a step, and of many rows at once. Measured with benchmarks/noise.py; docs/diff.md says why so.
+"""Statistical significance of changes of a step and of many rows. docs/diff.md.
 
-Steps of one run resemble their neighbours, and all kernels of a run share its clock. A test that takes them for
-independent finds changes between two recordings of one script.
+Steps of one run resemble their neighbors, and all kernels of a run share its clock. A test that assumes independence
+finds changes between two recordings of the same script. Measured with benchmarks/noise.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ Matrix = NDArray[np.float64]
 
 
 class StepChange(NamedTuple):
-    """ratio: of the typical step, new / base - 1. low, high: its 99 % interval. detectable: half of that."""
+    """Change of the typical step, new / base - 1.
+
+    Attributes:
+        low: Lower end of its 99 % interval.
+        high: Upper end of its 99 % interval.
+        significant: Whether the change is significant.
+        detectable: Half the width of the interval.
+    """
 
     low: float
     high: float
@@ -42,9 +49,13 @@ class StepChange(NamedTuple):
 
 
 class RowChanges(NamedTuple):
-    """significant: (r,). drift, pace: what all rows of the device, and of the host, share, new / base - 1.
+    """Changes of rows.
 
-    detectable: of a typical row.
+    Attributes:
+        significant: (r,) whether each row changed significantly.
+        drift: Common change of all rows of the device, new / base - 1.
+        pace: Common change of all rows of the host, new / base - 1.
+        detectable: The smallest detectable change of a typical row.
     """
 
     significant: Mask
@@ -54,9 +65,14 @@ class RowChanges(NamedTuple):
 
 
 def of_step(base: Floats, new: Floats) -> StepChange | None:
-    """Welch's test on the logarithms of step times, less the outliers, with as many steps as are independent.
+    """Return Welch's test on the logarithms of step times, without outliers and for the effective number of steps.
 
-    Args: base, new: (n,), (m,) ns. Returns: None where one cannot tell.
+    Args:
+        base: (n,) ns.
+        new: (m,) ns.
+
+    Returns:
+        None if there is too little data.
     """
     if min(len(base), len(new)) < LEAST_STEPS or min(base.min(), new.min()) <= 0:
         return None
@@ -78,12 +94,18 @@ def of_step(base: Floats, new: Floats) -> StepChange | None:
 
 
 def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowChanges | None:
-    """Which rows changed: what all share is taken off first, then false discoveries are controlled.
+    """Return the rows that changed. Common changes are removed first, then false discoveries are controlled.
 
-    A row is called changed by more than 3 %, if it has at least 0.05 % of the step.
+    A row changed if it differs by more than 3 % and takes at least 0.05 % of the step.
 
-    Args: base, new: (r, n), (r, m) ns of each row in each step. on_device: (r,) others share the host's pace.
-    Returns: None where one cannot tell.
+    Args:
+        base: (r, n) ns of each row in each step.
+        new: (r, m) ns of each row in each step.
+        step_ns: Mean step time.
+        on_device: (r,) whether the row is device work. Other rows share the pace of the host.
+
+    Returns:
+        None if there is too little data.
     """
     if min(base.shape[1], new.shape[1]) < LEAST_STEPS:
         return None
@@ -117,9 +139,10 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
 
 
 def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
-    """Rows with their outliers brought in: a step that waited for the disk says nothing about the others.
+    """Return the rows with outliers clipped: a step that waited for the disk says nothing about the others.
 
-    few: of few steps the median deviation is often too small, which many rows at once would find; so much further.
+    Args:
+        margin: Extra margin for few steps, in which the median deviation is often too small.
     """
     middle = np.median(values, axis=1, keepdims=True)
     room = CLIPPED_AT * (1 + few / values.shape[1]) * 1.4826 * np.median(np.abs(values - middle), axis=1, keepdims=True)
@@ -127,9 +150,13 @@ def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
 
 
 def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix, most: float) -> tuple[tuple[Floats, Floats], float] | None:
-    """What the largest rows share in each step: the median of their logarithms less their mean before; its change.
+    """Return the common signal of the largest rows per step, and its change.
 
-    most: a larger change stays in the rows. Other work on a host makes all that runs there slower without bound.
+    The signal is the median of the rows' logarithms minus their mean before.
+
+    Args:
+        max_change: A larger change stays in the rows. The change of a host is unlimited: other load may slow down all
+            its work.
     """
     rows = rows[(x[rows] > 0).all(axis=1) & (y[rows] > 0).all(axis=1)]
     rows = rows[np.argsort(-means[:, rows].mean(axis=0), kind="stable")[:COMMON_ROWS]]
@@ -144,17 +171,20 @@ def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix, most: float) -> tup
 
 
 def _beyond_outliers(x: Matrix, y: Matrix) -> Mask:
-    """Do the means differ by more than two errors with all outliers? Else a few steps may make the whole difference."""
+    """Return whether the means differ by more than two errors including outliers, or the ranges do not overlap.
+
+    Else a few steps may explain the whole difference.
+    """
     error = np.sqrt(x.var(axis=1) / x.shape[1] + y.var(axis=1) / y.shape[1])
     (x_low, x_high), (y_low, y_high) = (np.quantile(values, (0.15, 0.85), axis=1) for values in (x, y))
     return (np.abs(y.mean(axis=1) - x.mean(axis=1)) > 2 * error) | (x_high < y_low) | (y_high < x_low)
 
 
 def _dependent(x: Matrix, y: Matrix) -> float:
-    """How many steps tell as much as one that resembles no other, 1 and more; of all rows together.
+    """Return how many steps carry the information of one independent step, at least 1; for all rows together.
 
-    Of one row a few steps tell nothing. The correlation with the next step and with the one after tells how fast it
-    fades: spikes and noise lower both, but not how long the rest lasts.
+    A few steps say too little about a single row. The correlations at lag 1 and 2 give the decay: spikes and noise
+    lower both, but not how long the rest lasts.
     """
     x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     spread = (x * x).sum(axis=1) + (y * y).sum(axis=1)
@@ -167,9 +197,9 @@ def _dependent(x: Matrix, y: Matrix) -> float:
 
 
 def _correlation(x: Matrix, y: Matrix, spread: Floats, lag: int) -> float:
-    """Of steps so far apart; each row with any spread counts alike.
+    """Return the autocorrelation at a lag, the mean over rows with any spread.
 
-    Of n steps a correlation r comes out too small by (1 + 4 r) / n (Kendall, 1954).
+    With n steps, a correlation r is underestimated by (1 + 4 r) / n (Kendall, 1954).
     """
     n = (x.shape[1] + y.shape[1]) / 2
     beside = sum(((v[:, lag:] * v[:, :-lag]).sum(axis=1) for v in (x, y)), np.zeros(len(spread)))
@@ -178,7 +208,7 @@ def _correlation(x: Matrix, y: Matrix, spread: Floats, lag: int) -> float:
 
 
 def _of_mean(values: Matrix, dependent: float) -> tuple[Floats, float]:
-    """Variance of the mean of each row, and its degrees of freedom."""
+    """Return the variance of the mean of each row, and its degrees of freedom."""
     n = values.shape[1]
     free = max(n / dependent, 1.5)
     seen = 1 - (n / free - 1) / (n - 1)  # of the spread: neighbours that are alike differ less
@@ -186,9 +216,9 @@ def _of_mean(values: Matrix, dependent: float) -> tuple[Floats, float]:
 
 
 def _between(change: Floats, error: Floats, rows: Mask) -> Floats:
-    """What rows of the host differ by from one recording to the next beyond what their steps tell, as a variance.
+    """Return the variance of host rows between recordings, beyond what their steps explain.
 
-    Where memory lies and what else runs makes some rows of a whole recording slower: the scatter of all tells how much.
+    Memory layout and other load make some rows of a whole recording slower. The scatter of all rows measures this.
     """
     if np.count_nonzero(rows) < FEWEST_COMMON:
         return np.zeros(len(rows))
@@ -203,7 +233,7 @@ def _chance(change: float, error: float, freedom: float) -> float:
 
 
 def _discovered(chance: Floats) -> Mask:
-    """Benjamini and Hochberg's: the rows of which at most 5 % are expected to be there by chance."""
+    """Return the rows that pass the Benjamini-Hochberg procedure at the rate FALSE_DISCOVERIES."""
     order = np.argsort(chance, kind="stable")
     kept = np.flatnonzero(chance[order] <= FALSE_DISCOVERIES * np.arange(1, len(chance) + 1) / max(len(chance), 1))
     found = np.zeros(len(chance), bool)
@@ -212,7 +242,7 @@ def _discovered(chance: Floats) -> Mask:
 
 
 def _detectable(error: Floats, freedom: Floats, rows: int) -> float | None:
-    """The change of a typical row that would be found, were it the only one."""
+    """Return the smallest change of a typical row that would be found if it were the only one."""
     if not len(error):
         return None
     far = quantile(round(float(np.median(freedom)), 1), FALSE_DISCOVERIES / rows) * float(np.median(error))

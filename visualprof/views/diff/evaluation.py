@@ -1,4 +1,4 @@
-"""Two measurements of models compared, size by size."""
+"""Comparison of two measurements of models by batch size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ FIGURES = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "mean_ns", "qps", "samples_pe
 
 
 def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: Sequence[Report]) -> DiffAnswer:
-    """Reports of the same spec, or the only ones of two folders, by size and load.
+    """Compare reports with the same run configuration, or the only reports of two folders, by batch size and load.
 
-    Raises: MissingData: no size was measured in both.
+    Raises:
+        MissingData: No batch size was measured in both.
     """
     pairs = _pairs(base, new)
     rows = [row for pair in pairs for row in _figures(*pair)]
@@ -70,7 +71,7 @@ def _figures(base: Report, new: Report) -> Iterator[tuple[Any, ...]]:
 
 
 def _significant(base: Point, new: Point, figure: str) -> bool | None:
-    """By the repeats; None where one of them has fewer than two."""
+    """Return whether the repeats differ significantly; None if one side has fewer than two."""
     values = ([v for repeat in point.repeats if (v := getattr(repeat, figure)) is not None] for point in (base, new))
     likely = chance(*values)
     return None if likely is None else likely < LEVEL

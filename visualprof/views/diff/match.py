@@ -1,4 +1,4 @@
-"""Rows of two runs that a person would call the same. docs/diff.md#matching, ADR 52."""
+"""Matching of the rows of two runs. docs/diff.md#matching, ADR 52."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ SHOWN = 3  # names of a row that has several
 
 
 class Row(NamedTuple):
-    """What is called the same. base, new: the names on each side where they are not the row's."""
+    """A row of the comparison.
+
+    Attributes:
+        base: Name in the base run, if it differs from the name of the row.
+        new: Name in the new run, if it differs from the name of the row.
+    """
 
     part: str
     name: str
@@ -26,12 +31,17 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same text for the same row, whatever the pair."""
+        """A stable id of the row, the same in every comparison."""
         return "/".join(filter(None, (self.part, "replaced" * self.replaced, self.name)))
 
 
 class _Piece(NamedTuple):
-    """part: of the step. under: the operator that launched a kernel, else the family of the name."""
+    """A row of one side.
+
+    Attributes:
+        part: Part of the step.
+        under: The operator that launched a kernel, else the family of the name.
+    """
 
     part: str
     under: str
@@ -39,7 +49,12 @@ class _Piece(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The rows, and the row of each piece of either side."""
+    """Matched rows.
+
+    Attributes:
+        base: Row of each piece of the base run.
+        new: Row of each piece of the new run.
+    """
 
     rows: list[Row]
     base: Ints
@@ -48,11 +63,11 @@ class Matched(NamedTuple):
 
 
 def match(base: Side, new: Side) -> Matched:
-    """Pieces of two runs by rows.
+    """Match the pieces of two runs.
 
-    Of one framework: by name, unless an operator launched fewer of some kernels and more of others: then it chose
-    others for the same work, which is one row, `replaced`. What no operator launched, and what runs on the host, is
-    replaced by what is of its family where each is on one side only. Of different frameworks: by family.
+    In one framework, pieces match by name. If an operator launched fewer of some kernels and more of others, it chose
+    other kernels for the same work: these are one row, `replaced`. Pieces without an operator, and host pieces, are
+    replaced by pieces of their family if each is on one side only. Across frameworks, pieces match by family.
     """
     sides = base, new
     across = base.facts.framework != new.facts.framework or base.facts.device_work != new.facts.device_work
@@ -63,7 +78,7 @@ def match(base: Side, new: Side) -> Matched:
 
 
 def placed(sides: Sequence[Side], rows: Sequence[Sequence[Row]]) -> Matched:
-    """The distinct ones of the rows of the pieces of either side."""
+    """Return the distinct rows of the pieces of both sides."""
     places: dict[Row, int] = {}
     on_device: dict[int, bool] = {}
     of: list[Ints] = []
@@ -74,7 +89,7 @@ def placed(sides: Sequence[Side], rows: Sequence[Sequence[Row]]) -> Matched:
 
 
 def _pieces(side: Side, across: bool) -> list[_Piece]:
-    """The pieces of a side; across frameworks they have the name of their family."""
+    """Return the pieces of a side; across frameworks, they are named by family."""
     columns = side.pieces.columns
     pieces: list[_Piece] = []
     for part, name, under, on_device in zip(columns.part, columns.name, columns.under, columns.on_device, strict=True):
@@ -84,7 +99,7 @@ def _pieces(side: Side, across: bool) -> list[_Piece]:
 
 
 def _by_piece(side: Side, pieces: Sequence[_Piece]) -> dict[_Piece, float]:
-    """Calls of each piece in a step."""
+    """Return the calls per step of each piece."""
     cells = side.cells.columns
     count = np.bincount(np.asarray(cells.piece, np.int64), np.asarray(cells.calls, np.float64), len(side.pieces))
     calls: dict[_Piece, float] = {}
@@ -94,7 +109,7 @@ def _by_piece(side: Side, pieces: Sequence[_Piece]) -> dict[_Piece, float]:
 
 
 def _replaced(base: dict[_Piece, float], new: dict[_Piece, float]) -> dict[_Piece, Row]:
-    """The rows of pieces that others took the place of, or that took the place of others."""
+    """Return the rows of pieces that replace, or were replaced by, others."""
     gone, come = dict[tuple[str, str], list[_Piece]](), dict[tuple[str, str], list[_Piece]]()
     for piece in base.keys() | new.keys():
         before, after = base.get(piece, 0.0), new.get(piece, 0.0)
@@ -112,6 +127,6 @@ def _replaced(base: dict[_Piece, float], new: dict[_Piece, float]) -> dict[_Piec
 
 
 def _names(pieces: list[_Piece], calls: Callable[[_Piece, float], float]) -> str:
-    """The names of some pieces, those with most calls first."""
+    """Return the names of some pieces, those with the most calls first."""
     names = [piece.name for piece in sorted(pieces, key=lambda piece: (-calls(piece, 0.0), piece.name))]
     return " + ".join(names[:SHOWN]) + (f" + {len(names) - SHOWN} more" if len(names) > SHOWN else "")

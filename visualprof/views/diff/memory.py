@@ -1,4 +1,4 @@
-"""What of a trace's memory is compared."""
+"""Compared memory of a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from visualprof.views.measure.timing import names
 
 
 class Held(Columns):
-    """Memory, as in `DiffSizes`. phase: of the steps that it is of, None of the whole recording."""
+    """Memory, as in `DiffSizes`.
+
+    Attributes:
+        phase: Phase of the steps that it covers; None for the whole recording.
+    """
 
     name: kinds.NameColumn
     what: kinds.WordColumn
@@ -28,7 +32,10 @@ class Held(Columns):
 
 
 def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | None:
-    """Peaks of each device; of the one with most, what operators hold at its peak and allocate in a step."""
+    """Return the peaks of each device, and memory by operator on the device with the highest peak.
+
+    Memory by operator is the memory held at the peak and the memory allocated per step.
+    """
     memory = view("memory")
     if not memory.needs(trace):
         return None
@@ -49,7 +56,7 @@ def memory_table(trace: Trace, windows: Windows, step: str) -> Table[Held] | Non
 
 
 def _allocated(trace: Trace, windows: Windows, device: int) -> Iterator[tuple[str, int]]:
-    """What operators allocate themselves, bytes in the mean step."""
+    """Yield the bytes that operators allocate themselves per mean step."""
     allocs = trace.allocs
     row = owners_of(trace, owners(trace))
     place = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0) & (row >= 0))

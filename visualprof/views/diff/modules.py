@@ -1,4 +1,4 @@
-"""Modules of two runs that a person would call the same. docs/diff.md#matching."""
+"""Matching of the modules of two runs. docs/diff.md#matching."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Pair = tuple[_Module | None, _Module | None]
 
 
 def match_modules(base: Side, new: Side) -> Matched:
-    """Pieces of two runs by the place of their module in the tree.
+    """Match the pieces of two runs by the position of their module in the tree.
 
-    Profilers number the modules of a class in the order of their first calls, so that one more of them renames all
-    that follow. So those in one module are matched in their order, by class; of what stands in the place of another
-    class either is replaced, or wraps what was there alone.
+    Profilers number the modules of a class in the order of their first calls, so an additional module renames all that
+    follow. So children of a module are matched in order, by class. A module in the place of another class either
+    replaces it, or wraps it.
     """
     sides = base, new
     names = [list(map(str, side.pieces.columns.name)) for side in sides]
@@ -43,7 +43,7 @@ def match_modules(base: Side, new: Side) -> Matched:
 
 
 def _tree(paths: list[str]) -> _Module:
-    """The modules of some paths; a path without a piece of its own stands around those that have."""
+    """Return the tree of modules of some paths. Missing ancestors are added."""
     root = _Module()
     for path in paths:
         at = root
@@ -62,7 +62,7 @@ def _row(base: _Module | None, new: _Module | None) -> Row:
 
 
 def _pairs(base: _Module, new: _Module) -> Iterator[_Pair]:
-    """What is inside two modules that are the same."""
+    """Yield the pairs of children of two matched modules."""
     a, b = list(base.inner.values()), list(new.inner.values())
     kinds = [[module.kind for module in side] for side in (a, b)]
     for tag, i, i_end, j, j_end in SequenceMatcher(None, *kinds, autojunk=False).get_opcodes():
@@ -78,7 +78,7 @@ def _pairs(base: _Module, new: _Module) -> Iterator[_Pair]:
 
 
 def _pair(base: _Module, new: _Module) -> Iterator[_Pair]:
-    """Two modules in one place: the same, one around what stands alone in the other run, or one for the other."""
+    """Yield the pairs of two modules in one place: one wraps the other, replaces it, or is the same."""
     if base.kind != new.kind and any(module.kind == base.kind for module in new.inner.values()):
         yield None, new
         yield from _pairs(_Module(inner={base.path: base}), new)

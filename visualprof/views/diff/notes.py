@@ -1,4 +1,4 @@
-"""What makes two runs not alike, and answers about them less sure."""
+"""Notes about differences of two runs that make the comparison less reliable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ DRIFTED = 0.005
 
 
 def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges | None) -> Iterator[DiffNote]:
-    """In the order of how much they matter. same: it is one file twice."""
+    """Yield the notes in order of importance.
+
+    Args:
+        same: Whether both sides are the same file.
+    """
     a, b = base.facts, new.facts
     if same:
         yield DiffNote("same_file")
@@ -39,7 +43,7 @@ def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges
 
 
 def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
-    """What is known of both and differs."""
+    """Yield a note for each known property that differs."""
     if a.framework != b.framework:
         yield DiffNote("framework", a.framework, b.framework)
     elif a.version and b.version and a.version != b.version:
@@ -56,7 +60,7 @@ def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
 
 
 def _loads(base: Side, new: Side) -> Iterator[DiffNote]:
-    """Steps of servers with more of something take longer. Tokens of a step, those of the mean one."""
+    """Yield a note if the mean number of tokens per step differs: steps of servers take longer with more tokens."""
     a, b = (np.array([n for n in side.steps.columns.tokens or () if n is not None], np.float64) for side in (base, new))
     if len(a) and len(b) and abs(b.mean() - a.mean()) > LEAST_CHANGE * a.mean():
         yield DiffNote("load", f"{a.mean():.4g}", f"{b.mean():.4g}")
@@ -67,6 +71,6 @@ def _yes(holds: bool) -> str | None:
 
 
 def _pressure(facts: Facts) -> str | None:
-    """How busy a busy host was, in percent."""
+    """Return the CPU pressure of a busy host, in percent."""
     known = facts.cpu_pressure_ratio
     return f"{known:.0%}" if known is not None and known > BUSY else None

@@ -1,4 +1,4 @@
-"""Steps of servers by phase: prefill and decode do different work, so each is compared with its own kind."""
+"""Steps of servers by phase: prefill and decode do different work, so only steps of the same phase are compared."""
 
 from __future__ import annotations
 
@@ -20,19 +20,26 @@ NONE = "unknown"  # of a step whose phase nothing tells
 
 
 def phases(side: Side) -> list[str]:
-    """The phase of each step."""
+    """Return the phase of each step."""
     return [str(phase or NONE) for phase in side.steps.columns.phase or [NONE] * len(side.steps)]
 
 
 def has_phases(side: Side) -> bool:
-    """Is it of a server?"""
+    """Whether the side is a recording of a server."""
     return side.steps.columns.phase is not None
 
 
 def choose(base: tuple[str, Side], new: tuple[str, Side], phase: str) -> str:
-    """The phase whose steps are compared: the one asked for, else the one of both that most of the time goes to.
+    """Return the phase to compare: the requested one, or the common phase with the most time.
 
-    Args: base, new: path and side. Raises: BadParameter, MissingData: not both have steps of it.
+    Args:
+        base: Path and side.
+        new: Path and side.
+        phase: The requested phase, or "".
+
+    Raises:
+        BadParameter: Not both have steps of the requested phase.
+        MissingData: They have no phase in common.
     """
     spent: list[dict[str, float]] = [{}, {}]
     for own, (_, side) in zip(spent, (base, new), strict=True):
@@ -56,7 +63,7 @@ def choose(base: tuple[str, Side], new: tuple[str, Side], phase: str) -> str:
 
 
 def only(side: Side, phase: str) -> Side:
-    """A side with its steps of one phase alone."""
+    """Return a side with only the steps of one phase."""
     steps = np.flatnonzero(np.array([own == phase for own in phases(side)], bool))
     place = np.full(len(side.steps), -1)
     place[steps] = np.arange(len(steps))
@@ -78,7 +85,7 @@ def only(side: Side, phase: str) -> Side:
 
 
 def compare_phases(base: Side, new: Side) -> Table[DiffPhases]:
-    """Steps of each phase that either has, those that take most of the time first."""
+    """Return the steps of each phase of either side, those with the most time first."""
     names = dict.fromkeys((*phases(base), *phases(new)))
     rows = [_row(name, [_of(side, name) for side in (base, new)]) for name in names]
     rows.sort(key=lambda row: -(row[1] * (row[6] or 0) + row[2] * (row[7] or 0)))

@@ -1,4 +1,4 @@
-"""What of a trace is compared: its steps, their parts, and the time of each row in each step."""
+"""Compared data of a trace: its steps, their parts, and the time of each row in each step."""
 
 from __future__ import annotations
 
@@ -43,14 +43,23 @@ Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distrib
 
 @dataclass(frozen=True)
 class SideParams(Params):
-    """view: whose rows. group: operators by name, or by name and input shapes."""
+    """Parameters of a side.
+
+    Attributes:
+        view: The view whose rows are compared.
+        group: Operators by name, or by name and input shapes.
+    """
 
     view: Viewed = "overview"
     group: Literal["name", "shape"] = "name"
 
 
 class Pieces(Columns):
-    """Rows by part of the step, name and what they stand under: of a kernel, the operator that launched it."""
+    """Rows by part of the step, name and parent.
+
+    Attributes:
+        under: The operator that launched a kernel.
+    """
 
     part: kinds.WordColumn
     name: kinds.NameColumn
@@ -59,7 +68,7 @@ class Pieces(Columns):
 
 
 class Cells(Columns):
-    """Calls and time of each row in each step in which it has any."""
+    """Calls and time of each row in each step in which it occurs."""
 
     piece: kinds.IdentifierColumn
     step: kinds.IdentifierColumn
@@ -68,7 +77,13 @@ class Cells(Columns):
 
 
 class StepTimes(Columns, kw_only=True):
-    """Steps with the parts of each, which add up to it. phase, requests, tokens: of a server's, absent of others."""
+    """Steps with their parts, which add up to the step.
+
+    Attributes:
+        phase: Phase of a server's step; absent for other runs.
+        requests: Requests of a server's step; absent for other runs.
+        tokens: Tokens of a server's step; absent for other runs.
+    """
 
     name: kinds.WordColumn
     phase: kinds.WordColumn | None = None
@@ -86,10 +101,12 @@ class StepTimes(Columns, kw_only=True):
 
 
 class Facts(msgspec.Struct):
-    """What makes two recordings alike or not; "" and None are unknown.
+    """Properties that make two recordings comparable or not; "" and None are unknown.
 
-    marked: the steps are marked in the file. input: shape of what the first product takes; precision: type of what the
-    products take for the most time.
+    Attributes:
+        marked: Whether the steps are annotated in the file.
+        input: Input shape of the first product.
+        precision: Input type of the products, by time.
     """
 
     framework: str
@@ -108,7 +125,11 @@ class Facts(msgspec.Struct):
 
 
 class Side(Answer):
-    """One of two runs. memory: of the view of that name, null where the file has none."""
+    """One of two runs.
+
+    Attributes:
+        memory: For the view `memory`; null if the file has no memory events.
+    """
 
     facts: Facts
     steps: Table[StepTimes]
@@ -118,9 +139,18 @@ class Side(Answer):
 
 
 class _Spent(NamedTuple):
-    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row.
+    """Times in steps, (n,).
 
-    texts: of the ids of names; () for the trace's own.
+    Attributes:
+        step: Index of the step, or -1.
+        calls: Number of calls it counts as.
+        ns: Time.
+        name: Ids of names.
+        under: Ids of the names of the parents.
+        part: Index of the part of the step.
+        on_device: Whether it is device work.
+        shape: Ids of the input shapes.
+        texts: Texts of the ids of names; () for those of the trace.
     """
 
     step: Ints
@@ -135,14 +165,16 @@ class _Spent(NamedTuple):
 
 
 def needs(trace: Trace) -> bool:
-    """Anything that a step is filled with."""
+    """Whether the trace has any work that can fill a step."""
     return not trace.events.category_mask(*BARE).all()
 
 
 def compute(trace: Trace, params: SideParams) -> Side:
-    """One side of a comparison.
+    """Return one side of a comparison.
 
-    Raises: MissingData: it has no whole step. BadParameter: it has no step of that name.
+    Raises:
+        MissingData: The trace has no complete step.
+        BadParameter: The trace has no step with this name.
     """
     trace, windows, loads = _steps(trace)
     if params.step:
@@ -169,7 +201,10 @@ def compute(trace: Trace, params: SideParams) -> Side:
 
 
 def _steps(trace: Trace) -> tuple[Trace, Windows, Sequence[ServingStep | None] | None]:
-    """The trace with its steps, and what those of a server worked on; unmarked ones of a loop that generates, too."""
+    """Return the trace with its steps, the steps, and the loads of a server's steps.
+
+    Iterations of generation loops without annotations count as steps.
+    """
     server = None if len(trace.steps) else serving(trace)
     if server is None:
         return trace, step_windows(trace), step_loads(trace)
@@ -210,7 +245,13 @@ def _facts(trace: Trace, windows: Windows) -> Facts:
 
 
 def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str], first: bool = False) -> str:
-    """What convolutions and matrix products take first: most of their time, or the first of them; "" where unknown."""
+    """Return the first input of convolutions and matrix products; "" if unknown.
+
+    Args:
+        argument: Name of the argument of the operators.
+        wanted: Pattern of the text to return.
+        first: Use the first product instead of the input with the most time.
+    """
     times = operator_times(trace, launches(trace))
     products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
     rows = times.rows[products]
@@ -228,7 +269,7 @@ def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str], first: bo
 
 
 def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
-    """Events by row and step."""
+    """Return the events by row and step."""
     inside = np.flatnonzero(spent.step >= 0)
     shape = spent.shape if params.group == "shape" else np.zeros_like(spent.shape)
     keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
@@ -252,14 +293,14 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
 
 
 def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
-    """Events as they are, in the steps that asked for them."""
+    """Return the events with their durations, in the steps that launched them."""
     none = np.zeros(len(rows), np.int64)
     step, name = windows.places(trace, rows), trace.events.name[rows]
     return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
 
 
 def _operators(trace: Trace, windows: Windows) -> _Spent:
-    """Operators' own device time, or host time where nothing ran on a device."""
+    """Return the device self time of operators, or the host self time if nothing ran on a device."""
     times = operator_times(trace, launches(trace))
     on_device = bool(times.device_self.any())
     spent = times.device_self if on_device else times.host_self
@@ -278,16 +319,16 @@ def _runtime(trace: Trace, windows: Windows) -> _Spent:
 
 
 def _collectives(trace: Trace, windows: Windows) -> _Spent:
-    """Collectives, each as long as any part of it ran, whoever waited for whom."""
+    """Return the collectives. Each lasts as long as any part of it ran, including waits."""
     calls = collectives(trace)
     on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
     return _plain(trace, windows, calls.event, calls.latency, on_device)._replace(name=calls.name, texts=calls.names)
 
 
 def _modules(trace: Trace, windows: Windows) -> _Spent:
-    """Modules without those inside: what they launched, and apart from that what the backward of what they ran did.
+    """Return the self time of modules: the work that they launched, and separately the backward of their operators.
 
-    Where nothing runs on a device that is the host time of both.
+    If nothing runs on a device, it is the host time of both.
     """
     events, tree, joined = trace.events, places(trace), launches(trace)
     rows = np.flatnonzero(tree.wanted).astype(np.int32)
@@ -316,21 +357,21 @@ def _modules(trace: Trace, windows: Windows) -> _Spent:
 
 
 def _nothing(trace: Trace, windows: Windows) -> _Spent:
-    """Of memory there are sizes, no times."""
+    """Return no times: the view `memory` has sizes only."""
     return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
 
 
 def _launched_by(trace: Trace, rows: Ids) -> Rows:
-    """String ids of the operators that launched device events, 0 for none."""
+    """Return the string ids of the operators that launched device events; 0 for none."""
     joined = launches(trace)
     owner = np.append(joined.op, np.int32(-1))[np.searchsorted(joined.work, rows)]
     return np.where(owner >= 0, trace.events.name[owner], 0)
 
 
 def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dict[str, Ints]) -> _Spent:
-    """Every instant of the steps by what filled it: the innermost event of the part that it counts for.
+    """Return the time of the steps by the innermost event of the part that each moment counts for.
 
-    Where several of a part run side by side (streams, threads) they share it by their durations.
+    Concurrent events of a part (streams, threads) share the time in proportion to their durations.
     """
     found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in MADE_OF]
     columns = zip(*(one[:-1] for one in found), strict=True)
@@ -338,6 +379,7 @@ def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dic
 
 
 def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Ints) -> _Spent:
+    """Return the events of one part of the step."""
     events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
     mine = np.zeros(len(events), bool)
     for category, device in MADE_OF[part]:

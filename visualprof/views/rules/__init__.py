@@ -1,4 +1,4 @@
-"""What slows a run down: one rule a file, found by listing this folder. Each is documented in docs/findings.md."""
+"""Rules: detectors of causes that slow a run down. Each file of this folder is a rule (docs/findings.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from visualprof.views.measure.findings import Rule
 
 @cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule by its name, which is that of its file."""
+    """Return the rules by name, which is the name of the module."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return {name: importlib.import_module(f"{__name__}.{name}").RULE for name in names}

@@ -1,4 +1,8 @@
-"""Memory of the device is taken and given back in steps that should find it in the allocator's cache."""
+"""Calls that allocate or free device memory (`cudaMalloc`, `cuMemMap`, ...) in steps after the first.
+
+A caching allocator should serve these steps from its cache. Detected from runtime events by name; no threshold but that
+of all findings.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ CALL = re.compile(
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Such calls in typical steps, the first of all steps aside: there the cache fills."""
+    """Yield the calls in typical steps without the first of all steps, in which the cache fills."""
     events, windows = case.trace.events, case.windows
     rows = case.of(Category.RUNTIME)
     rows = rows[case.trace.track_mask(TrackKind.THREAD)[rows] & (events.dur[rows] > 0)]

@@ -1,4 +1,7 @@
-"""Attention as products with a softmax between them: the scores go through memory."""
+"""Attention as separate operators: `aten::_softmax` between two batched products (`aten::bmm`, `aten::baddbmm`).
+
+Detected from the order of operators on a thread. A fused kernel would save the device time of the softmax.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ PRODUCTS = (*BATCHED, "aten::mm", "aten::addmm")
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """A softmax whose last and next product are batched ones. What it takes alone, a fused attention does not take."""
+    """Yield the softmax operators between two batched products."""
     events, strings = case.trace.events, case.trace.strings
     ids = {name: i for i, name in enumerate(strings) if name in (SOFTMAX, BACKWARD, *PRODUCTS)}
     if SOFTMAX not in ids:
@@ -44,7 +47,7 @@ def look(case: RuleContext) -> Iterator[Detection]:
 
 
 def _softmaxes(case: RuleContext, names: list[int]) -> Ids:
-    """Device work of all of them, or the operators themselves where nothing runs on a device."""
+    """Return the device work of these operators, or the operators themselves if nothing runs on a device."""
     meant = is_operator(case.trace) & one_of(case.trace.events.name, names)
     owned = nearest_ancestor(case.trace.events.parent, meant, case.joined.op) >= 0
     return case.joined.work[owned] if len(case.joined.work) else np.flatnonzero(meant).astype(np.int32)

@@ -1,4 +1,7 @@
-"""Collectives beside which nothing is computed."""
+"""Exposed communication: time in which collectives run and no computation does.
+
+Detected from the part `communication` of the step; no threshold but that of all findings.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Communication that no computation hides."""
+    """Yield the exposed communication."""
     spent = case.spent("communication")
     if spent:
         numbers = {"communication_ratio": case.share(spent), "communication_ns": round(spent)}

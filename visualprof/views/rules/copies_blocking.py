@@ -1,4 +1,7 @@
-"""Copies run alone, beside no kernel."""
+"""Exposed copies: time in which copies run and no other device work does.
+
+Detected from the part `memcpy` of the step; no threshold but that of all findings.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from visualprof.views.measure.tensor_core import names_with
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Copies beside which nothing else runs on a device."""
+    """Yield the exposed copies."""
     spent = case.spent("memcpy")
     if spent:
         rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)

@@ -1,4 +1,7 @@
-"""One process drives several devices."""
+"""PyTorch's DataParallel: one process drives several devices.
+
+Detected from an event named `DataParallel` in a trace with at least 2 devices.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ NAME = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """An event of DataParallel, and kernels on several devices."""
+    """Yield a detection if DataParallel uses several devices."""
     if len(case.devices) < 2:
         return
     named = names_with(case.trace, case.trace.events.name, lambda name: bool(NAME.search(name)))

@@ -1,4 +1,7 @@
-"""The step waits for its input. Source of the thresholds: torch-tb-profiler."""
+"""Exposed data loading: time in which the step waits for its input and nothing else runs.
+
+Detected from the part `dataloader` of the step; no threshold but that of all findings. Source: torch-tb-profiler
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext, func
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Data loading beside which nothing else runs."""
+    """Yield the exposed data loading."""
     spent, rows = case.spent("dataloader"), case.of(Category.DATALOADER)
     if spent:
         where = function_in(case.trace, case.exposed["dataloader"]) or next(iter(time_by_name(case.trace, rows)), "")

@@ -1,4 +1,7 @@
-"""Element-wise kernels in a row: each reads and writes what the next one reads again."""
+"""Chains of at least 3 consecutive element-wise kernels on a stream, which a compiler could fuse.
+
+Detected from kernel names with `elementwise`. A fused chain takes at least as long as its longest kernel.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SHORTEST = 3  # kernels of a chain
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Chains on a stream. Fused, one takes at least as long as its longest kernel."""
+    """Yield the chains with their predicted savings."""
     events = case.trace.events
     rows = case.of(Category.KERNEL)
     if not case.on_gpu() or not len(rows):

@@ -1,4 +1,7 @@
-"""Calls inside a step that wait for the device: `.item()`, a copy to the host, an explicit synchronisation."""
+"""Synchronization inside steps: `.item()`, a copy to the host, or an explicit synchronization blocks the host.
+
+Detected from calls that return when the device work they wait for has ended; no threshold but that of all findings.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from visualprof.views.measure.replay.graph import KINDS
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Time in calls that ended when the work that they waited for had ended."""
+    """Yield the time in calls that returned when the work they waited for had ended."""
     trace = case.trace
     if not case.on_gpu():
         return

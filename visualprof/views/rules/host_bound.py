@@ -1,4 +1,7 @@
-"""A device waits for the host, which launches the next work only after the last has ended."""
+"""Host-bound device: the host launches the next work only after the previous work has ended.
+
+Detected from gaps of a whole device with the cause `host_wait`, as in the view `idle`, without data loading.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ LEAST = 0.2  # of the time, from which on a function is the one to name
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Gaps of a whole device whose cause is the host, data loading aside."""
+    """Yield the gaps of whole devices that the host causes, without data loading."""
     for lane in lanes(case.trace) if case.on_gpu() else ():
         if lane.track < 0:
             yield from _waits(case, lane)
 
 
 def _waits(case: RuleContext, lane: Lane) -> Iterator[Detection]:
+    """Yield the detection for one device."""
     events = case.trace.events
     found = gaps(case.trace, lane, np.sort(events.end[lane.work]), KERNEL_WAIT_NS)
     at = np.flatnonzero(found.cause == CAUSES.index("host_wait"))
@@ -45,7 +49,7 @@ def _waits(case: RuleContext, lane: Lane) -> Iterator[Detection]:
 
 
 def _most(did: NamedTime) -> dict[str, str | float]:
-    """What stood longest on the launching threads meanwhile, with its share of what they did."""
+    """Return the event with the most self time on the launching threads in the gaps, with its share of them."""
     if not len(did.ns):
         return {}
     longest, marks = int(did.ns.argmax()), ("step", "session")

@@ -1,4 +1,7 @@
-"""Others wanted the CPUs meanwhile, so that host times are partly theirs."""
+"""Other processes competed for the CPUs, so host times include waiting for them.
+
+Detected from the CPU pressure that the monitor of a job sampled, above `BUSY_PRESSURE`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from visualprof.views.measure.pressure import BUSY_PRESSURE, cpu_pressure
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """The CPU pressure that the monitor of a job sampled."""
+    """Yield the CPU pressure if it is high."""
     pressure = cpu_pressure(case.trace)
     if pressure is not None and pressure > BUSY_PRESSURE:
         yield Detection({"cpu_pressure_ratio": pressure}, "", severity="medium")

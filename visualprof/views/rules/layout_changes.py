@@ -1,4 +1,7 @@
-"""Kernels that only turn tensors from channels first to channels last and back."""
+"""Kernels that only convert tensors between channels-first and channels-last (`nchwToNhwc`, `nhwcToNchw`).
+
+Detected from kernel names; no threshold but that of all findings.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ PARTS = ("nchwToNhwc", "nhwcToNchw")
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Their time on a device."""
+    """Yield the device time of the layout conversions."""
     rows, events = case.of(Category.KERNEL), case.trace.events
     rows = rows[names_with(case.trace, events.name[rows], lambda name: any(map(name.__contains__, PARTS)))]
     spent = case.within(case.covering(rows))

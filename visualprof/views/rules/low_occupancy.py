@@ -1,4 +1,7 @@
-"""Kernels keep few warps active."""
+"""Low occupancy: kernels keep less than 20 % of the possible warps active.
+
+Detected from the mean occupancy of a device that is idle for less than 70 % of the step.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ IDLE = 0.7  # of the step: a device that does so little is not held up by its ke
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """The mean occupancy of a device that is in use."""
+    """Yield the devices in use with a low mean occupancy."""
     for device in case.devices:
         if device.occupancy is not None and device.occupancy < LEAST and case.share(case.idle(device.id)) < IDLE:
             rows = kernels(case.trace)[device.id].rows

@@ -1,4 +1,8 @@
-"""Launching takes longer than what is launched, and the device waits for it."""
+"""Many small kernels: launch calls take longer than the kernels that they launch, and the device waits.
+
+Detected from at least 100 launch calls, if more than half are longer than their kernels and a device is idle for more
+than 20 % of the step.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ IDLE = 0.2  # of the step
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Calls that last longer than all the kernels that they launch."""
+    """Yield the calls that take longer than all the kernels they launch."""
     joined, events = case.joined, case.trace.events
     chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
     work, call = joined.work[chosen], joined.call[chosen]

@@ -1,4 +1,8 @@
-"""Memory that the allocator holds and nobody uses, where it is scarce."""
+"""Fragmented memory: the allocator reserves memory that is not in use, on a device that is nearly full.
+
+Detected at the peak of reserved memory: more than 80 % of the device's memory is reserved, and more than 20 % of it is
+reserved but not allocated.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ FULL = 0.8  # of the device's memory is held
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """What is held and not in use when most is held."""
+    """Yield the memory that is reserved and unused at the peak of reserved memory."""
     allocs = case.trace.allocs
     for device in case.trace.meta.devices:
         here = np.flatnonzero((allocs.device == device.id) & (allocs.reserved > 0) & (allocs.allocated >= 0))

@@ -1,4 +1,4 @@
-"""A device has little memory left."""
+"""Nearly full memory: the peak of allocated or reserved memory exceeds 90 % of the device's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FULL = 0.9
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """The peak of what is held."""
+    """Yield the peak of allocated or reserved memory if it is high."""
     allocs = case.trace.allocs
     for device in case.trace.meta.devices:
         here = allocs.device == device.id

@@ -1,4 +1,7 @@
-"""Devices exchange data through the host."""
+"""Collectives through the host: the backend is gloo or MPI on GPUs of compute capability 3.5 or higher.
+
+Detected from the distributed backend in the metadata of the trace.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ CAPABILITY = 3.5
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Collectives over gloo or MPI on GPUs."""
+    """Yield collectives over gloo or MPI on GPUs."""
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
     if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(capability, case.devices)) >= CAPABILITY:
         extent = longest_event(case.trace, case.of(Category.COMM))

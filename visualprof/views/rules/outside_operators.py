@@ -1,4 +1,8 @@
-"""Neither a device nor an operator works: Python between the operators, or waiting that nobody records."""
+"""Time outside of operators: neither a device nor an operator works in more than 40 % of the step.
+
+Detected from the part `other` of the step, without a GPU. It is Python between the operators or waiting that is not
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ LEAST = 0.4  # of the step
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Time of the host alone; that during which a device waits is host_bound's."""
+    """Yield the time of the host alone. Time in which a device waits belongs to the rule `host_bound`."""
     spent = case.spent("other")
     if case.on_gpu() or case.share(spent) <= LEAST or not is_operator(case.trace).any():
         return

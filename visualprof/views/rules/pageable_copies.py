@@ -1,4 +1,7 @@
-"""Copies to the device from memory that may be paged out: the call copies it aside first, and the host waits."""
+"""Copies from pageable memory: the call stages the data in pinned memory first, and the host waits.
+
+Detected from copies with `Pageable` in the name whose call takes more than 200 us.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ LONG_NS = 200_000  # a call that takes longer copies aside; one that only launch
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Long calls of such copies."""
+    """Yield the long calls of such copies."""
     joined, events = case.joined, case.trace.events
     pageable = (joined.call >= 0) & names_with(case.trace, events.name[joined.work], lambda name: PAGEABLE in name)
     rows = case.inside(joined.call[pageable])

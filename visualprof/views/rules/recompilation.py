@@ -1,4 +1,7 @@
-"""torch.compile compiles in the steps, as what a function was compiled for does not hold."""
+"""Recompilation: torch.compile compiles in steps after the first, because a guard failed.
+
+Detected from compilation events; no threshold but that of all findings.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from visualprof.views.measure.findings import Detection, Rule, RuleContext, long
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Compilations in typical steps, the first of all steps aside."""
+    """Yield the compilations in typical steps without the first of all steps."""
     events, windows = case.trace.events, case.windows
     rows = regions(case.trace).compiling
     if len(windows) < 2 or not len(rows):

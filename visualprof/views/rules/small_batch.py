@@ -1,4 +1,8 @@
-"""Kernels have too few blocks to fill the device: there is too little work in each."""
+"""Small batch: kernels with less than one block per multiprocessor take most of the kernel time.
+
+Detected from the launch attribute `blocks_per_sm`: these kernels take more than 50 % of the kernel time of a device
+that is idle for less than 70 % of the step.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ IDLE = 0.7
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Most of the time of a device that is in use is that of kernels with fewer blocks than it has multiprocessors."""
+    """Yield the devices in use on which small kernels take most of the time."""
     for device in case.devices if case.on_gpu() else ():
         rows = kernels(case.trace)[device.id].rows
         blocks = case.trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)

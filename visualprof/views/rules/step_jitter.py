@@ -1,4 +1,4 @@
-"""Some steps take much longer than the others."""
+"""Step jitter: the longest of at least 5 steps takes more than 1.5 times the median."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG = 1.5  # medians
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """The mean of the typical steps over their median."""
+    """Yield the difference between the mean and the median of the typical steps."""
     length, median = case.parts["total"][case.typical], case.step
     if len(case.windows) >= FEWEST and len(length) and length.max() > LONG * median:
         worst = int(np.flatnonzero(case.typical)[np.argmax(length)])

@@ -1,4 +1,8 @@
-"""Products in full precision on a device with tensor cores. Source: torch-tb-profiler."""
+"""Products without tensor cores on a device that has them (compute capability 7.0 or higher).
+
+Detected from kernels of operators with a tensor-core implementation, if no kernel uses tensor cores. The predicted
+speed-up is 2. Source: torch-tb-profiler
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices t
 
 
 def look(case: RuleContext) -> Iterator[Detection]:
-    """Kernels of operators that could use them, those on several streams at a time counted once."""
+    """Yield the eligible kernels. Kernels that run concurrently on several streams count once."""
     if not case.on_gpu() or case.trace.meta.device_type != "cuda":
         return
     capable = [device for device in case.devices if capability(device) >= CAPABILITY]

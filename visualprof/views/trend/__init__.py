@@ -1,5 +1,4 @@
-"""Runs of one name over time, and where they changed. docs/views.md#trend.
+"""Trends: metrics of runs with the same name over time, and where they changed. docs/views.md#trend.
 
-`figures` condenses a recording or a measured size to a few numbers, `series` says what belongs together and where its
-level changed.
+`figures` reduces a recording or a measured batch size to a few numbers. `series` groups them and finds level changes.
 """

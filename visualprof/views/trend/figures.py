@@ -1,4 +1,4 @@
-"""The few numbers by which runs are followed over time. Source: docs/views.md#trend."""
+"""The metrics by which runs are followed over time. Source: docs/views.md#trend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ YEAR_2000_NS = 946_684_800 * 10**9
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """What a number is. worse: by which change, 1 for more and -1 for less."""
+    """Kind of a metric.
+
+    Attributes:
+        kind: Kind of the value.
+        worse: Direction of a regression: 1 if higher is worse, -1 if lower is worse.
+    """
 
     kind: Kind
     worse: int
@@ -37,22 +42,28 @@ FIGURES = {
 
 
 class Figures(Answer):
-    """What a recording tells, by name. at_ns: Unix epoch of its start, None where the file has no such clock."""
+    """Metrics of a recording by name.
+
+    Attributes:
+        at_ns: Unix epoch of its start; None if the file has no such clock.
+    """
 
     figures: dict[str, float]
     at_ns: int | None = None
 
 
 def needs(trace: Trace) -> bool:
-    """Any step, or any memory event."""
+    """Whether the trace has steps or memory events."""
     return len(trace.steps) > 0 or len(trace.allocs.ts) > 0
 
 
 def compute(trace: Trace, params: Params) -> Figures:
-    """Those that a recording tells.
+    """Return the metrics that are known for a recording.
 
-    step.total: median of its steps; step.PART: mean of a step, both of the phase that most of a server's time goes to;
-    device.utilization: mean of its devices; memory.peak: of the device with the most.
+    - `step.total`: median of its steps
+    - `step.PART`: mean per step; for servers, both cover the phase with the most time
+    - `device.utilization`: mean over its devices
+    - `memory.peak`: peak of the device with the highest one
     """
     out = dict[str, float]()
     windows = step_windows(trace)
@@ -73,7 +84,7 @@ def compute(trace: Trace, params: Params) -> Figures:
 
 
 def figures_of_point(point: Point) -> dict[str, float]:
-    """Those of a measured size."""
+    """Return the metrics of a measured batch size."""
     told = {"p50": point.p50_ns, "p99": point.p99_ns, "qps": point.qps, "samples_per_s": point.samples_per_s}
     return {f"evaluation.{name}": float(value) for name, value in told.items() if value}
 

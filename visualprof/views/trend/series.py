@@ -1,4 +1,4 @@
-"""Runs of one name over time: a figure of each, the levels between which it changed. Source: docs/views.md#trend."""
+"""Trend of a metric over runs with the same name: series, and the levels they change between. docs/views.md#trend."""
 
 from __future__ import annotations
 
@@ -27,12 +27,17 @@ _HASH = re.compile(r"(?=.*\d)[0-9a-f]{7,40}", re.I)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A recording, or a measured size of a report. at_ns: Unix epoch. doubtful: it may be another the next time.
+    """Metrics of a recording, or of a measured batch size of a report.
 
-    Args:
-        series: what it is one of.
-        run: id of its run or report; worker, span: of its recording, "" of a report.
-        batch: of a report.
+    Attributes:
+        series: Name of its series.
+        run: Id of its run or report.
+        at_ns: Unix epoch.
+        figures: Metrics by name.
+        worker: Worker of a recording; "" for reports.
+        span: Span of a recording; "" for reports.
+        batch: Batch size of a report.
+        doubtful: Whether the values may differ next time.
     """
 
     series: str
@@ -46,10 +51,15 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class SeriesColumns(Columns):
-    """Series, first those whose last change is the worst. level: the last; change_ratio: of it against the one before.
+    """Series, those with the worst last change first.
 
-    change: worse, better, or none. changed_run: the first run of the last level; before_run: the one before it.
-    of: what its measurements are.
+    Attributes:
+        of: Source of its measurements.
+        level: The last level.
+        change: worse, better, or none.
+        change_ratio: The last level relative to the one before.
+        changed_run: The first run of the last level.
+        before_run: The run before `changed_run`.
     """
 
     series: kinds.NameColumn
@@ -64,9 +74,14 @@ class SeriesColumns(Columns):
 
 
 class MeasurementColumns(Columns):
-    """Every measurement in order of series and time. level, low, high: of the stretch that it belongs to and its noise.
+    """Measurements by series and time.
 
-    changed: it is the first of a new level. doubtful: unstable, or on a busy host; levels are found without it.
+    Attributes:
+        level: Level of the interval that contains the measurement.
+        low: Lower bound of the noise of that level.
+        high: Upper bound of the noise of that level.
+        changed: Whether it is the first of a new level.
+        doubtful: Whether it is unstable or from a busy host; such measurements are not used to find levels.
     """
 
     series: kinds.NameColumn
@@ -84,7 +99,12 @@ class MeasurementColumns(Columns):
 
 
 class Trend(Answer):
-    """A figure of runs over time. metrics: those that are known of any. alone: runs that no other has the name of."""
+    """A metric of runs over time.
+
+    Attributes:
+        metrics: Metrics that are known for any run.
+        alone: Runs whose name no other run shares.
+    """
 
     metric: str
     metrics: list[str]
@@ -94,9 +114,9 @@ class Trend(Answer):
 
 
 def series_of(run: str) -> str:
-    """What runs of one name share: numbers, dates and hashes that stand by themselves in an id become `*`.
+    """Return the series of a run: its id with separate numbers, dates and hashes replaced by `*`.
 
-    `nightly/resnet50-2026-11-20` and `nightly/resnet50-2026-11-21` are `nightly/resnet50-*`.
+    `nightly/resnet50-2026-11-20` and `nightly/resnet50-2026-11-21` are in `nightly/resnet50-*`.
     """
     pieces = _PIECES.split(run)
     folded = ["*" if place % 2 == 0 and piece and _counts(piece) else piece for place, piece in enumerate(pieces)]
@@ -108,23 +128,23 @@ def _counts(piece: str) -> bool:
 
 
 def series_named(run: Run) -> str:
-    """The series of a run: a log directory that is one itself has the id `.`, and a name."""
+    """Return the series of a run. A log directory that is itself a run has the id `.`, so its name is used."""
     return series_of(run.name if run.id == "." else run.id)
 
 
 def recorded(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
-    """What is followed: every recording of the first worker of each run; of a run that is only live there is none."""
+    """Return the recordings that are followed: those of the first worker of each run. Live runs have none."""
     return [(run, span) for run in runs for worker in run.workers[:1] for span in worker.spans]
 
 
 def measured_in(run: Run, span: Span, figures: Figures) -> Measured:
-    """A recording of the first worker of a run; of the time of its file, where it does not tell when it began."""
+    """Return the metrics of a recording, at the time of its file if the recording has no start time."""
     at_ns = figures.at_ns or span.version.mtime_ns
     return Measured(series_named(run), run.id, at_ns, figures.figures, run.workers[0].id, span.id)
 
 
 def measured_of(report: Report) -> list[Measured]:
-    """The sizes of a report that were measured; nothing of one that came with visualprof."""
+    """Return the metrics of the measured batch sizes of a report; nothing for reports bundled with visualprof."""
     name = " · ".join(part for part in (report.name, report.spec, report.agent) if part)
     return [
         Measured(
@@ -136,10 +156,13 @@ def measured_of(report: Report) -> list[Measured]:
 
 
 def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
-    """A figure over time, of everything that was measured more than once.
+    """Return a metric over time for everything that was measured more than once.
 
-    Args: metric: of FIGURES; "" is the first that is known of something that was measured more than once.
-    Raises: BadParameter: there is no such figure.
+    Args:
+        metric: A key of FIGURES; "" for the first metric that is known for a series with several measurements.
+
+    Raises:
+        BadParameter: There is no such metric.
     """
     of_series = defaultdict[str, list[Measured]](list)
     for one in measured:
@@ -171,7 +194,7 @@ def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
 
 
 class _Followed(msgspec.Struct):
-    """A series: its row, those of its measurements, and by how much its last change is for the worse."""
+    """A series: its row, the rows of its measurements, and how bad its last change is."""
 
     row: tuple[Any, ...]
     measurements: list[tuple[Any, ...]]
@@ -201,7 +224,7 @@ def _followed(name: str, members: Sequence[Measured], metric: str) -> _Followed:
 
 
 def drawn(answer: Trend, series: str) -> charts.Option:
-    """One series over time: its levels, changes for the worse and for the better apart; {} where it is not there."""
+    """Return the chart of one series with its levels, regressions and improvements; {} if there is no such series."""
     rows, worse = answer.measurements.columns, FIGURES[answer.metric].worse
     points: dict[str, list[charts.Option]] = {"measured": [], "worse": [], "better": [], "doubtful": []}
     lines: list[charts.Option] = []
