@@ -15,11 +15,11 @@ function circle(name: string, path: readonly string[] = [], done = new Set<strin
   return [];
 }
 
-describe("the rooms", () => {
-  it("have no circle of imports", () =>
+describe("the architecture", () => {
+  it("has no cycle of imports", () =>
     expect([...imports.keys()].map((name) => circle(name)).filter((cycle) => cycle.length > 0)).toEqual([]));
 
-  it("keep each page to itself", () => {
+  it("has no imports between pages", () => {
     const pageOf = (name: string) => /^src\/pages\/(\w+)\//.exec(name)?.[1];
     const strangers = [...imports].flatMap(([name, targets]) =>
       targets
@@ -29,7 +29,7 @@ describe("the rooms", () => {
     expect(strangers).toEqual([]);
   });
 
-  it("keep the shared canvas free of pages", () => {
+  it("has a shared canvas that imports no pages", () => {
     const pages = [...imports]
       .filter(([name]) => name.startsWith("src/canvas/"))
       .flatMap(([, targets]) => targets.filter((target) => target.startsWith("src/pages/")));

@@ -12,14 +12,14 @@ describe("a band", () => {
     [64, 500, 700],
   ] as const;
 
-  it("breaks where an end is not known, and is none of one row alone", () => {
+  it("breaks at unknown ends, and has no area for a single row", () => {
     expect(contiguousRuns(rows).map((run) => run.map(([x]) => x))).toEqual([
       [1, 2],
       [32, 64],
     ]);
   });
 
-  it("goes along the upper ends and back along the lower; 0 on a logarithmic axis is its floor", () => {
+  it("follows the upper ends and returns along the lower ones; 0 on a logarithmic axis is at its floor", () => {
     const toPixel = (x: number, y: number) => [x, -Math.log10(y)] as const;
     expect(bandOutline(rows.slice(5), toPixel, 99)).toEqual([
       [32, -Math.log10(300)],
@@ -29,7 +29,7 @@ describe("a band", () => {
     ]);
   });
 
-  it("is drawn once, in the colour of its series", () => {
+  it("is drawn once, in the color of its series", () => {
     const draw = styleBand({ type: "custom", data: rows as never })["renderItem"] as unknown as (
       frame: object,
       api: object,

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { nextStop, keyboardStops, stopX } from "./keyboard-stops";
 
-describe("stops_of", () => {
-  it("are the categories once, however many series are stacked", () =>
+describe("keyboardStops", () => {
+  it("returns the categories once for stacked series", () =>
     expect(
       keyboardStops({
         xAxis: { data: ["5", "6"] },
@@ -15,7 +15,7 @@ describe("stops_of", () => {
       { series: 0, index: 0 },
       { series: 0, index: 1 },
     ]));
-  it("are all points of all series, without the lines through them", () =>
+  it("returns all points of all series, without lines through them", () =>
     expect(
       keyboardStops({
         series: [
@@ -28,24 +28,24 @@ describe("stops_of", () => {
       { series: 1, index: 0 },
       { series: 2, index: 0 },
     ]));
-  it("are none where there is nothing", () => expect(keyboardStops({ series: [] })).toEqual([]));
+  it("returns nothing for an empty chart", () => expect(keyboardStops({ series: [] })).toEqual([]));
 });
 
-describe("step_to", () => {
-  it("begins at the first and stays inside", () => {
+describe("nextStop", () => {
+  it("starts at the first stop and stays within the list", () => {
     expect(nextStop("ArrowRight", -1, 3)).toBe(0);
     expect(nextStop("ArrowLeft", -1, 3)).toBe(0);
     expect(nextStop("ArrowRight", 2, 3)).toBe(2);
     expect(nextStop("End", -1, 3)).toBe(2);
     expect(nextStop("PageDown", 5, 100)).toBe(15);
   });
-  it("leaves other keys and empty charts alone", () => {
+  it("ignores other keys and empty charts", () => {
     expect(nextStop("w", 0, 3)).toBeNull();
     expect(nextStop("Home", -1, 0)).toBeNull();
   });
 });
 
-describe("x_of", () => {
+describe("stopX", () => {
   const option = {
     series: [
       {
@@ -58,7 +58,7 @@ describe("x_of", () => {
       { type: "bar", data: [3] },
     ],
   };
-  it("is the first number of a point, and unknown elsewhere", () =>
+  it("returns the first number of a point, and NaN otherwise", () =>
     expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => stopX(option, stop))).toEqual([
       8,
       NaN,

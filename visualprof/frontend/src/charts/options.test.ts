@@ -7,7 +7,7 @@ const context: Context = { theme: "dark", text: (key) => `text of ${key}`, width
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
 describe("tokens", () => {
-  it("are replaced wherever they stand", () => {
+  it("are replaced at any position", () => {
     const resolved = resolveTokens(
       { series: [{ name: "@t:category.kernel", itemStyle: { color: "@c:kernel" } }] },
       context,
@@ -24,7 +24,7 @@ describe("tokens", () => {
     expect(plain(formatter({ value: [0, 356] }))).toBe("356 ns");
   });
 
-  it("leave the user's names alone", () => {
+  it("do not replace the user's names", () => {
     expect(resolveTokens({ name: "aten::mm @ site" }, context)).toEqual({ name: "aten::mm @ site" });
     expect(isToken("@triton_kernel")).toBe(false);
   });
@@ -33,7 +33,7 @@ describe("tokens", () => {
 describe("tooltips", () => {
   const hostile = "<script>alert(1)</script>";
 
-  it("escape names that hold markup", () => {
+  it("escape names that contain markup", () => {
     const slice = sliceTooltip(String)({ name: hostile, value: 1, percent: 50 });
     const axis = axisTooltip(
       String,
@@ -46,7 +46,7 @@ describe("tooltips", () => {
     expect(slice).toContain("&lt;script&gt;");
   });
 
-  it("add up a stack and leave out what is zero", () => {
+  it("add up a stack and omit zeros", () => {
     const html = axisTooltip(
       String,
       "Total",
@@ -60,8 +60,8 @@ describe("tooltips", () => {
   });
 });
 
-describe("chart_option", () => {
-  it("shortens long legend names and adds their share", () => {
+describe("chartOption", () => {
+  it("shortens long names in the legend and adds their share", () => {
     const long = "void at::native::vectorized_elementwise_kernel<4, at::native::add_kernel_cuda>".repeat(2);
     const option = chartOption(
       {
@@ -82,7 +82,7 @@ describe("chart_option", () => {
     expect(plain(legend.formatter(long))).toContain("75.0 %");
   });
 
-  it("lays categories down, in parts too, and leaves steps standing", () => {
+  it("draws categories as horizontal bars and steps as vertical ones", () => {
     const bars = (names: string[], count: number) => ({
       xAxis: { type: "category", data: names },
       yAxis: { type: "value" },
@@ -96,7 +96,7 @@ describe("chart_option", () => {
     expect(categoryAxis(["5"], 3)).toBe("xAxis");
   });
 
-  it("gives the value axis the chart's unit", () => {
+  it("sets the chart's unit on the value axis", () => {
     const option = chartOption(
       {
         tooltip: { valueFormatter: "@f:ns" },

@@ -29,7 +29,7 @@ describe("curves", () => {
     expect([mark(option.xAxis, 2e6), mark(option.yAxis, 2 ** 28)]).toEqual(["2 ms", "256 MiB"]);
   });
 
-  it("mark powers of two, and the last one is above all", () => {
+  it("have ticks at powers of two, the last one above all values", () => {
     const { yAxis } = chartOption(server, context) as { yAxis: { interval: number; max: number } };
     expect(Math.log2(yAxis.interval) % 1).toBe(0);
     expect(yAxis.max).toBeGreaterThanOrEqual(700 * 2 ** 20);
@@ -38,7 +38,7 @@ describe("curves", () => {
 });
 
 describe("stacked areas", () => {
-  it("reach up from 0, the lower ones in front", () => {
+  it("reach up from 0, with the lower ones in front", () => {
     const part = (name: string, values: number[]) => ({
       type: "line",
       stack: "all",
@@ -65,7 +65,7 @@ describe("stacked areas", () => {
 });
 
 describe("points", () => {
-  it("tell what the server says, and escape names", () => {
+  it("show the server's facts and escape names", () => {
     const html = pointTooltip([{ name: "FLOPS", formatter: (value) => `${String(value)} F` }])({
       name: "<b>",
       seriesName: "<i>",
@@ -76,7 +76,7 @@ describe("points", () => {
     expect(html).toContain("<td>FLOPS</td><td>3 F</td>");
   });
 
-  it("stay points beside a line", () => {
+  it("stay points next to a line", () => {
     const option = chartOption(
       {
         series: [

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { relativeWorsening } from "./metric-change";
 
-it("more latency is worse, more throughput is better, and nothing is known of what one side lacks", () => {
+it("higher latency is worse, higher throughput is better, and a missing side gives null", () => {
   expect([
     relativeWorsening("p99", 0.2),
     relativeWorsening("mean", -0.1),

@@ -8,24 +8,24 @@ const steps = (...tuples: [name: string, startNs: number, durationNs: number][])
 const current = steps(["5", 100, 50], ["6", 150, 80], ["7", 230, 60]);
 const base = steps(["6", 1000, 70], ["7", 1070, 60], ["8", 1130, 90]);
 
-describe("steps that begin together", () => {
-  it("are the chosen one and what it is compared with, the first of both where none is chosen", () => {
+describe("aligned steps", () => {
+  it("are the chosen step and its counterpart, or the first of both if none is chosen", () => {
     expect(pairSteps(current, base, "step", null, null)).toEqual({ current: 0, base: 0 });
     expect(pairSteps(current, base, "step", "7", "8")).toEqual({ current: 2, base: 2 });
     expect(pairSteps(current, base, "step", "7", "7")).toEqual({ current: 2, base: 1 });
   });
 
-  it("have one name, the first that both have where none is chosen", () => {
+  it("have the same name, or are the first common step if none is chosen", () => {
     expect(pairSteps(current, base, "name", null, null)).toEqual({ current: 1, base: 0 });
     expect(pairSteps(current, base, "name", "7", "8")).toEqual({ current: 2, base: 1 });
     expect(pairSteps(current, base, "name", "5", "6")).toBeNull();
   });
 
-  it("are the longest of both, whichever is chosen", () => {
+  it("are the longest of both, whatever is chosen", () => {
     expect(pairSteps(current, base, "longest", "5", "6")).toEqual({ current: 1, base: 2 });
   });
 
-  it("are none where one run has no steps, or fewer", () => {
+  it("are missing if one run has no steps, or fewer", () => {
     for (const mode of ["step", "name", "longest"] as const) {
       expect(pairSteps([], base, mode, null, null)).toBeNull();
       expect(pairSteps(current, [], mode, null, null)).toBeNull();
@@ -40,8 +40,8 @@ describe("steps that begin together", () => {
   });
 });
 
-describe("the step beside another", () => {
-  it("is as far from the pair as the step itself, in both directions", () => {
+describe("the counterpart of a step", () => {
+  it("is as far from the pair as the step, in both directions", () => {
     const pair = pairSteps(current, base, "longest", null, null);
     const shift = (pair?.base ?? 0) - (pair?.current ?? 0);
     expect(counterpartStep("5", current, base, shift)).toBe("7");

@@ -10,7 +10,7 @@ const parts = {
 };
 
 describe("the waterfall of a step's change", () => {
-  it("begins with what got worse and leaves out what no step has", () => {
+  it("starts with the largest regression and omits parts that neither step has", () => {
     expect(waterfall(parts).stages.map((stage) => [stage.name, stage.delta_ns])).toEqual([
       ["cpu", 10],
       ["other", -5],
@@ -24,23 +24,23 @@ describe("the waterfall of a step's change", () => {
     expect(Math.max(base, now, ...stages.map((stage) => stage.end))).toBe(1);
   });
 
-  it("begins at 0 where the changes are seen", () => {
+  it("starts at 0 if the changes are visible", () => {
     const { floor_ns, base, now } = waterfall({ part: ["cpu"], base_ns: [100], new_ns: [50], delta_ns: [-50] });
     expect([floor_ns, base, now]).toEqual([0, 1, 0.5]);
   });
 
-  it("begins near small changes: levels 1000 to 1010 take 40 % of an axis that stands 15 % below them", () => {
+  it("starts near small changes: levels 1000 to 1010 take 40 % of an axis that starts 15 % below them", () => {
     const { floor_ns, base } = waterfall({ part: ["cpu"], base_ns: [1000], new_ns: [1010], delta_ns: [10] });
     expect(floor_ns).toBeCloseTo(1000 - (10 / 0.4) * 0.15);
     expect(base).toBeCloseTo(3.75 / 13.75);
   });
 
-  it("of a step that did not change is flat", () => {
+  it("of an unchanged step is flat", () => {
     const { floor_ns, base, now, stages } = waterfall({ part: ["cpu"], base_ns: [7], new_ns: [7], delta_ns: [0] });
     expect([floor_ns, base, now, stages[0]?.start, stages[0]?.end]).toEqual([0, 1, 1, 1, 1]);
   });
 
-  it("of nothing is nothing", () => {
+  it("of no parts is empty", () => {
     expect(waterfall({ part: [], base_ns: [], new_ns: [], delta_ns: [] })).toEqual({
       floor_ns: 0,
       base: 0,

@@ -12,7 +12,7 @@ function table(flops: (number | null)[], totalRows: number): Table {
   };
 }
 
-it("keeps its judgement while rows are sorted or searched", async () => {
+it("keeps the result while rows are sorted or searched", async () => {
   const answer = shallowRef<Table | null>(null);
   const empty = useEmptyColumns(answer, () => "file");
   answer.value = table([1, null], 800);
@@ -22,7 +22,7 @@ it("keeps its judgement while rows are sorted or searched", async () => {
   expect([...empty.value]).toEqual([]);
 });
 
-it("judges again when a search is lifted", async () => {
+it("determines empty columns again after a search is cleared", async () => {
   const answer = shallowRef<Table | null>(null);
   const empty = useEmptyColumns(answer, () => "file");
   answer.value = table([null], 800);

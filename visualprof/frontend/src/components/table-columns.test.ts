@@ -3,7 +3,7 @@ import { createColumns } from "./table-columns";
 
 const kinds = { stage: "word", input_shapes: "text", busy: "ns", worker: "id", name: "word", kernel: "name" } as const;
 
-it("a column looks like what it holds, whatever it is called", () => {
+it("the layout of a column depends on its content, not on its name", () => {
   const columns = createColumns([...Object.keys(kinds), "unsaid_ns"], kinds);
   expect(columns.filter((column) => column.numeric).map((column) => column.name)).toEqual(["busy"]);
   const width = Object.fromEntries(columns.map((column) => [column.name, column.widthPx]));
@@ -12,7 +12,7 @@ it("a column looks like what it holds, whatever it is called", () => {
   expect(columns.at(-1)?.kind).toBe("text");
 });
 
-it("short texts have the room that they need, within reason", () => {
+it("short texts get the width that they need, within limits", () => {
   const width = (text: string, name = "address") =>
     createColumns([name], { [name]: "word" }, "", () => ["x", text])[0]?.widthPx ?? 0;
   expect(width("0x7fcbc8000000")).toBeGreaterThan(130);

@@ -13,7 +13,7 @@ const answer = (revision: number, since: number | null, jobs: JobRow[], problem:
   hint: null,
 });
 
-test("changed jobs take their places, new ones come first, the others stay the same objects", () => {
+test("changed jobs replace old ones, new ones come first, and others stay the same objects", () => {
   const previous = answer(3, null, [job("b"), job("a")]);
   const now = mergeJobs(previous, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
   expect(now.jobs.map((item) => `${item.id} ${item.state}`)).toEqual([
@@ -26,7 +26,7 @@ test("changed jobs take their places, new ones come first, the others stay the s
   expect(now.revision).toBe(5);
 });
 
-test("everything takes the place of everything, and nothing changes nothing", () => {
+test("a full answer replaces everything, and an unchanged one changes nothing", () => {
   const previous = answer(3, null, [job("b"), job("a")]);
   expect(mergeJobs(previous, answer(4, null, [job("a")])).jobs.map((item) => item.id)).toEqual(["a"]);
   expect(mergeJobs(previous, answer(3, 3, []))).toBe(previous);

@@ -15,7 +15,7 @@ import {
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
-describe("duration", () => {
+describe("formatDuration", () => {
   it.each([
     [0, "0 ns"],
     [356, "356 ns"],
@@ -26,9 +26,9 @@ describe("duration", () => {
     [125_000_000_000, "2 min 5 s"],
     [3_780_000_000_000, "1 h 3 min"],
     [-2_500_000, "-2.50 ms"],
-  ])("%d ns reads %s", (ns, text) => expect(plain(formatDuration(ns))).toBe(text));
+  ])("formats %d ns as %s", (ns, text) => expect(plain(formatDuration(ns))).toBe(text));
 
-  it("moves to the next unit when rounding reaches it", () => {
+  it("uses the next unit if rounding reaches it", () => {
     expect(plain(formatDuration(999_960))).toBe("1.00 ms");
     expect(plain(formatDuration(999_400))).toBe("999 µs");
   });
@@ -47,7 +47,7 @@ describe("other units", () => {
     expect(formatCount(12.3456)).toBe("12.3");
   });
 
-  it("never rounds something to nothing", () => {
+  it("never rounds a positive value to zero", () => {
     expect(plain(formatRatio(0.555))).toBe("55.5 %");
     expect(plain(formatRatio(0.0001))).toBe("<0.1 %");
     expect(plain(formatRatio(0))).toBe("0 %");
@@ -55,23 +55,23 @@ describe("other units", () => {
   });
 });
 
-describe("columns", () => {
-  it("shows unknown as a dash, not as zero", () => {
+describe("cells", () => {
+  it("show unknown values as a dash, not as zero", () => {
     expect(formatCell("ns", null)).toBe(UNKNOWN);
     expect(formatCell("ns", undefined)).toBe(UNKNOWN);
     expect(plain(formatCell("ns", 0))).toBe("0 ns");
   });
 
-  it("writes nested shapes with brackets", () => {
+  it("format nested shapes with brackets", () => {
     expect(formatCell("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
   });
 
-  it("writes launch dimensions as a product", () => {
+  it("format launch dimensions as a product", () => {
     expect(formatCell("dims", "[7048, 1, 1]")).toBe("7048×1×1");
     expect(formatCell("dims", [8, 4, 10])).toBe("8×4×10");
   });
 
-  it("leaves numbers that count nothing as they are", () => {
+  it("do not format ids", () => {
     expect([formatCell("id", 123_456), formatExact("id", 123_456), formatCell("text", 0.5)]).toEqual([
       "123456",
       "123456",
@@ -79,7 +79,7 @@ describe("columns", () => {
     ]);
   });
 
-  it("writes the sign of a change before it, where there is anything to see", () => {
+  it("put the sign before a change, unless it rounds to zero", () => {
     expect([formatSigned("ns", 1500), formatSigned("bytes", -2048), formatSigned("ratio", 0)]).toEqual([
       "+1.50\u00a0µs",
       "−2.00\u00a0KiB",
@@ -88,20 +88,20 @@ describe("columns", () => {
     expect([formatSigned("ratio", -0.0001), formatSigned("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
-  it("keeps the exact value for the title", () => {
+  it("keep the exact value for the title", () => {
     expect(formatExact("ns", 1_240_123)).toBe("1,240,123 ns");
     expect(formatExact("ratio", 0.55512)).toBe("55.512 %");
   });
 });
 
-describe("recording_name", () => {
-  it("reads times of the Unix epoch, of any unit, as such", () => {
+describe("formatRecordingName", () => {
+  it("formats times of the Unix epoch in any unit", () => {
     const names = ["1782950405", "1782950405000", "1782950405000000", "1782950405000000000"].map(formatRecordingName);
     expect(new Set(names).size).toBe(1);
     expect(names[0]).toMatch(/^2026-07-0[12] \d\d:\d\d:05$/);
   });
 
-  it("leaves other names as they are", () => {
+  it("does not change other names", () => {
     for (const name of ["1", "31337", "178295040500", "step12", "2026_11_20_03_52_43"])
       expect(formatRecordingName(name)).toBe(name);
   });

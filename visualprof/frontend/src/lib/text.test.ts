@@ -8,14 +8,14 @@ it("shortens in the middle and keeps both ends", () => {
   expect(short.endsWith("nn_v1")).toBe(true);
 });
 
-it("makes control characters and turned directions visible", () => {
+it("shows control characters and changes of direction", () => {
   expect(displayText("a\u0000b\nc\u202egnp.exe\u0085")).toBe("a\u2400b\u240ac\ufffdgnp.exe\ufffd");
   expect(displayText("核函数 <a> \u00a0é")).toBe("核函数 <a> \u00a0é");
 });
 
-it("leaves short names alone", () => expect(shorten("relu", 4)).toBe("relu"));
+it("does not change short names", () => expect(shorten("relu", 4)).toBe("relu"));
 
-it("leaves out what all kernels have in common", () => {
+it("removes the parts that all kernels have in common", () => {
   expect(abbreviate("void cudnn::detail::dgrad_engine<float, 512>(int, int, float const*)", 60)).toBe(
     "cudnn::detail::dgrad_engine<float, 512>",
   );
@@ -26,6 +26,6 @@ it("escapes markup", () => {
   expect(escapeHtml(`<script>alert("x")</script>`)).toBe("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;");
 });
 
-it("orders versions by their parts, the newest first", () => {
+it("sorts versions by their parts, newest first", () => {
   expect(["1.9", "1.10"].sort(compareNewestFirst)).toEqual(["1.10", "1.9"]);
 });

@@ -43,20 +43,20 @@ describe("locales", () => {
         expect([key, slots(other.get(key) ?? "")]).toEqual([key, slots(text.replace(/^.* \| /, ""))]);
   });
 
-  it("hold only messages that are read as plain text", async () => {
+  it("contain only messages that are read as plain text", async () => {
     await speak("en", ALL_TEXTS);
     for (const [key, text] of english)
       if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
   });
 
-  it("are spoken as asked for last, whichever words come first", async () => {
+  it("are switched to the language requested last, whichever loads first", async () => {
     await speak("en", ALL_TEXTS);
     const before = speak("zh", ALL_TEXTS);
     await Promise.all([speak("en", ALL_TEXTS), before]);
     expect(locale.value).toBe("en");
   });
 
-  it("define every number that a table shows", () => {
+  it("define every metric that a table shows", () => {
     const columns = [...english.keys()]
       .filter((key) => /^column\.[^.]+$/.test(key))
       .map((key) => key.slice("column.".length));
@@ -103,14 +103,14 @@ describe("the files of texts", () => {
         .map((name) => `${path}: ${name}.json`),
     );
 
-  it("that every page loads have all texts of the shell", () => {
+  it("loaded by every page contain all texts of the shell", () => {
     expect(missing("src/start.ts", [...FIRST_TEXTS, ...SHARED_TEXTS], (path) => path.startsWith("src/pages/"))).toEqual(
       [],
     );
   });
 
   it.each(Object.keys(sources).flatMap((path) => /^src\/pages\/(\w+)\/page\.vue$/.exec(path)?.[1] ?? []))(
-    "of the page %s have all of its texts",
+    "of the page %s contain all of its texts",
     (page) => {
       expect(
         missing(`src/pages/${page}/page.vue`, [...FIRST_TEXTS, ...pageTexts(page)], (path) => path === "src/router.ts"),

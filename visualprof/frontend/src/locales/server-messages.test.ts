@@ -29,9 +29,9 @@ it.each([
   ],
   ["it has data for: overview, kernel", "可用的视图：overview, kernel"],
   ["a backend of somebody else's failed: E_42", "a backend of somebody else's failed: E_42"],
-])("also where they stand in one another: %s", (english, chinese) => expect(translateMessage(english)).toBe(chinese));
+])("translates nested messages: %s", (english, chinese) => expect(translateMessage(english)).toBe(chinese));
 
-it("leaves English as the server says it", async () => {
+it("does not translate English", async () => {
   await speak("en");
   expect(translateMessage("the server is read-only")).toBe("the server is read-only");
 });

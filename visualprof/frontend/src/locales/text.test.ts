@@ -4,37 +4,37 @@ import { chartText, columnLabels, counterName, counterLabel, runtimeText } from 
 
 beforeAll(() => speak("en", ALL_TEXTS));
 
-describe("counter_name", () => {
-  it("names what the monitor counts and leaves the unit", () =>
+describe("counterName", () => {
+  it("translates the monitor's counters and keeps the unit", () =>
     expect(counterName("child CPU %")).toBe("CPU of this process %"));
-  it("leaves the device's own name", () => expect(counterName("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
-  it("needs no unit where the values have it", () => expect(counterName("RSS bytes")).toBe("Memory of this process"));
-  it("leaves what it does not know", () => expect(counterName("queue depth")).toBe("queue depth"));
+  it("keeps the name of the device", () => expect(counterName("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
+  it("omits the unit if the values have it", () => expect(counterName("RSS bytes")).toBe("Memory of this process"));
+  it("does not change unknown names", () => expect(counterName("queue depth")).toBe("queue depth"));
 });
 
-describe("monitored", () => {
-  it("leaves the counters of profilers alone", () =>
+describe("counterLabel", () => {
+  it("does not change counters of profilers", () =>
     expect(["GPU memory", "memory arena", "Power"].map(counterLabel)).toEqual(["GPU memory", "memory arena", "Power"]));
 });
 
-describe("said_value", () => {
-  it("knows the words of the runtimes and leaves others", () =>
+describe("runtimeText", () => {
+  it("translates known messages of runtimes and keeps others", () =>
     expect([runtimeText("as the model"), runtimeText("CPUExecutionProvider")]).toEqual([
       "as the model",
       "CPUExecutionProvider",
     ]));
 });
 
-describe("chart_text", () => {
-  it("says which stages are derived", () =>
+describe("chartText", () => {
+  it("marks derived stages", () =>
     expect(["stage.forward", "derived.forward"].map(chartText)).toEqual(["Forward", "Forward (derived)"]));
 });
 
-describe("column_labels", () => {
+describe("columnLabels", () => {
   const kinds = { name: "name", busy_ns: "ns", busy_ratio: "ratio", idle_ns: "ns" } as const;
   const labels = () => Object.values(columnLabels(Object.keys(kinds), kinds));
 
-  it("leave the unit out, where nothing else is called the same", () =>
+  it("omit the unit if no other heading is equal", () =>
     expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
   it("do so in any language", async () => {
     await speak("zh", ALL_TEXTS);

@@ -3,8 +3,8 @@ import { splitAnswer } from "./view-parts";
 
 const table = { kinds: { id: "id", note: "text" }, columns: { id: [1], note: ["x"] }, total_rows: 1 };
 
-describe("parts_of", () => {
-  it("finds the table that an answer is, and its values", () => {
+describe("splitAnswer", () => {
+  it("finds the answer's own table and its values", () => {
     const parts = splitAnswer({ ...table, duration_ns: 5, unlinked: { kernels: 3 } });
     expect(parts.tables).toEqual([{ name: "", text: "note" }]);
     expect(parts.facts).toEqual([
@@ -13,7 +13,7 @@ describe("parts_of", () => {
     ]);
   });
 
-  it("names tables as the server does: those in structures by path, bare columns too, none in lists", () => {
+  it("names tables like the server: nested ones by path, bare columns too, none in lists", () => {
     const parts = splitAnswer({
       kinds: { step: "word" },
       steps: { step: ["1"], total_ns: [2] },
@@ -30,7 +30,7 @@ describe("parts_of", () => {
     expect(parts.facts.map((group) => group.name)).toEqual(["peak", "devices", "devices"]);
   });
 
-  it("takes lists of plain values for facts, and nothing for nothing", () => {
+  it("treats lists of plain values as facts, and returns nothing for an empty answer", () => {
     expect(splitAnswer({ kinds: {}, notes: ["a", "b"], none: [], operators: null }).facts).toEqual([
       { name: "", values: { notes: ["a", "b"], none: [], operators: null } },
     ]);

@@ -57,13 +57,13 @@ const reportFile = new ReportFile(
 const ask = (url: string) => reportFile.answer(`api/v1/${url}`);
 
 describe("rows of a report", () => {
-  it("are sorted with unknown values last, either way", () => {
+  it("are sorted with unknown values last, in both orders", () => {
     expect(names("sort=calls&order=desc")).toEqual(["c", "aten::mm", "=b", "Aten::add"]);
     expect(names("sort=calls&order=asc")).toEqual(["=b", "aten::mm", "c", "Aten::add"]);
     expect(names("sort=name&order=asc")).toEqual(["=b", "Aten::add", "aten::mm", "c"]);
   });
 
-  it("are searched, bounded and paged, and say of how many", () => {
+  it("are searched, filtered and paged, with the number of matches", () => {
     expect(names("search=ATEN")).toEqual(["aten::mm", "Aten::add"]);
     expect(names("is.name=c")).toEqual(["c"]);
     expect(names("min.calls=2&max.calls=10")).toEqual(["aten::mm"]);
@@ -71,12 +71,12 @@ describe("rows of a report", () => {
     expect(page).toMatchObject({ columns: { name: ["=b", "Aten::add"] }, matching_rows: 4, total_rows: 9 });
   });
 
-  it("run nothing in a spreadsheet", () =>
+  it("contain no formulas for spreadsheets", () =>
     expect(toDelimitedText(TABLE, ",").split("\n").slice(0, 3)).toEqual(["name,calls", "aten::mm,3", "'=b,1"]));
 });
 
-describe("what a report holds", () => {
-  it("is found whatever the page selects by itself", async () => {
+describe("the content of a report", () => {
+  it("is found regardless of the page's own parameters", async () => {
     expect(await ask("view/operator?run=r&group=name&sort=calls&limit=1").json()).toMatchObject({
       kind: "x",
       columns: { name: ["c"] },
@@ -91,7 +91,7 @@ describe("what a report holds", () => {
     expect(await ask("timeline/strings?offset=1&limit=3").json()).toEqual({ strings: ["one", "", "three"] });
   });
 
-  it("is of one run, and of what changed since another", async () => {
+  it("is limited to one run and its comparison", async () => {
     expect(await ask("diff?run=r&base=b&base_worker=w&view=operator&group=name&limit=1").json()).toMatchObject({
       view: "operator",
     });
@@ -101,14 +101,14 @@ describe("what a report holds", () => {
     expect(ask("view/operator?run=b").status).toBe(404);
   });
 
-  it("and nothing else", () => {
+  it("answers nothing else", () => {
     expect(ask("view/operator?run=r&step=3").status).toBe(404);
     expect(ask("view/operator?table=none").status).toBe(404);
     expect(ask("jobs").status).toBe(404);
     expect(reportFile.hasStep("4") && !reportFile.hasStep("3")).toBe(true);
   });
 
-  it("has of the timeline the tile, or the one above it", async () => {
+  it("includes the tile of the timeline, or a coarser one", async () => {
     expect(reportFile.nearestTile("g", 2, 7, 1)).toEqual([7, 1]);
     expect(reportFile.nearestTile("g", 2, 5, 6)).toEqual([7, 1]);
     expect(reportFile.nearestTile("g", 2, 5, 9)).toEqual([9, 0]);

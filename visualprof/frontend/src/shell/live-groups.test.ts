@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { LiveRecording } from "../api/model";
 import { groupByState, isShownRecording } from "./live-groups";
 
-describe("groups", () => {
-  it("tells what goes on before what is wrong, and leaves out what has no state", () => {
+describe("groupByState", () => {
+  it("lists running states before errors, and omits items without a state", () => {
     const states = ["ended", "done", "", "armed", "done"];
     const result = groupByState([...states.keys()], (index) => states[index] || null);
     expect(result).toEqual([
@@ -14,7 +14,7 @@ describe("groups", () => {
   });
 });
 
-describe("lasting", () => {
+describe("isShownRecording", () => {
   const nowMs = 1e12;
   const recording = (minutes: number, isOver: boolean): LiveRecording => ({
     id: "a",
@@ -29,7 +29,7 @@ describe("lasting", () => {
     [11, true, true, false],
     [11, false, true, true],
     [11, false, false, false], // no process is left that could end it
-  ])("asked %i minutes ago, over %s, somebody there %s", (minutes, isOver, live, isShown) =>
+  ])("started %i minutes ago, finished %s, process present %s", (minutes, isOver, live, isShown) =>
     expect(isShownRecording(recording(minutes, isOver), live, nowMs)).toBe(isShown),
   );
 });

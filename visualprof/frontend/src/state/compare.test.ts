@@ -66,7 +66,7 @@ async function afterClick(click: () => void): Promise<object> {
   return router.currentRoute.value.query;
 }
 
-describe("what a run is compared with", () => {
+describe("the base of a run", () => {
   let stop: () => void;
 
   beforeEach(async () => {
@@ -80,7 +80,7 @@ describe("what a run is compared with", () => {
     vi.unstubAllGlobals();
   });
 
-  it("is nothing until the address names it", async () => {
+  it("is missing until the address names it", async () => {
     const compare = await at("/overview?run=after");
     expect([
       compare.baseRun.value,
@@ -90,7 +90,7 @@ describe("what a run is compared with", () => {
     ]).toEqual([null, null, null, true]);
   });
 
-  it("is the worker of the same place unless the address names another", async () => {
+  it("is the worker at the same position unless the address names another", async () => {
     const compare = await at("/overview?run=after&worker=w1&base=before");
     expect(compare.comparedQuery.value).toEqual({
       run: "after",
@@ -106,7 +106,7 @@ describe("what a run is compared with", () => {
     expect(compare.comparedQuery.value).toMatchObject({ base_worker: "w0", base_span: "a" });
   });
 
-  it("has the step of the chosen one's name, else of its place, else its last", async () => {
+  it("has the step of the same name, or at the same position, or the last one", async () => {
     const compare = await at("/overview?run=after&base=before&step=5");
     expect(compare.baseQuery.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5" });
     await at("/overview?run=later&base=before&base_worker=w1&step=15");
@@ -120,17 +120,17 @@ describe("what a run is compared with", () => {
     ["same", "base=after"],
     ["unreadable", "base=broken"],
     ["apart", "base=memory"],
-  ])("cannot be asked for: %s", async (reason, base) => {
+  ])("cannot be requested: %s", async (reason, base) => {
     const compare = await at(`/overview?run=after&${base}`);
     expect([compare.obstacle.value, compare.comparedQuery.value]).toEqual([reason, null]);
   });
 
-  it("is waited for while it is read", async () => {
+  it("is awaited while it is being read", async () => {
     const compare = await at("/overview?run=after&base=read");
     expect(compare.comparedQuery.value).toMatchObject({ base: "read", base_span: "g" });
   });
 
-  it("may be another worker of the same run", async () => {
+  it("can be another worker of the same run", async () => {
     const compare = await at("/overview?run=after");
     const { runs } = await import("./runs");
     expect(runs.value.slice(0, 4).map(compare.runObstacle)).toEqual([null, null, null, "unreadable"]);
@@ -143,7 +143,7 @@ describe("what a run is compared with", () => {
     expect(compare.obstacle.value).toBe(null);
   });
 
-  it("changes places with what is shown by one click, and back", async () => {
+  it("is swapped with the run by one click, and back", async () => {
     const compare = await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
     expect(await afterClick(compare.swapBase)).toEqual({
       run: "before",
@@ -170,7 +170,7 @@ describe("what a run is compared with", () => {
     expect(await afterClick(compare.removeBase)).toEqual({ run: "after", search: "conv" });
   });
 
-  it("goes along to the other pages", async () => {
+  it("is kept on the other pages", async () => {
     await at("/kernel?run=after&base=before&base_worker=w1&search=conv");
     const { pageLocation } = await import("./address");
     expect(pageLocation("overview")).toEqual({

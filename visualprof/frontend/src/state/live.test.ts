@@ -11,7 +11,7 @@ const run = {
 } as Run;
 const recordingOf = (...files: (string | null)[]) => ({ workers: files.map((file) => ({ file })) }) as LiveRecording;
 
-describe("recorded_span", () => {
+describe("recordedSpan", () => {
   it.each([
     [recordingOf("new0", "new1"), "rank1", "new1"],
     [recordingOf("new0", "new1"), null, "new0"],

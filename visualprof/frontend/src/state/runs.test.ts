@@ -12,14 +12,14 @@ const previous: RunsAnswer = { revision: 5, runs: [run("a"), run("b"), run("c")]
 const nothing: ChangesAnswer = { revision: 6, since: 5, runs: [], removed: [], skipped: null };
 
 describe("changes of the runs", () => {
-  it("are laid over what is known, and leave the other runs the same objects", () => {
+  it("are merged, and other runs stay the same objects", () => {
     const now = mergeChanges(previous, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
     expect(now.runs.map((item) => `${item.id}${item.modified_ns}`)).toEqual(["b2", "c1", "d1"]);
     expect(now.runs[1]).toBe(previous.runs[2]);
     expect([now.revision, now.skipped]).toEqual([6, [unreadable]]);
   });
 
-  it("replace everything when the server does not know the revision any more", () => {
+  it("replace everything if the server no longer knows the revision", () => {
     expect(mergeChanges(previous, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({
       revision: 6,
       runs: [run("new")],
@@ -27,17 +27,17 @@ describe("changes of the runs", () => {
     });
   });
 
-  it("are everything at first", () => {
+  it("contain everything at first", () => {
     expect(mergeChanges(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([
       run("a"),
     ]);
   });
 });
 
-describe("the question for changes", () => {
+describe("the request for changes", () => {
   afterEach(() => vi.unstubAllGlobals());
 
-  it("says what is known and which run is shown, at once when that is still read", async () => {
+  it("sends the known revision and the shown run, immediately while that is being read", async () => {
     const waiting = { ...run("b"), workers: [{ id: "w", name: "w", rank: null, spans: [{ state: "waiting" }] }] };
     const requests: string[] = [];
     vi.stubGlobal("fetch", (url: string) => {

@@ -69,7 +69,7 @@ describe("selection", () => {
     vi.unstubAllGlobals();
   });
 
-  it("shows the newest run that is ready until the address names one", async () => {
+  it("shows the newest ready run until the address names one", async () => {
     const { run: selected, sortedRuns } = await import("./selection");
     expect(selected.value?.id).toBe("new");
     expect(sortedRuns.value.map((item) => item.id)).toEqual(["newest", "new", "old", "begun"]);
@@ -81,7 +81,7 @@ describe("selection", () => {
     expect([selected.value?.id, chosen.value?.id, step.value]).toEqual(["old", "b", null]);
   });
 
-  it("walks through all steps, the first, the second", async () => {
+  it("goes through all steps: the first, the second", async () => {
     const { moveStep, step } = await import("./selection");
     await router.push("/overview?run=old");
     const states: (string | null)[] = [];
@@ -93,7 +93,7 @@ describe("selection", () => {
     expect(states).toEqual(["5", "6", "6", "5"]);
   });
 
-  it("drops span and step when another run is chosen", async () => {
+  it("clears span and step when another run is chosen", async () => {
     const { selectRun } = await import("./selection");
     await router.push("/operator?run=old&span=b&step=7&search=conv");
     selectRun("new");
@@ -101,7 +101,7 @@ describe("selection", () => {
     expect(router.currentRoute.value.query).toEqual({ run: "new", search: "conv" });
   });
 
-  it("can be shown while it is still written, once something of it is known", async () => {
+  it("can be shown while it is still being written, once some of it is known", async () => {
     const { viewable } = await import("./selection");
     await router.push("/overview?run=newest");
     expect(viewable.value).toBe(true);
@@ -109,7 +109,7 @@ describe("selection", () => {
     expect(viewable.value).toBe(false);
   });
 
-  it("names a run that is gone", async () => {
+  it("reports a run that was deleted", async () => {
     const { missingRun } = await import("./selection");
     await router.push("/overview?run=deleted");
     expect(missingRun.value).toBe("deleted");

@@ -15,7 +15,7 @@ const TABLE = {
   p50_ns: [4, 5, 6, 3, null],
 };
 
-test("a row a case, a column a compiler on a machine, the newest result of each in its cell", () => {
+test("has one row per case, one column per compiler and machine, and the newest result in each cell", () => {
   const { machines, rows } = buildGrid(TABLE, "core_per_s");
   expect(machines).toEqual([
     { name: "gpu7", compilers: ["", "onnxruntime"] },
@@ -35,7 +35,7 @@ test("a row a case, a column a compiler on a machine, the newest result of each 
   expect(rows[1]?.cells[0]).toEqual({ run: "b2", state: "failed", value: null, best: false });
 });
 
-test("of latencies the least is the best, and one alone is neither", () => {
+test("marks the lowest latency as best, and a single one as neither", () => {
   const { rows } = buildGrid({ ...TABLE, p50_ns: [2, 5, 6, 3, null] }, "p50_ns");
   expect(rows[2]?.cells.map((cell) => cell?.best)).toEqual([undefined, false, undefined, true]);
   expect(rows[0]?.cells.some((cell) => cell?.best)).toBe(false);

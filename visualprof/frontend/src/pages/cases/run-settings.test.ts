@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { runCommand, parseSettings } from "./run-settings";
 
-test("settings are typed as keys and values, with quotes around spaces", () => {
+test("settings are parsed as keys and values, with quotes around spaces", () => {
   expect(parseSettings(' batch_size=8  flops="2 * 4e9" ')).toEqual({
     settings: { batch_size: "8", flops: "2 * 4e9" },
     invalid: "",
@@ -10,7 +10,7 @@ test("settings are typed as keys and values, with quotes around spaces", () => {
   expect(parseSettings("repeat=").invalid).toBe("repeat=");
 });
 
-test("the command says what differs from what is usual, and quotes what a shell would split", () => {
+test("the command contains values that differ from the defaults, and quotes for the shell", () => {
   const wish = {
     name: "digits",
     framework: "",

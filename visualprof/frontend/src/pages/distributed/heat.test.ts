@@ -19,7 +19,7 @@ import { alignmentOffsets } from "./timelines";
 const size = { rows: 100, columns: 40 };
 const fullView = fullViewport(size);
 
-describe("what is in sight", () => {
+describe("the viewport", () => {
   it("never leaves the map", () => {
     expect(clampViewport({ row: -5, rows: 500, column: 39, columns: 10 }, size)).toEqual({
       row: 0,
@@ -35,7 +35,7 @@ describe("what is in sight", () => {
     });
   });
 
-  it("keeps the place under the pointer when it is zoomed", () => {
+  it("keeps the position under the pointer when zooming", () => {
     const zoomedView = zoomViewport(fullView, { row: 50, column: 10 }, 0.5, size);
     expect(zoomedView).toEqual({ row: 25, rows: 50, column: 5, columns: 20 });
     expect((50 - zoomedView.row) / zoomedView.rows).toBe((50 - fullView.row) / fullView.rows);
@@ -51,7 +51,7 @@ describe("what is in sight", () => {
       columns: 1,
     }));
 
-  it("is in the address as whole places, and back", () => {
+  it("is stored in the address as whole positions, and restored", () => {
     expect(viewportText(fullView, size)).toBe("");
     const text = viewportText({ row: 3.4, rows: 10, column: 0, columns: 40 }, size);
     expect(text).toBe("3~11~0~40");
@@ -60,24 +60,24 @@ describe("what is in sight", () => {
       expect(parseViewport(odd, size)).toEqual(fullView);
   });
 
-  it("has ticks that are far enough apart", () => {
+  it("has ticks with a minimum distance", () => {
     expect(tickPositions(0, 100, 100, 18, "halves")).toEqual([0, 32, 64, 96]);
     expect(tickPositions(7, 20, 200, 64, "tens")).toEqual([10, 20]);
     expect(tickPositions(0, 3, 300, 64, "tens")).toEqual([0, 1, 2]);
   });
 
-  it("finds the bin of a place", () =>
+  it("finds the bin of a position", () =>
     expect([-1, 0, 3, 4, 99].map((at) => findBin([0, 4, 8], at))).toEqual([-1, 0, 0, 1, 2]));
 });
 
-describe("colours", () => {
+describe("colors", () => {
   const grey = [
     [0, 0, 0],
     [100, 100, 100],
     [200, 200, 200],
   ] as const;
 
-  it("run from the low end to the high one; what is unknown has none", () => {
+  it("go from the low end to the high one, and unknown values are transparent", () => {
     const bytes = paintCell([0, 10, 20, 99, -5, null], { low: 0, high: 20 }, grey);
     expect(Array.from({ length: 6 }, (_, i) => [bytes[4 * i], bytes[4 * i + 3]])).toEqual([
       [0, 255],
@@ -96,12 +96,12 @@ describe("colours", () => {
     expect(createScale(null, null, true)).toEqual({ low: -1, high: 1 });
   });
 
-  it("are not spread over what is only chance", () => {
+  it("do not exaggerate noise", () => {
     expect(createScale(1000, 1010, false, 1000)).toEqual({ low: 1000, high: 1100 });
     expect(createScale(1000, 1500, false, 1000)).toEqual({ low: 1000, high: 1500 });
   });
 
-  it.each(["light", "dark"] as const)("have as many shades as a byte in the %s theme", (theme) =>
+  it.each(["light", "dark"] as const)("have 256 shades in the %s theme", (theme) =>
     expect(new Set(colorStops(theme, "times").map(String)).size).toBeGreaterThan(128),
   );
 });
@@ -121,7 +121,7 @@ describe("a cell", () => {
     cells_ns: [1, 2, 3, null],
   } as unknown as HeatmapAnswer;
 
-  it("is known by any place in it", () => {
+  it("is found at any position inside it", () => {
     expect(cellAt(answer, 5, 1)).toMatchObject({
       value: 2,
       rank: 40,
@@ -137,11 +137,11 @@ describe("a cell", () => {
     expect([cellAt(answer, 3, 0), cellAt(answer, 7, 0), cellAt(answer, 4, 2)]).toEqual([null, null, null]);
   });
 
-  it("is within what its answer has", () =>
+  it("is limited to the area of its answer", () =>
     expect(mapSize(answer)).toEqual({ row: 4, rows: 3, column: 0, columns: 2 }));
 });
 
-it("timelines are moved by what their collectives are apart", () => {
+it("timelines are moved by the clock differences from collectives", () => {
   const aligned = [
     { worker: "a", collective_residual_ns: 0 },
     { worker: "b", collective_residual_ns: 1200 },

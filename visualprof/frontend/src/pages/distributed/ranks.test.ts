@@ -25,7 +25,7 @@ const summary = {
 };
 
 describe("ranks", () => {
-  it("stand in their order", () => {
+  it("keep their order", () => {
     expect(
       rankMeans(columns).map((means) => [
         means.rank,
@@ -40,21 +40,21 @@ describe("ranks", () => {
     ]);
   });
 
-  it("of none are none", () => expect(rankMeans({})).toEqual([]));
+  it("are empty without data", () => expect(rankMeans({})).toEqual([]));
 
-  it("are uneven when one computes much longer than the mean", () => {
+  it("are imbalanced if one computes much longer than the mean", () => {
     const result = imbalance(summary);
     expect([result?.most.rank, result?.least.rank]).toEqual([1, 0]);
     expect(result?.excess).toBeCloseTo(1 / 3);
   });
 
-  it("that differ little, or stand alone, are not", () => {
+  it("with small differences, or a single rank, are balanced", () => {
     expect(imbalance({ ...summary, longest_ns: 9.2 })).toBeNull();
     expect(imbalance({ ...summary, ranks: 1 })).toBeNull();
     expect(imbalance({ ...summary, computation_ns: null, longest_rank: null, longest_ns: null })).toBeNull();
   });
 
-  it("have devices, of which some tell nothing", () => {
+  it("have devices, some without facts", () => {
     const result = rankDevices({
       rank: [0, 1],
       host: ["h", "h"],
@@ -79,7 +79,7 @@ describe("ranks", () => {
   });
 });
 
-describe("numbers in few words", () => {
+describe("number ranges", () => {
   it.each([
     [[], ""],
     [[4], "4"],

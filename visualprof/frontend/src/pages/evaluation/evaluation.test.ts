@@ -30,11 +30,11 @@ function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
 }
 
 describe("reports in the address", () => {
-  it("survive commas and percent signs in their ids", () => {
+  it("keep commas and percent signs in their ids", () => {
     const ids = ["a,b", "50%", "%2C", "run/一"];
     expect(parseList(joinList(ids))).toEqual(ids);
   });
-  it("may be plain ids with commas between", () => expect(parseList("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
+  it("can be plain ids with commas between them", () => expect(parseList("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
   it("are those of the newest job until others are chosen", () => {
     const reports = [
       report("new/a", { job: "2" }),
@@ -51,8 +51,8 @@ describe("reports in the address", () => {
   });
 });
 
-describe("labels_of", () => {
-  it("are the specs, with the job's name or at last the id where several are alike", () => {
+describe("reportLabels", () => {
+  it("are the specs, with the job's name or finally the id if several are equal", () => {
     expect([...reportLabels([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
     expect([...reportLabels([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual([
       "x / s",
@@ -63,16 +63,16 @@ describe("labels_of", () => {
 });
 
 describe("points", () => {
-  it("are found by the id that charts give them, whatever the report is called", () =>
+  it("are found by the id in charts, whatever the report is called", () =>
     expect(parsePoint("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
   it("of a line have no id", () => expect(parsePoint("anything")).toBeNull());
-  it("are ordered by any column, what is not known last", () => {
+  it("are sorted by any column, with unknown values last", () => {
     const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
     expect(orderedRows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
     expect(orderedRows(table, "p99_ns", "desc")).toEqual([0, 2, 1]);
     expect(orderedRows(table, "", "desc")).toEqual([0, 1, 2]);
   });
-  it("lack a percentile when they have too few samples for it", () => {
+  it("have no percentile if there are too few samples for it", () => {
     expect(missingSamples("p99_ns", 661)).toBe(662);
     expect(missingSamples("p99_ns", 662)).toBeNull();
     expect(missingSamples("rss_bytes", 1)).toBeNull();
@@ -83,8 +83,8 @@ describe("a load", () => {
   const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<
     typeof loadFacts
   >[0];
-  it("is no fact where one run followed another", () => expect(loadFacts(facts)).not.toHaveProperty("scenario"));
-  it("is told in the page's words", async () => {
+  it("has no facts if runs did not overlap", () => expect(loadFacts(facts)).not.toHaveProperty("scenario"));
+  it("uses the texts of the locale", async () => {
     await speak("en", ALL_TEXTS);
     expect(loadFacts({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({
       concurrency: 4,
@@ -99,21 +99,21 @@ describe("a load", () => {
   });
 });
 
-describe("with_latency_axis", () => {
-  it("names the axis for what all of its lines are", () =>
+describe("withLatencyAxis", () => {
+  it("names the axis by the quantity of all its lines", () =>
     expect(withLatencyAxis({ latency: { yAxis: { name: "p50" } } })).toEqual({
       latency: { yAxis: { name: "@t:evaluation.latency" } },
     }));
 });
 
-describe("with_limit", () => {
+describe("withLimit", () => {
   const charts = { latency: { series: [] }, throughput: { series: [] } };
-  it("draws a line where latency has an axis", () => {
+  it("draws a line if latency has an axis", () => {
     const dressed = withLimit(charts, 5);
     expect(dressed["throughput"]).toEqual({ series: [] });
     expect(JSON.stringify(dressed["latency"])).toContain('"yAxis":5');
   });
-  it("draws that of the loads in their chart alone", () => {
+  it("draws the limit of the loads only in their chart", () => {
     const dressed = withLimit({ ...charts, load: { series: [] } }, 0, 7);
     expect(JSON.stringify(dressed["load"])).toContain('"yAxis":7');
     expect(dressed["latency"]).toEqual({ series: [] });

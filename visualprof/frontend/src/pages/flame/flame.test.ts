@@ -17,7 +17,7 @@ const COLUMNS = {
 describe("a flame graph", () => {
   const tree = buildTree(COLUMNS);
 
-  it("lays frames on the one around them, the longest or the first call at the left", () => {
+  it("places frames above their caller, with the longest or the first call on the left", () => {
     const heavy = layOutFrames(tree, true);
     expect([...heavy.x]).toEqual([0, 0, 0.6, 0]);
     expect([...heavy.width]).toEqual([1, 0.6, 0.3, 0.2]);
@@ -27,14 +27,14 @@ describe("a flame graph", () => {
     expect(timely.rows).toEqual([[0], [2, 1], [3]]);
   });
 
-  it("finds frames, and counts time inside of found ones once", () => {
+  it("finds frames, and counts nested matches once", () => {
     expect(search(tree, "A")).toEqual({ frames: new Set([0, 2, 3]), share: 1 });
     expect(search(tree, "b;")).toEqual({ frames: new Set([1]), share: 0.6 });
     expect(search(tree, "nothing").share).toBe(0);
     expect(framePath(tree, 3)).toEqual([0, 1, 3]);
   });
 
-  it("stands beside that of a base by names, else by what of a name lasts", () => {
+  it("matches a base by names, or by the stable part of a name", () => {
     const numbered = buildTree({ ...COLUMNS, name: ["t.py(12): main", "Linear_1", "Linear_2", "x"] });
     const before = buildTree({
       ...COLUMNS,
@@ -44,7 +44,7 @@ describe("a flame graph", () => {
     expect(matchBase(numbered, before, 0.5)).toEqual([10, 4, 2, 0]);
   });
 
-  it("looks behind a frame that only one of the two runs calls through", () => {
+  it("matches across a frame that only one of the two runs has", () => {
     const around = buildTree({
       name: ["launch.py(1): run", ...COLUMNS.name],
       parent: [-1, 0, 1, 1, 2],
@@ -58,7 +58,7 @@ describe("a flame graph", () => {
     expect(matchBase(tree, around, 1)).toEqual([10, 6, 3, 2]);
   });
 
-  it("is written for other programs", () => {
+  it("is exported for other programs", () => {
     expect(toCollapsedStacks(tree)).toBe("main 1\nmain;b:x 4\nmain;a 3\nmain;b:x;a 2\n");
     const { shared, profiles } = JSON.parse(toSpeedscope(tree, "run")) as {
       shared: { frames: { name: string }[] };
@@ -73,7 +73,7 @@ describe("a flame graph", () => {
     });
   });
 
-  it("tells the user's code from libraries", () => {
+  it("distinguishes the user's code from libraries", () => {
     const kinds = [
       "train.py(3): step",
       "torch/nn/modules/module.py(1): _call_impl",

@@ -31,14 +31,14 @@ function layOut(answer = residual(), open?: (graph: Graph) => Set<number>) {
 describe("search", () => {
   const graph = new Graph(residual());
 
-  it("wants every word, in names, types and shapes", () => {
+  it("requires every word, in names, types and shapes", () => {
     expect(searchItems(graph, "CONV layer2/block0").length).toBe(4);
     expect(searchItems(graph, "8x1000").length).toBe(1);
     expect(searchItems(graph, "   ")).toEqual([]);
     expect(searchItems(graph, "layer3/block5").some((item) => graph.isGroup(item))).toBe(true);
   });
 
-  it("finds the node that a profile names, else its type", () => {
+  it("finds the node that a profile names, or nodes of its type", () => {
     expect(findByName(graph, "head/fc").length).toBe(1);
     expect(findByName(graph, "downsample").length).toBe(4);
     expect(findByName(graph, "aten::MaxPool").length).toBe(1);
@@ -52,7 +52,7 @@ describe("flow", () => {
   const { graph, scene } = layOut();
   const add = findByName(graph, "layer1/block0/Add")[0] ?? -1;
 
-  it("marks neighbours, or everything before and after", () => {
+  it("marks neighbors, or everything upstream and downstream", () => {
     const direct = traceFlow(graph, add, false);
     expect([
       direct.nodes.filter((mark) => mark === UPSTREAM).length,
@@ -74,7 +74,7 @@ describe("a node with bodies", () => {
   const [ifNode = -1] = findByName(graph, "If_0");
   const condition = findByName(graph, "a&b<c>")[0] ?? -1;
 
-  it("is the group of them: drawn, found and named as one", () => {
+  it("is drawn, found and named as the group of its bodies", () => {
     expect(graph.isGroup(ifNode)).toBe(true);
     const node = graph.nodeOf(ifNode);
     expect([scene.boxIndex[node], graph.item[node], searchItems(graph, "If_0")]).toEqual([-1, ifNode, [ifNode]]);
@@ -82,7 +82,7 @@ describe("a node with bodies", () => {
     expect(graph.shown(node, openToLevel(graph, 9))).toBe(ifNode);
   });
 
-  it("passes the data on: what it decides over leads to what takes its outputs", () => {
+  it("passes data on: nodes that it controls lead to consumers of its outputs", () => {
     const after = traceFlow(graph, condition, true).nodes;
     for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"])
       expect(after[findByName(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
@@ -91,7 +91,7 @@ describe("a node with bodies", () => {
     expect(neighborItems(graph, ifNode, "out")).toEqual(findByName(graph, "loop/Merge"));
   });
 
-  it("gives what its branches make as one, open and folded", () => {
+  it("has one output for the results of its branches, open and folded", () => {
     const merge = findByName(graph, "loop/Merge")[0] ?? -1;
     for (const level of [0, 9]) {
       const { picture } = layOut(unusual(), (graph) => openToLevel(graph, level)).scene;
@@ -102,7 +102,7 @@ describe("a node with bodies", () => {
     }
   });
 
-  it("takes its condition at its border, open and folded", () => {
+  it("receives its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
       const { picture } = layOut(unusual(), (graph) => openToLevel(graph, level)).scene;
       const ends = [...picture.kind.keys()]
@@ -113,7 +113,7 @@ describe("a node with bodies", () => {
   });
 });
 
-describe("measured figures", () => {
+describe("measurements", () => {
   const { graph, scene } = layOut();
   const none = new Array<number | null>(graph.nodes).fill(null);
   const time = none.map((_, node) => (node % 2 === 0 ? 1000 : null));
@@ -142,13 +142,13 @@ describe("measured figures", () => {
     expect(sums.calls[graph.root]).toBeNaN();
   });
 
-  it("colour the most expensive box hottest", () => {
+  it("give the most expensive box the hottest color", () => {
     const heat = heatOverlay(scene, sums, "time_ns", 1e6);
     expect(Math.max(...[...heat.share].filter((share) => !Number.isNaN(share)))).toBe(1);
     expect(heat.text.every((text) => text === "" || text.includes("%"))).toBe(true);
   });
 
-  it("compare a base by the call: as many calls as here", () => {
+  it("compare with a base for the same number of calls", () => {
     // Node 0: 100 ns in 2 calls; the base has 600 in 4, so 300 for 2. Node 1: 50 in 1, the base 25. Node 2 is not in
     // the base.
     const profileOf = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({
@@ -173,7 +173,7 @@ describe("measured figures", () => {
 });
 
 describe("the picture", () => {
-  it("is escaped in SVG and holds every box", () => {
+  it("is escaped in SVG and contains every box", () => {
     const { graph, scene } = layOut(unusual(), (graph) => openToLevel(graph, 9));
     const svg = svgText(scene, NO_HIGHLIGHTS, readColors("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
@@ -193,12 +193,12 @@ describe("the picture", () => {
     });
   });
 
-  it("labels each slot's shape once", () => {
+  it("labels the shape of each slot once", () => {
     const { scene } = layOut(residual(), (graph) => openToLevel(graph, 9));
     expect(scene.shapes.some((shape) => shape === "8×64×56×56")).toBe(true);
   });
 
-  it("shows a folded group as changed when part of it is", () => {
+  it("shows a folded group as changed if a part of it is", () => {
     const { graph, scene } = layOut();
     const status = new Array<"same" | "removed">(graph.nodes).fill("same");
     const node = findByName(graph, "layer2/block0/Add")[0] ?? 0;
@@ -207,8 +207,8 @@ describe("the picture", () => {
   });
 });
 
-describe("words", () => {
-  it("sort operators of every framework into families", () => {
+describe("names", () => {
+  it("sort operators of all frameworks into families", () => {
     const types = [
       "Conv",
       "aten::convolution",
@@ -243,6 +243,6 @@ describe("words", () => {
     ]);
   });
 
-  it("take the last part of a path", () =>
+  it("are shortened to the last part of a path", () =>
     expect(["/encoder/layer.0/MatMul_1", "conv1", "a//", ""].map(lastPart)).toEqual(["MatMul_1", "conv1", "a", ""]));
 });

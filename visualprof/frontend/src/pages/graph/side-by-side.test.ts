@@ -65,7 +65,7 @@ beforeEach(() => {
 });
 
 describe("two pictures side by side", () => {
-  it("have one scale, and most of what is in sight is level", () => {
+  it("have one scale, and most visible boxes are level", () => {
     const { stage, other, sides, to } = sidesOf(layOut(chain()), layOut(chain(2)));
     sides.settle(true);
     expect(stage.camera.scale).toBe(other.camera.scale);
@@ -74,7 +74,7 @@ describe("two pictures side by side", () => {
     expect(positionOnScreen(stage, 0).y).not.toBeCloseTo(positionOnScreen(other, to(0)).y, 0);
   });
 
-  it.each(["td", "lr"] as const)("of the same structure show the same (%s)", (direction) => {
+  it.each(["td", "lr"] as const)("of the same structure show the same part (%s)", (direction) => {
     const { stage, other, sides } = sidesOf(layOut(residual(), direction, 1), layOut(residual(), direction, 1));
     sides.settle(true);
     expect(stage.camera.view).toEqual(other.camera.view);
@@ -83,7 +83,7 @@ describe("two pictures side by side", () => {
     expect(stage.camera.view).toEqual(other.camera.view);
   });
 
-  it("show what was acted on at the same place, whichever side it was", () => {
+  it("align the last used item on both sides, whichever side it was on", () => {
     const { stage, other, sides, to } = sidesOf(layOut(chain()), layOut(chain(5)));
     const first = 2;
     sides.settle(true);
@@ -99,14 +99,14 @@ describe("two pictures side by side", () => {
     expect(positionOnScreen(stage, 9).y).toBeCloseTo(position.y, 3);
   });
 
-  it("stay at their beginnings where they have nothing in common", () => {
+  it("stay at their starts if they have nothing in common", () => {
     const { stage, other, sides } = sidesOf(layOut(chain()), layOut(transformer(2)));
     sides.settle(true);
     for (const { camera } of [stage, other])
       expect([camera.y <= 0, -camera.y < camera.view.h / 2]).toEqual([true, true]);
   });
 
-  it("keep the selection in sight when they are fitted anew", () => {
+  it("keep the selection visible when they are fitted again", () => {
     const scene = layOut(residual());
     const last = scene.graph.answer.nodes.name.indexOf("head/fc");
     const { stage, other, sides } = sidesOf(scene, layOut(residual()), last);
@@ -117,8 +117,8 @@ describe("two pictures side by side", () => {
   });
 });
 
-describe("a picture alone", () => {
-  it("is fitted to a new size until somebody moves it", () => {
+describe("a single picture", () => {
+  it("is fitted to a new size until the user moves it", () => {
     const stage = new Stage("light");
     stage.resize(900, 700);
     stage.show(layOut(chain()), -1);
@@ -132,7 +132,7 @@ describe("a picture alone", () => {
     expect(stage.camera.x).toBe(x);
   });
 
-  it("begins with what is in sight in the middle, where it is wider than the room", () => {
+  it("is centered at its start if it is wider than the area", () => {
     const stage = new Stage("light");
     stage.resize(400, 300);
     stage.show(layOut(transformer(1)), -1);
@@ -146,19 +146,19 @@ describe("a picture alone", () => {
   });
 });
 
-describe("a tip", () => {
+describe("a tooltip", () => {
   const size = { width: 180, height: 52 };
   const covers = (at: { x: number; y: number }, box: Box) =>
     at.x < box.x + box.w && box.x < at.x + size.width && at.y < box.y + box.h && box.y < at.y + size.height;
 
-  it("stands at the right of its box, inside the area, else at its left", () => {
+  it("is on the right of its box, inside the area, or else on the left", () => {
     const area = { width: 600, height: 400 };
     expect(tipPosition(size, [{ x: 200, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 100 });
     expect(tipPosition(size, [{ x: 480, y: 100, w: 100, h: 40 }], area)).toEqual({ x: 290, y: 100 });
     expect(tipPosition(size, [{ x: 200, y: 380, w: 100, h: 40 }], area)).toEqual({ x: 310, y: 342 });
   });
 
-  it("covers what says least where there is no room", () => {
+  it("covers the least text if there is no free space", () => {
     const area = { width: 200, height: 64 };
     const at = tipPosition(
       size,
@@ -175,7 +175,7 @@ describe("a tip", () => {
   it.each([
     ["residual", residual()],
     ["transformer", transformer(2)],
-  ] as const)("covers no box of a %s where any place beside it is free", (_, answer) => {
+  ] as const)("covers no box of a %s if there is free space next to its box", (_, answer) => {
     const scene = layOut(answer);
     const stage = new Stage("light");
     stage.resize(900, 700);
@@ -209,7 +209,7 @@ describe("a tip", () => {
 });
 
 describe("differences", () => {
-  it("are listed with the nodes of each", () => {
+  it("are listed with their nodes", () => {
     const differences = groupDifferences({
       same: 1,
       changed: 2,

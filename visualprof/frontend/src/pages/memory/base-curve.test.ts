@@ -22,7 +22,7 @@ const chart = (data: Point[]) =>
   }) as unknown as JsonObject;
 
 describe("two curves of memory", () => {
-  it("hold a value until the next one", () =>
+  it("keep a value until the next one", () =>
     expect(valuesAt(curve, [-1, 0, 19, 20, 60])).toEqual([null, 10, 10, 30, 10]));
 
   it("differ while both are known", () => {
@@ -34,7 +34,7 @@ describe("two curves of memory", () => {
     expect(curveDifference(curve, [])).toEqual([]);
   });
 
-  it("stand on one axis, the base moved", () => {
+  it("share an axis, with the base moved", () => {
     const series = addBaseCurve(chart(curve), chart(base), 10)["series"] as unknown as {
       name: string;
       data: Point[];
@@ -59,7 +59,7 @@ describe("two curves of memory", () => {
     ]);
   });
 
-  it("have their peaks, unknown where there is no curve", () => {
+  it("have peaks, unknown without a curve", () => {
     expect(findPeaks(chart(curve), chart(base))).toEqual({ now: 30, before: 15 });
     expect(findPeaks(chart(curve), undefined)).toEqual({ now: 30, before: null });
   });

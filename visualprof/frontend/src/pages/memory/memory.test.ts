@@ -17,7 +17,7 @@ const device: MemoryDevice = {
 };
 
 describe("facts of a device", () => {
-  it("know no share of a memory of unknown size", () => expect(deviceFacts(device)["peak_ratio"]).toBeNull());
+  it("have no share of a memory of unknown size", () => expect(deviceFacts(device)["peak_ratio"]).toBeNull());
 
   it("compare the peak with the device's memory", () => {
     expect(
@@ -26,7 +26,7 @@ describe("facts of a device", () => {
   });
 });
 
-describe("what is alive at the peak", () => {
+describe("the memory at the peak", () => {
   const table = {
     columns: { name: ["mm", ""], bytes: [60, 20], allocations: [2, 1] },
     total_rows: 2,
@@ -35,9 +35,9 @@ describe("what is alive at the peak", () => {
   };
   const peak: MemoryPeak = { ts_ns: 5, allocated_bytes: 100, known_bytes: 80, operators: table, modules: null };
 
-  it("offers the groups that there are", () => expect(availableGroups(peak)).toEqual(["operators"]));
+  it("offers the available groups", () => expect(availableGroups(peak)).toEqual(["operators"]));
 
-  it("ends with what was there before the profile", () => {
+  it("ends with memory from before the profile", () => {
     const shares = peakShares(peak, "operators");
     expect(shares.map((share) => [share.name, share.share, share.before])).toEqual([
       ["mm", 0.6, false],
@@ -46,13 +46,13 @@ describe("what is alive at the peak", () => {
     ]);
   });
 
-  it("never exceeds the whole when the totals count from the start of the profile", () => {
+  it("never exceeds the total if totals count from the start of the profile", () => {
     expect(peakShares({ ...peak, allocated_bytes: 40 }, "operators").map((share) => share.share)).toEqual([0.75, 0.25]);
   });
 });
 
-describe("the window", () => {
-  it("is read only when it is one", () => {
+describe("the time window", () => {
+  it("is parsed only if it is valid", () => {
     expect(parseWindow("5", "9")).toEqual({ start_ns: 5, end_ns: 9 });
     for (const [start, end] of [
       ["9", "5"],
@@ -63,15 +63,15 @@ describe("the window", () => {
       expect(parseWindow(start, end)).toBeNull();
   });
 
-  it("holds what was dragged over", () => expect(dragWindow(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
+  it("covers the dragged range", () => expect(dragWindow(-3.2, 7.1)).toEqual({ start_ns: 0, end_ns: 8 }));
 });
 
-describe("sizes that people type", () => {
+describe("parseBytes", () => {
   it.each([
     ["512", 512],
     ["4k", 4096],
     ["10 MiB", 10_485_760],
     ["1.5 GB", 1_610_612_736],
   ] as const)("%s", (text, value) => expect(parseBytes(text)).toBe(value));
-  it.each(["", "much", "-3", "4 x"])("%j is none", (text) => expect(parseBytes(text)).toBeNull());
+  it.each(["", "much", "-3", "4 x"])("%j is not a size", (text) => expect(parseBytes(text)).toBeNull());
 });

@@ -2,16 +2,16 @@ import { describe, expect, it } from "vitest";
 import { sortOrder, parseSeconds } from "./filters";
 
 describe("the order of the rows", () => {
-  it("is the view's own where it has one", () => {
+  it("is the view's own if it has one", () => {
     expect(sortOrder("device_self_ns", "desc")).toEqual({ order_by: "time" });
     expect(sortOrder("flops", "asc")).toEqual({ order_by: "+flops" });
     expect(sortOrder("id", "desc")).toEqual({ order_by: "opr_id" });
   });
 
-  it("is left to the table where it has none", () => expect(sortOrder("in_shapes", "asc")).toBeNull());
+  it("is applied to the table otherwise", () => expect(sortOrder("in_shapes", "asc")).toBeNull());
 });
 
-describe("times that people type", () => {
+describe("parseSeconds", () => {
   it.each([
     ["2", 0.002],
     ["100 us", 0.0001],
@@ -20,5 +20,5 @@ describe("times that people type", () => {
     ["3s", 3],
     ["250 ns", 2.5e-7],
   ] as const)("%s", (text, value) => expect(parseSeconds(text)).toBe(value));
-  it.each(["", "soon", "-1", "3 h"])("%j is none", (text) => expect(parseSeconds(text)).toBeNull());
+  it.each(["", "soon", "-1", "3 h"])("%j is not a time", (text) => expect(parseSeconds(text)).toBeNull());
 });

@@ -33,7 +33,7 @@ const array = (blob: string): UploadAnswer => ({
 describe("a draft", () => {
   beforeEach(clearDraft);
 
-  it("leaves to the server what nobody typed", () => {
+  it("leaves empty inputs to the server", () => {
     setModel(model("m.onnx", { batch: 1 }), "");
     expect(toRequest([])).toMatchObject({
       model: "m.onnx",
@@ -46,7 +46,7 @@ describe("a draft", () => {
       measure: {},
     });
   });
-  it("says a row as one choice of each kind", () => {
+  it("describes a spec row as one choice of each kind", () => {
     draft.specs = [
       newSpec({ backend: "torch", where: "agent:a:b", threads: "4" }),
       newSpec({ backend: "torch", where: "platform:cuda" }),
@@ -71,11 +71,11 @@ describe("a draft", () => {
     setModel(model("c.onnx", {}), "batch");
     expect(draft.sizes).toBeNull();
   });
-  it("sends sizes of the dimensions that count", () => {
+  it("sends sizes of the needed dimensions", () => {
     draft.dims = { seq: "64", gone: "2" };
     expect(toRequest(["batch", "seq"]).dims).toEqual({ seq: "64" });
   });
-  it("takes values by name again when their array is gone", () => {
+  it("takes an array of the same name if its array was removed", () => {
     setModel(model("a.onnx", {}), "");
     setArrays([array("one")]);
     Object.assign(draft.inputs[0] ?? {}, { fill: "file", blob: "one" });

@@ -47,8 +47,8 @@ const INPUTS = [
 
 beforeAll(() => speak("en", ALL_TEXTS));
 
-describe("rows of one's own", () => {
-  it("are read from the heads of the arrays", async () => {
+describe("the user's own data", () => {
+  it("is read from the headers of the arrays", async () => {
     expect(
       await readHeads(npz({ x: head("<f4", "9, 3, 4"), mask: head("|b1", "9,"), scale: head("<f8", "") })),
     ).toEqual([
@@ -60,7 +60,7 @@ describe("rows of one's own", () => {
       expect(await readHeads(other)).toBeNull();
   });
 
-  it("fit a model by names, types and dimensions", () => {
+  it("fits a model by names, types and dimensions", () => {
     const x = { name: "x", dtype: "float16", shape: [9, 3, 4] };
     const scale = { name: "scale", dtype: "float32", shape: [] };
     expect(mismatchText([x, scale], INPUTS)).toBe("");
@@ -86,7 +86,7 @@ describe("rows of one's own", () => {
     expect(mismatchText([x, { ...scale, shape: [8] }], INPUTS)).toContain("different numbers of rows: 9, 8");
   });
 
-  it("are cast as numpy casts safely", () => {
+  it("is cast like numpy's safe casts", () => {
     const pairs = [
       ["int8", "float16"],
       ["int16", "float32"],

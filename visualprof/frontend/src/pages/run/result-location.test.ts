@@ -32,26 +32,26 @@ function run(...workers: [id: string, views: string[]][]): Run {
   };
 }
 
-describe("result_location", () => {
+describe("resultLocation", () => {
   it("is the overview of the first file that has one", () =>
     expect(resultLocation(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({
       path: "/overview",
       query: { run: "j/s", worker: "timeline" },
     }));
-  it("is the timeline where only the monitor is there", () =>
+  it("is the timeline if there is only the monitor's recording", () =>
     expect(resultLocation(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
-  it("is nowhere while a file is still being read", () => {
+  it("is null while a file is being read", () => {
     const finishedRun = run(["monitor", ["trace"]], ["timeline", []]);
     const [, timeline] = finishedRun.workers;
     if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
     expect(resultLocation(finishedRun)).toBeNull();
   });
-  it("is the overview of one that nobody has begun to read, which comes when it is opened", () => {
+  it("is the overview of a file that nobody has started to read, which is loaded when opened", () => {
     const emptyRun = run(["timeline", []]);
     for (const worker of emptyRun.workers) for (const span of worker.spans) span.state = "waiting";
     expect(resultLocation(emptyRun)).toEqual({ path: "/overview", query: { run: "j/s" } });
   });
-  it("is nowhere until something of it was read", () => {
+  it("is null until some file was read", () => {
     expect(resultLocation(run(["timeline", []]))).toBeNull();
     expect(resultLocation(undefined)).toBeNull();
   });

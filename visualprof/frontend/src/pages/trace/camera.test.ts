@@ -9,7 +9,7 @@ function camera(): Camera {
 }
 
 describe("camera", () => {
-  it("zooms about a point that stays where it is", () => {
+  it("zooms around a point that keeps its position", () => {
     const view = camera();
     view.zoom(150_000, 0.5);
     expect([view.start, view.end]).toEqual([125_000, 225_000]);
@@ -27,7 +27,7 @@ describe("camera", () => {
     expect(view.span).toBeCloseTo(SHORTEST_NS);
   });
 
-  it("moves no further than needed to show something", () => {
+  it("moves only as far as needed to show a range", () => {
     const view = camera();
     view.reveal({ start: 150_000, end: 160_000 });
     expect([view.start, view.end]).toEqual([100_000, 300_000]);
@@ -37,7 +37,7 @@ describe("camera", () => {
     expect(view.span).toBeGreaterThan(900_000);
   });
 
-  it("zooms to what would be a hair", () => {
+  it("zooms in on a range that is too thin", () => {
     const view = camera();
     view.reveal({ start: 150_000, end: 150_100 });
     expect([view.start, view.end]).toEqual([149_000, 151_100]);

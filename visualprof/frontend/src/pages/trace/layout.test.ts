@@ -93,7 +93,7 @@ describe("layout", () => {
     ]);
   });
 
-  it("folds groups and tracks, and shows a summary of them", () => {
+  it("folds groups and tracks, and shows their summary", () => {
     const { rows } = layOutTracks(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
     expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([
       ["Device 0", false],
@@ -103,20 +103,20 @@ describe("layout", () => {
     expect(laneBoxes(rows[2] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
   });
 
-  it("pins tracks in the order of pinning and takes them out of their group", () => {
+  it("pins tracks in the order of pinning and removes them from their group", () => {
     const { rows, pinned, pinnedHeight } = layOutTracks(branches, { ...plain, pinned: ["0.9", "0.0"] });
     expect(pinned.map((row) => row.key)).toEqual(["0.9", "0.0"]);
     expect(pinnedHeight).toBe(pinned.reduce((sum, row) => sum + row.height, 0));
     expect(rows.some((row) => row.key === "0.0")).toBe(false);
   });
 
-  it("finds tracks wherever they are folded away, and counts what it leaves out", () => {
+  it("finds tracks in folded groups, and counts hidden ones", () => {
     const { rows, hiddenCount: leftOut } = layOutTracks(branches, { ...plain, filter: "thread 3" });
     expect(rows.map((row) => row.label)).toEqual(["Other", "thread 3"]);
     expect(leftOut).toBe(4);
   });
 
-  it("heads each worker when there are several", () => {
+  it("adds a head per worker if there are several", () => {
     const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
     const heads = (toggled: string[]) =>
       layOutTracks(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
@@ -126,7 +126,7 @@ describe("layout", () => {
     expect(heads(["1.w"])).toBe(2);
   });
 
-  it("folds counters where several workers stand below each other", () => {
+  it("folds counters if several workers are shown", () => {
     const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
     const counters = layOutTracks(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
@@ -137,13 +137,13 @@ describe("layout", () => {
     ).toBe(1);
   });
 
-  it("moves only what was moved by hand", () => {
+  it("keeps the order of tracks that were not moved manually", () => {
     const items = branches[0]?.groups[1]?.items ?? [];
     expect(sortByOrder(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);
     expect(sortByOrder(items, ["0.5"]).map((item) => item.key)).toEqual(["0.0", "0.1"]);
   });
 
-  it("knows the rows in sight and the place of a lane", () => {
+  it("finds the visible rows and the position of a lane", () => {
     const { rows } = layOutTracks(branches, plain);
     const [first, last] = rowsBetween(rows, 80, 120);
     expect(rows.slice(first, last).map((row) => row.label)).toEqual(["thread 0", "thread 1"]);
@@ -153,7 +153,7 @@ describe("layout", () => {
   });
 });
 
-describe("fuzzy", () => {
+describe("matchesFuzzy", () => {
   it("finds words in any order and letters in order", () => {
     expect(matchesFuzzy("thread 425 (python3)", "pyth 425")).toBe(true);
     expect(matchesFuzzy("thread 1553 (UBQueueTasks0)", "ubqt")).toBe(true);

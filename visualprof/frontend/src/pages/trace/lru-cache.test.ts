@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { LruCache } from "./lru-cache";
 
-it("forgets what was used longest ago, and stays within its budget", () => {
+it("removes the least recently used entries, and stays within its budget", () => {
   const cache = new LruCache<number>(10);
   cache.set("a", 1, 4);
   cache.set("b", 2, 4);
@@ -10,7 +10,7 @@ it("forgets what was used longest ago, and stays within its budget", () => {
   expect([cache.has("a"), cache.has("b"), cache.has("c"), cache.weight]).toEqual([true, false, true, 8]);
 });
 
-it("weighs a replaced entry once, and keeps the newest even when it is too large", () => {
+it("counts a replaced entry once, and keeps the newest even if it is too large", () => {
   const cache = new LruCache<number>(10);
   cache.set("a", 1, 4);
   cache.set("a", 2, 6);

@@ -25,8 +25,8 @@ function partOf(random: () => number, entries: number): Part {
   };
 }
 
-describe("what is painted", () => {
-  it("is what is hit: at any pixel the hit covers it, and it is the entry in sight", () => {
+describe("a painted entry", () => {
+  it("is hit: at any pixel, the hit entry covers it and is the visible one", () => {
     const random = noise(1);
     for (let round = 0; round < 60; round += 1) {
       const part = partOf(random, 1 + Math.floor(random() * 120));
@@ -45,7 +45,7 @@ describe("what is painted", () => {
     }
   });
 
-  it("leaves out no entry but those of which a later one hides the only pixel", () => {
+  it("is omitted only if a later one covers its only pixel", () => {
     const random = noise(2);
     for (let round = 0; round < 30; round += 1) {
       const part = partOf(random, 80);
@@ -60,7 +60,7 @@ describe("what is painted", () => {
     }
   });
 
-  it("stays between its clips, also where entries reach beyond them", () => {
+  it("stays between its clips, even if the entry extends beyond them", () => {
     const tile = sliceTile([{ start: -1, end: 257 }]);
     tile.paint = { look: 0, solid: Uint32Array.of(1), muted: Uint32Array.of(1) };
     const pixels = new Uint32Array(64).fill(GROUND);

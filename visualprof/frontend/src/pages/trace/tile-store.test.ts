@@ -22,7 +22,7 @@ function heldStore() {
 const settle = () => new Promise((resume) => setTimeout(resume));
 
 describe("tile store", () => {
-  it("has at most six requests on the way, those on screen first", async () => {
+  it("has at most six requests in flight, those on screen first", async () => {
     const { store, asked: requests } = heldStore();
     store.request([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
     expect(requests).toHaveLength(6);
@@ -33,7 +33,7 @@ describe("tile store", () => {
     expect(requests).toHaveLength(7);
   });
 
-  it("cancels what is no longer wanted, and asks for nothing twice", async () => {
+  it("cancels tiles that are no longer needed, and requests nothing twice", async () => {
     const { store, asked: requests } = heldStore();
     store.request([wish("a"), wish("b")]);
     store.request([wish("b")]);
@@ -46,7 +46,7 @@ describe("tile store", () => {
     expect(store.settled).toBe(true);
   });
 
-  it("does not hammer a server that fails", async () => {
+  it("does not flood a failing server", async () => {
     const load = vi.fn(() => Promise.reject(new Error("503")));
     const store = new TileStore(vi.fn(), load);
     store.request([wish("a")]);

@@ -3,7 +3,7 @@ import { counterBytes, sliceBytes, sliceTile } from "../../../tests/made-tiles";
 import { decodeTile, laneRange } from "./tile";
 
 describe("tiles", () => {
-  it("are read column by column, whatever the padding", () => {
+  it("are read column by column, with any padding", () => {
     for (const n of [0, 1, 2, 3, 4, 5]) {
       const entries = Array.from({ length: n }, (_, i) => ({
         start: i,
@@ -26,7 +26,7 @@ describe("tiles", () => {
     }
   });
 
-  it("know the entries of each lane, also of empty ones", () => {
+  it("know the entries of each lane, including empty ones", () => {
     const tile = sliceTile([
       { start: 0, end: 1, lane: 1 },
       { start: 2, end: 3, lane: 1 },
@@ -49,7 +49,7 @@ describe("tiles", () => {
     ]);
   });
 
-  it("refuse other bytes", () => {
+  it("reject other bytes", () => {
     expect(() => decodeTile(new TextEncoder().encode('{"error": "no"}..').buffer, 0, 0)).toThrow(RangeError);
   });
 });

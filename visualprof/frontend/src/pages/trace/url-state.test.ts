@@ -13,7 +13,7 @@ import {
 } from "./url-state";
 
 describe("address", () => {
-  it("gives back what it was given", () => {
+  it("restores every value", () => {
     for (const range of [
       { start: -12, end: 5 },
       { start: 0, end: 2 ** 53 - 1 },
@@ -33,12 +33,12 @@ describe("address", () => {
     expect(parseNumbers("5~-7")).toEqual([5, -7]);
   });
 
-  it("is written in full ns, so that a second writing says the same", () => {
+  it("is written in full ns, so that writing it again gives the same text", () => {
     const text = formatRange({ start: 1.4, end: 99.6 });
     expect(formatRange(parseRange(text) ?? { start: 0, end: 1 })).toBe(text);
   });
 
-  it("ignores what it does not understand", () => {
+  it("ignores invalid text", () => {
     for (const text of ["", "5", "5~", "9~3", "a~b", "1e9~2e9"]) expect(parseRange(text)).toBeNull();
     for (const text of ["", "1", "x.y", "-2.3", "1.-2"]) expect(parseEvent(text)).toBeNull();
     expect(parseOffsets("1~x.3~2.5")).toEqual(new Map([[2, 5]]));

@@ -18,7 +18,7 @@ describe("a measurement", () => {
 });
 
 describe("a change", () => {
-  it("leads to the comparison of the runs on both sides of it", () => {
+  it("leads to the comparison of the runs before and after it", () => {
     const location = comparisonLocation(
       { of: "recordings", run: "new", before: "old", change: "worse", ratio: 0.091 },
       list,
@@ -36,7 +36,7 @@ describe("a change", () => {
     });
   });
 
-  it("is not there without one", () => {
+  it("has no link without a change", () => {
     expect(
       comparisonLocation({ of: "recordings", run: null, before: null, change: "none", ratio: null }, list),
     ).toBeNull();
@@ -52,7 +52,7 @@ describe("the order of series", () => {
     expect(sortSeries(columns, "series", "asc", "")).toEqual([1, 2, 0]);
   });
 
-  it("holds those whose name has every word", () => {
+  it("contains series whose name has every word", () => {
     expect(sortSeries(columns, "", "desc", "a")).toEqual([1, 2]);
     expect(sortSeries(columns, "", "desc", "D a")).toEqual([2]);
     expect(sortSeries(undefined, "", "desc", "")).toEqual([]);

@@ -77,16 +77,16 @@ describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
   describe.each([TOP_DOWN, LEFT_RIGHT] as const)("%s", (direction) => {
     const { graph, picture } = layOut(sample(), direction);
 
-    it("overlaps nothing", () => expect(overlaps(picture)).toEqual([]));
+    it("has no overlaps", () => expect(overlaps(picture)).toEqual([]));
     it("keeps members inside their group", () => expect(outside(picture)).toEqual([]));
-    it("runs with the flow except in loops", () => expect(backwards(picture)).toEqual([]));
+    it("follows the flow except in loops", () => expect(backwards(picture)).toEqual([]));
     it("shows every node and group once", () =>
       expect([...picture.item].sort((a, b) => a - b)).toEqual(
         [...Array(graph.nodes + graph.groups).keys()].filter(
           (item) => item !== graph.root && (graph.item[item] ?? item) === item,
         ),
       ));
-    it("is the same picture every time", () => expect(layOut(sample(), direction).picture).toEqual(picture));
+    it("is deterministic", () => expect(layOut(sample(), direction).picture).toEqual(picture));
     it("draws every edge", () =>
       expect(new Set(picture.behind).size).toBe(
         [...graph.src.keys()].filter((e) => graph.src[e] !== graph.dst[e]).length,
@@ -95,7 +95,7 @@ describe.each(Object.entries(SAMPLES))("%s", (_, sample) => {
 });
 
 describe("nested layout", () => {
-  it("overlaps nothing while groups open one by one, and looks only at what changed", () => {
+  it("has no overlaps while groups open one by one, and only lays out changed groups", () => {
     const graph = new Graph(transformer(6));
     const nested = new NestedLayout(graph);
     const open = new Set([graph.root]);
@@ -108,7 +108,7 @@ describe("nested layout", () => {
     }
   });
 
-  it("comes back to the same picture after opening and closing", () => {
+  it("returns to the same picture after opening and closing", () => {
     const graph = new Graph(residual());
     const nested = new NestedLayout(graph);
     const before = buildPicture(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN);
@@ -116,12 +116,12 @@ describe("nested layout", () => {
     expect(buildPicture(nested.layout(new Set([graph.root]), TOP_DOWN), TOP_DOWN)).toEqual(before);
   });
 
-  it("turns a node that feeds every layer into labels", () => {
+  it("replaces the edges of a node that feeds every layer by labels", () => {
     const { picture } = layOut(flat(30), TOP_DOWN);
     expect(picture.kind.filter((kind) => kind === STUB).length).toBeGreaterThan(20);
   });
 
-  it("does not wander to one side over many layers", () => {
+  it("does not drift sideways over many layers", () => {
     const narrow = layOut(flat(4), TOP_DOWN).picture.width;
     expect(layOut(flat(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * narrow);
     expect(layOut(transformer(60), TOP_DOWN).picture.width).toBeLessThan(
