@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from visualprof.capture.live import Ack, Beat, Request
+from visualprof.capture.live import Ack, Heartbeat, Request
 
 HEAD = {"visualprof_steps": 1, "step": 0, "t_ns": 1_790_000_000 * 10**9}
 
 
-def heartbeat(run: Path, rank: int, ago_s: float = 0.0, **facts: Any) -> Beat:
+def heartbeat(run: Path, rank: int, ago_s: float = 0.0, **facts: Any) -> Heartbeat:
     """Rank `rank` of two on host node7, in its step 1234, heard of so many seconds ago."""
     now_ns = time.time_ns() - round(ago_s * 1e9)
-    beat = Beat(
+    beat = Heartbeat(
         f"rank{rank}_node7_{40 + rank}", rank, 2, "node7", 40 + rank, "", None, "torch", ["memory", "shapes"], "",
         1234, 48_000_000, 47_000_000, now_ns, True, "listening", now_ns, 1,
     )  # fmt: skip

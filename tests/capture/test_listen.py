@@ -25,8 +25,8 @@ torch = pytest.importorskip("torch")
 from visualprof import capture  # noqa: E402
 from visualprof.capture import CaptureError, CaptureWarning, Options, live, session  # noqa: E402
 from visualprof.capture.files import Worker  # noqa: E402
-from visualprof.capture.live import Ack, Beat, Request, Wish  # noqa: E402
-from visualprof.capture.requests import NEVER, Asked, Place  # noqa: E402
+from visualprof.capture.live import Ack, Heartbeat, RecordingOptions, Request  # noqa: E402
+from visualprof.capture.requests import NEVER, Place, RequestHandler  # noqa: E402
 from visualprof.cli import main  # noqa: E402
 from visualprof.reader import read_trace  # noqa: E402
 
@@ -57,10 +57,10 @@ def until(found: Callable[[], Any], what: str = "", each: Callable[[], object] =
 
 
 @pytest.fixture
-def rank(tmp_path: Path) -> Iterator[Asked]:
+def rank(tmp_path: Path) -> Iterator[RequestHandler]:
     place = Place(Worker(0, 2, "near", 7), tmp_path / "run", "torch", [], "")
     (place.folder / live.FOLDER).mkdir(parents=True)
-    asked = Asked(Options(tmp_path, run="run", monitor=False), place)
+    asked = RequestHandler(Options(tmp_path, run="run", monitor=False), place)
     yield asked
     asked.end(0)
     assert session.state() is session.State.IDLE
@@ -69,14 +69,14 @@ def rank(tmp_path: Path) -> Iterator[Asked]:
 def wanted(count: int = 2, by: str = "page") -> Request:
     now = time.time_ns()
     workers = ["rank0_near_7", OTHER]
-    return Request("a1", by, count, Wish().options, workers, [10, 20], [8, 15], now, now + 60 * 10**9)
+    return Request("a1", by, count, RecordingOptions().options, workers, [10, 20], [8, 15], now, now + 60 * 10**9)
 
 
 def other(tmp_path: Path, step: int, state: str = "armed") -> None:
     put(tmp_path / "run", Ack("a1", state, step), worker=OTHER)
 
 
-def drive(rank: Asked, first: int, last: int) -> None:
+def drive(rank: RequestHandler, first: int, last: int) -> None:
     for count in range(first, last + 1):
         work()
         if count >= rank.wake(count - 1):
@@ -89,7 +89,7 @@ def said(tmp_path: Path) -> Ack:
     return found
 
 
-def test_all_record_when_all_read_it_in_time(rank: Asked, tmp_path: Path) -> None:
+def test_all_record_when_all_read_it_in_time(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 8)
     assert (said(tmp_path).state, rank.wake(8)) == ("armed", 10)
     other(tmp_path, 7)
@@ -101,7 +101,7 @@ def test_all_record_when_all_read_it_in_time(rank: Asked, tmp_path: Path) -> Non
     assert rank.wake(12) == NEVER
 
 
-def test_a_rank_that_read_it_late_makes_all_wait_for_the_next_start(rank: Asked, tmp_path: Path) -> None:
+def test_a_rank_that_read_it_late_makes_all_wait_for_the_next_start(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     other(tmp_path, 9)  # after step 8
     drive(rank, 6, 19)
@@ -110,7 +110,7 @@ def test_a_rank_that_read_it_late_makes_all_wait_for_the_next_start(rank: Asked,
     assert (said(tmp_path).state, said(tmp_path).first) == ("recording", 20)
 
 
-def test_itself_late_it_takes_the_next_start_or_says_so(rank: Asked, tmp_path: Path) -> None:
+def test_itself_late_it_takes_the_next_start_or_says_so(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 9)
     assert rank.wake(9) == 20
     rank.consider(replace(wanted(), id="a2"), 16)
@@ -119,14 +119,14 @@ def test_itself_late_it_takes_the_next_start_or_says_so(rank: Asked, tmp_path: P
     assert (ack.state, ack.why) == ("late", "it read the request after the last step to begin with")
 
 
-def test_without_an_answer_nobody_records(rank: Asked, tmp_path: Path) -> None:
+def test_without_an_answer_nobody_records(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     drive(rank, 6, 30)
     assert (said(tmp_path).state, said(tmp_path).why) == ("late", f"{OTHER} did not answer in time")
     assert session.state() is session.State.IDLE
 
 
-def test_a_rank_that_was_faster_and_is_done_has_recorded_with_it(rank: Asked, tmp_path: Path) -> None:
+def test_a_rank_that_was_faster_and_is_done_has_recorded_with_it(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 8)
     put(tmp_path / "run", Ack("a1", "done", 7, first=10, file="x.gz"), worker=OTHER)
     drive(rank, 9, 12)
@@ -134,14 +134,14 @@ def test_a_rank_that_was_faster_and_is_done_has_recorded_with_it(rank: Asked, tm
     assert (said(tmp_path).state, said(tmp_path).first) == ("done", 10)
 
 
-def test_nobody_records_where_one_refuses(rank: Asked, tmp_path: Path) -> None:
+def test_nobody_records_where_one_refuses(rank: RequestHandler, tmp_path: Path) -> None:
     rank.consider(wanted(), 5)
     other(tmp_path, 5, "refused")
     drive(rank, 6, 10)
     assert (said(tmp_path).state, said(tmp_path).why) == ("late", f"{OTHER} cannot record with it")
 
 
-def test_a_script_that_records_already_refuses(rank: Asked, tmp_path: Path) -> None:
+def test_a_script_that_records_already_refuses(rank: RequestHandler, tmp_path: Path) -> None:
     with capture.profile(tmp_path / "own", warmup=1, monitor=False) as p:
         rank.consider(wanted(), 5)
         assert said(tmp_path).state == "refused"
@@ -151,7 +151,7 @@ def test_a_script_that_records_already_refuses(rank: Asked, tmp_path: Path) -> N
             p.step()
 
 
-def test_what_the_watch_asked_for_is_marked_so(rank: Asked) -> None:
+def test_what_the_watch_asked_for_is_marked_so(rank: RequestHandler) -> None:
     rank.consider(replace(wanted(by="watch"), starts=[], read_by=[]), 3)
     assert list(rank.marks) == [(3, live.NOTICED)]
     assert rank.state == "recording"
@@ -161,7 +161,7 @@ def test_what_the_watch_asked_for_is_marked_so(rank: Asked) -> None:
 
 
 @pytest.fixture
-def listening(tmp_path: Path) -> Iterator[Callable[[], list[Beat]]]:
+def listening(tmp_path: Path) -> Iterator[Callable[[], list[Heartbeat]]]:
     """Listens; gives what is to be seen of it."""
     listener = capture.listen(tmp_path, run="run", framework="torch", monitor=False)
     capture.step()
@@ -175,35 +175,35 @@ def stepping() -> None:
     time.sleep(0.002)
 
 
-def test_a_process_is_asked_and_records(listening: Callable[[], list[Beat]], tmp_path: Path) -> None:
+def test_a_process_is_asked_and_records(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     (found,) = until(listening, each=stepping)
     assert (found.framework, found.pid, found.rank, found.state) == ("torch", os.getpid(), -1, "listening")
     assert found.can == ["memory", "shapes", "stacks"]
-    asked = live.ask(tmp_path / "run", Wish(3, memory=False), "command")
+    asked = live.ask(tmp_path / "run", RecordingOptions(3, memory=False), "command")
     until(lambda: live.is_over(tmp_path / "run", asked), each=stepping)
     (turn,) = live.turns(tmp_path / "run", asked)
     assert turn.state == "done", turn
     assert len(steps(tmp_path / "run" / turn.file)) == 3
     assert not listening()[0].watches
-    again = live.ask(tmp_path / "run", Wish(1), "command")
+    again = live.ask(tmp_path / "run", RecordingOptions(1), "command")
     until(lambda: live.is_over(tmp_path / "run", again), each=stepping)
     assert live.turns(tmp_path / "run", again)[0].state == "done"
 
 
-def test_the_end_of_the_process_is_said(listening: Callable[[], list[Beat]], tmp_path: Path) -> None:
+def test_the_end_of_the_process_is_said(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     until(listening, each=stepping)
-    asked = live.ask(tmp_path / "run", Wish(50), "command")
+    asked = live.ask(tmp_path / "run", RecordingOptions(50), "command")
     until(lambda: session.state() is session.State.RECORDING, each=stepping)
     capture.listen(tmp_path / "other", framework="torch").stop()  # takes the place of the first
     (turn,) = live.turns(tmp_path / "run", asked)
     assert turn.state == "done"
     assert listening()[0].state == "ended"
     with pytest.raises(CaptureError, match="no process of this run listens"):
-        live.ask(tmp_path / "run", Wish(), "command")
+        live.ask(tmp_path / "run", RecordingOptions(), "command")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="no such signal")
-def test_a_signal_asks(listening: Callable[[], list[Beat]], tmp_path: Path) -> None:
+def test_a_signal_asks(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGUSR2) not in (signal.SIG_DFL, None)
     until(listening, each=stepping)
     os.kill(os.getpid(), signal.SIGUSR2)
@@ -213,7 +213,7 @@ def test_a_signal_asks(listening: Callable[[], list[Beat]], tmp_path: Path) -> N
 
 
 def test_requests_that_make_no_sense_or_are_old_are_said(
-    listening: Callable[[], list[Beat]], tmp_path: Path, recwarn: pytest.WarningsRecorder
+    listening: Callable[[], list[Heartbeat]], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     (found,) = until(listening, each=stepping)
     path = tmp_path / "run" / live.FOLDER / live.REQUEST
@@ -224,7 +224,7 @@ def test_requests_that_make_no_sense_or_are_old_are_said(
 
     path.write_text("{}")
     until(heard("is no request that can be understood"), each=stepping)
-    old = Request("a1", "page", 1, Wish().options, [found.worker], [], [], 0, 1)
+    old = Request("a1", "page", 1, RecordingOptions().options, [found.worker], [], [], 0, 1)
     aside = path.with_name("aside")
     live.write(aside, old)
     os.utime(aside, (time.time() - 60, time.time() - 60))  # by the clock of the disk
@@ -237,23 +237,23 @@ def test_requests_that_make_no_sense_or_are_old_are_said(
 
 
 def test_where_it_is_is_said_when_no_step_ends(
-    listening: Callable[[], list[Beat]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listening: Callable[[], list[Heartbeat]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until(listening, each=stepping)
     assert listening()[0].at == ""
     monkeypatch.setattr(live, "SILENT_NS", 5 * 10**8)
 
-    def evaluate() -> Beat:
+    def evaluate() -> Heartbeat:
         return until(lambda: next((beat for beat in listening() if beat.at), None))
 
     found = evaluate()
     assert ", test_listen.py:" in found.at
-    asked = live.ask(tmp_path / "run", Wish(), "command")
+    asked = live.ask(tmp_path / "run", RecordingOptions(), "command")
     (turn,) = live.turns(tmp_path / "run", asked, found.t_ns)
     assert (turn.state, turn.why) == ("hung", f"it is in {found.at}")
 
 
-def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[Beat]], tmp_path: Path) -> None:
+def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     until(listening, each=stepping)
     child = multiprocessing.get_context("fork").Process(target=lambda: [stepping() for _ in range(100)])
     with warnings.catch_warnings():
@@ -369,7 +369,7 @@ while True:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[Callable[[], list[Beat]]]:
+def ranks(tmp_path: Path) -> Iterator[Callable[[], list[Heartbeat]]]:
     """Two ranks that train until the test is over."""
     (tmp_path / "train.py").write_text(TRAINING)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
@@ -387,7 +387,7 @@ def ranks(tmp_path: Path) -> Iterator[Callable[[], list[Beat]]]:
 @pytest.mark.long
 @pytest.mark.slow
 def test_ranks_record_the_same_steps(
-    ranks: Callable[[], list[Beat]],
+    ranks: Callable[[], list[Heartbeat]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -401,7 +401,7 @@ def test_ranks_record_the_same_steps(
     assert all(str(path) in out for path in (first, second))
     assert f"{found[0].worker}: armed" in out
     os.kill(found[1].pid, signal.SIGSTOP)  # it hangs, and with it the other
-    stopped = live.ask(live.folders(tmp_path / "runs")[0], Wish(), "command")
+    stopped = live.ask(live.folders(tmp_path / "runs")[0], RecordingOptions(), "command")
     monkeypatch.setattr(live, "SILENT_NS", 2 * 10**9)
     turns = until(lambda: _named(tmp_path, stopped, "hung") or _named(tmp_path, stopped, "silent"))
     assert found[1].worker in turns

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from visualprof.capture import CaptureBusy, CaptureError, files, live, notes
-from visualprof.capture.live import Ack, Beat, Request, Turn, Wish
+from visualprof.capture.live import Ack, Heartbeat, RecordingOptions, Request, WorkerProgress
 
 S = 10**9
 NOW = 1_000 * S
 
 
-def beat(rank: int = 0, **said: Any) -> Beat:
+def beat(rank: int = 0, **said: Any) -> Heartbeat:
     """A rank of two that has just said that it lives: of another machine, so that no process is looked for."""
     whole: dict[str, Any] = {
         "worker": f"rank{rank}_far_{rank + 5}", "rank": rank, "world_size": 2, "host": "far", "pid": rank + 5,
@@ -27,14 +27,14 @@ def beat(rank: int = 0, **said: Any) -> Beat:
         "step_ns": S, "fastest_ns": S, "stepped_ns": NOW, "watches": False, "state": "listening", "t_ns": NOW,
         "monotonic_ns": 0,
     }  # fmt: skip
-    return Beat(**(whole | said))
+    return Heartbeat(**(whole | said))
 
 
-def put(run: Path, *said: Beat | Request | Ack, worker: str = "") -> None:
+def put(run: Path, *said: Heartbeat | Request | Ack, worker: str = "") -> None:
     folder = run / live.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for one in said:
-        name = f"{one.worker}.json" if isinstance(one, Beat) else f"ack.{worker}.json"
+        name = f"{one.worker}.json" if isinstance(one, Heartbeat) else f"ack.{worker}.json"
         live.write(folder / (live.REQUEST if isinstance(one, Request) else name), one)
 
 
@@ -58,20 +58,20 @@ def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_a
 
 
 def test_who_lives_hangs_or_ended() -> None:
-    own: dict[str, Any] = {"where": live.where(), "pid": os.getpid(), "started": files.started(os.getpid())}
+    own: dict[str, Any] = {"where": live.machine_id(), "pid": os.getpid(), "started": files.started(os.getpid())}
     assert live.health(beat(**own), NOW + 9 * S) == ("listening", 0)
     assert live.health(beat(state="ended"), NOW + S) == ("ended", S)
     assert live.health(beat(), NOW + 11 * S) == ("silent", 11 * S)
     assert live.health(beat(t_ns=NOW + 30 * S), NOW + 31 * S) == ("hung", 31 * S)
     assert live.health(beat(t_ns=NOW + 30 * S, step_ns=2 * S), NOW + 31 * S) == ("listening", 0)  # 20 steps of 2 s
-    if live.where():
+    if live.machine_id():
         own["started"] = 1
         assert live.health(beat(**own), NOW) == ("ended", 0)  # another process has its number
         own["where"] = "elsewhere"
         assert live.health(beat(**own), NOW) == ("listening", 0)
 
 
-@pytest.mark.skipif(not live.where(), reason="no /proc")
+@pytest.mark.skipif(not live.machine_id(), reason="no /proc")
 def test_a_dead_process_that_nobody_waited_for_has_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = files.started(child.pid)
@@ -79,14 +79,14 @@ def test_a_dead_process_that_nobody_waited_for_has_ended() -> None:
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert files.started(child.pid) is None
-        assert live.health(beat(where=live.where(), pid=child.pid, started=started), NOW)[0] == "ended"
+        assert live.health(beat(where=live.machine_id(), pid=child.pid, started=started), NOW)[0] == "ended"
 
 
 def test_ranks_are_asked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
     single = beat(-1, worker="far_9", world_size=-1)
     put(tmp_path, beat(), beat(1, step=101), single, beat(2, state="ended"), beat(3, t_ns=0), beat(4, problem="none"))
-    asked = live.ask(tmp_path, Wish(3, stacks=True), "command")
+    asked = live.ask(tmp_path, RecordingOptions(3, stacks=True), "command")
     assert asked == live.request(tmp_path)
     assert asked.workers == ["rank0_far_5", "rank1_far_6"]  # neither those that ended or are silent, nor that without
     assert (asked.count, asked.starts[0]) == (3, 105)
@@ -98,32 +98,32 @@ def test_processes_without_ranks_begin_at_once(tmp_path: Path, monkeypatch: pyte
     lively(monkeypatch)
     first, second = (beat(-1, worker=f"far_{pid}", world_size=-1, fastest_ns=None) for pid in (7, 8))
     put(tmp_path, first, second)
-    asked = live.ask(tmp_path, Wish(), "page")
+    asked = live.ask(tmp_path, RecordingOptions(), "page")
     assert (asked.workers, asked.starts) == (["far_7", "far_8"], [])
     put(tmp_path, Ack(asked.id, "done", 1), worker="far_7")
     with pytest.raises(CaptureBusy, match="5 steps are being recorded, asked for by page"):
-        live.ask(tmp_path, Wish(), "command")
+        live.ask(tmp_path, RecordingOptions(), "command")
     put(tmp_path, Ack(asked.id, "refused", 1), worker="far_8")
-    assert live.ask(tmp_path, Wish(), "signal", "far_8").workers == ["far_8"]
+    assert live.ask(tmp_path, RecordingOptions(), "signal", "far_8").workers == ["far_8"]
 
 
 def test_nobody_is_asked_where_nobody_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
     with pytest.raises(CaptureError, match="no process of this run listens"):
-        live.ask(tmp_path, Wish(), "page")
+        live.ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat(problem="no framework is imported yet"))
     with pytest.raises(CaptureError, match="nothing can be recorded: no framework"):
-        live.ask(tmp_path, Wish(), "page")
+        live.ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat())
     (tmp_path / live.FOLDER / ".asking").touch()
     with pytest.raises(CaptureBusy, match="somebody else"):
-        live.ask(tmp_path, Wish(), "page")
+        live.ask(tmp_path, RecordingOptions(), "page")
     aside = (tmp_path / live.FOLDER / ".asking").stat().st_mtime - 11
     os.utime(tmp_path / live.FOLDER / ".asking", (aside, aside))
-    assert live.ask(tmp_path, Wish(), "page")
+    assert live.ask(tmp_path, RecordingOptions(), "page")
     for count in (0, 101):
         with pytest.raises(CaptureError, match="cannot be recorded at a time"):
-            Wish(count)
+            RecordingOptions(count)
 
 
 def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,17 +134,17 @@ def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pyt
         said |= {"stepped_ns": NOW - 30 * S} if state == "hung" else {}
         put(tmp_path, beat(rank, **said))
     names = [found.worker for found in live.beats(tmp_path)]
-    asked = Request("a1", "page", 5, Wish().options, [*names, "rank9_gone_1"], [], [], NOW, NOW + S)
+    asked = Request("a1", "page", 5, RecordingOptions().options, [*names, "rank9_gone_1"], [], [], NOW, NOW + S)
     for name, state in zip(names, states, strict=True):
         answered = state in ("armed", "recording", "done", "late")
         put(tmp_path, Ack("a1" if answered else "older", state, 3, None, "why", "a.gz"), worker=name)
     turns = live.turns(tmp_path, asked, NOW)
     assert [turn.state for turn in turns] == [*states, "ended"]
-    assert turns[3] == Turn(names[3], "done", "why", "a.gz")
+    assert turns[3] == WorkerProgress(names[3], "done", "why", "a.gz")
     put(tmp_path, Ack("a1", "done", 3, None, "", "../../secret"), worker=names[3])
     assert live.answer(tmp_path, asked, names[3]) is None
     put(tmp_path, Ack("a1", "done", 3, None, "", "a.gz"), worker=names[3])
-    assert turns[7] == Turn(names[7], "hung", since_ns=30 * S)
+    assert turns[7] == WorkerProgress(names[7], "hung", since_ns=30 * S)
     assert not live.is_over(tmp_path, asked, NOW)
     late = live.turns(tmp_path, asked, NOW + 2 * S)
     assert [turn.state for turn in late] == [
@@ -163,7 +163,18 @@ def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"id": 1}', "[" * 50_000, "x" * (notes.MOST_BYTES + 1), '{"id": "\\ud800"}', "NaN", "\0"],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"id": 1}',
+        "[" * 50_000,
+        "x" * (notes.MAX_FILE_BYTES + 1),
+        '{"id": "\\ud800"}',
+        "NaN",
+        "\0",
+    ],
 )
 def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / live.FOLDER).mkdir()
@@ -184,7 +195,7 @@ def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_request_asks_for_nothing_else(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    good = Request("a1", "page", 5, Wish().options, ["x_1"], [5], [4], NOW, NOW)
+    good = Request("a1", "page", 5, RecordingOptions().options, ["x_1"], [5], [4], NOW, NOW)
     put(tmp_path, good)
     assert live.request(tmp_path) == good
     path = tmp_path / live.FOLDER / live.REQUEST
@@ -210,7 +221,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     (run / live.FOLDER / "other_name.json").write_bytes(secret.read_bytes())  # a heartbeat under another's name
     assert live.beats(run) == [beat(1)]
     live.write(run / live.FOLDER / f"{beat().worker}.json", beat(step=7))
-    assert live.read(secret, Beat) == beat()
+    assert live.read(secret, Heartbeat) == beat()
     assert live.beats(run)[0] == replace(beat(), step=7)
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / live.FOLDER).symlink_to(run / live.FOLDER)

@@ -301,7 +301,7 @@ while True:
     try:
         run = folder / "job"
         until(lambda: len([beat for beat in live.beats(run) if beat.step > 5]) == 2)
-        asked = live.ask(run, live.Wish(3), "command")
+        asked = live.ask(run, live.RecordingOptions(3), "command")
         until(lambda: live.is_over(run, asked))
         turns = live.turns(run, asked)
         assert [turn.state for turn in turns] == ["done", "done"], turns

@@ -19,7 +19,7 @@ import pytest
 from tests.capture.test_live import NOW, S, beat, put
 from tests.conftest import ROOT
 from visualprof.capture import CaptureError, live, notes
-from visualprof.capture.live import Beat, Request, Wish
+from visualprof.capture.live import Heartbeat, RecordingOptions, Request
 from visualprof.cli import main
 
 LOST = OSError(errno.ESTALE, "Stale file handle")
@@ -94,7 +94,7 @@ def test_all_are_asked_also_where_one_cannot_be_read_now(tmp_path: Path, monkeyp
         return read(path, kind)
 
     monkeypatch.setattr(live, "read_now", stale)
-    assert live.ask(tmp_path, Wish(), "page").workers == ["rank0_far_5", "rank1_far_6"]
+    assert live.ask(tmp_path, RecordingOptions(), "page").workers == ["rank0_far_5", "rank1_far_6"]
 
 
 @pytest.mark.parametrize("ahead_s", [-300, 300])
@@ -108,9 +108,9 @@ def test_a_lock_that_somebody_left_is_none_by_the_clock_of_the_disk(
     really = time.time
     monkeypatch.setattr(time, "time", lambda: really() + ahead_s)
     with pytest.raises(CaptureError, match="somebody else is asking"):
-        live.ask(tmp_path, Wish(), "page")
+        live.ask(tmp_path, RecordingOptions(), "page")
     os.utime(lock, (really() - 11, really() - 11))
-    live.ask(tmp_path, Wish(), "page")
+    live.ask(tmp_path, RecordingOptions(), "page")
     assert not lock.exists()
 
 
@@ -131,12 +131,12 @@ def test_an_answer_that_could_not_be_written_is_written_later(tmp_path: Path, mo
     pytest.importorskip("torch")
     from visualprof.capture import CaptureWarning, Options
     from visualprof.capture.files import Worker
-    from visualprof.capture.requests import Asked, Place
+    from visualprof.capture.requests import Place, RequestHandler
 
     place = Place(Worker(0, 2, "near", 7), tmp_path / "run", "torch", [], "it cannot")
     (place.folder / live.FOLDER).mkdir(parents=True)
-    rank, at = Asked(Options(tmp_path, run="run", monitor=False), place), time.time_ns()
-    asked = Request("a1", "page", 2, Wish().options, ["rank0_near_7"], [10], [8], at, at + 60 * S)
+    rank, at = RequestHandler(Options(tmp_path, run="run", monitor=False), place), time.time_ns()
+    asked = Request("a1", "page", 2, RecordingOptions().options, ["rank0_near_7"], [10], [8], at, at + 60 * S)
     really = live.write
     monkeypatch.setattr(live, "write", lambda *_: (_ for _ in ()).throw(LOST))
     with pytest.warns(CaptureWarning, match="is again"):
@@ -254,7 +254,7 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     try:
         run = here / "job"
         until(lambda: len([one for one in alive(run) if one.step > 5]) == 2, lambda: live.beats(run))
-        asked = live.ask(run, Wish(2), "command")
+        asked = live.ask(run, RecordingOptions(2), "command")
         until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
         turns = live.turns(run, asked)
         states = {turn.state for turn in turns}  # what is lost can make all wait for too long, but no rank alone
@@ -271,7 +271,7 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
         shutil.rmtree(here)
 
 
-def alive(run: Path) -> list[Beat]:
+def alive(run: Path) -> list[Heartbeat]:
     return [one for one in live.beats(run) if live.health(one, time.time_ns())[0] == "listening"]
 
 

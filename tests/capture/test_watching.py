@@ -12,7 +12,7 @@ import pytest
 from tests.capture.test_live import beat
 from visualprof.capture import CaptureError, live, watch
 from visualprof.capture.files import Worker
-from visualprof.capture.live import Wish
+from visualprof.capture.live import RecordingOptions
 from visualprof.capture.requests import Place
 from visualprof.capture.watch import SKIPPED, Band, Series, limit_ns
 
@@ -20,7 +20,7 @@ MS = 10**6
 
 
 def series(folder: Path, every: int = 0, at: tuple[int, ...] = (), slow: bool = True, least_ns: int = 0) -> Series:
-    made = Series(Wish(), every, at, slow, least_ns)
+    made = Series(RecordingOptions(), every, at, slow, least_ns)
     made.begin(Place(Worker(0, 2, "far", 5), folder, "torch", [], ""), 1, time.perf_counter_ns())
     return made
 
@@ -65,7 +65,7 @@ def test_the_file_holds_steps_and_marks(tmp_path: Path) -> None:
 
 
 def test_the_older_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_STEPS", 8)
+    monkeypatch.setattr(live, "MAX_SERIES_STEPS", 8)
     made = series(tmp_path)
     made.take([1, 2, 3])
     made.mark(live.ASKED)
@@ -100,7 +100,7 @@ def test_slow_steps_are_wished_for_once_in_a_while(tmp_path: Path) -> None:
     made.take([MS] * (SKIPPED + 32))
     assert made.wish(beat()) is None
     made.take([2 * MS] * 3)
-    assert made.wish(beat()) == Wish()
+    assert made.wish(beat()) == RecordingOptions()
     made.take([2 * MS] * 3)
     assert made.wish(beat()) is None
     other = series(tmp_path, slow=False)
@@ -111,12 +111,12 @@ def test_slow_steps_are_wished_for_once_in_a_while(tmp_path: Path) -> None:
 def test_steps_whose_turn_it_is_are_wished_for_when_they_are_close(tmp_path: Path) -> None:
     made = series(tmp_path, at=(105, 300))  # steps of 1 s: a margin of 4, so that 8 steps are close
     assert made.wish(beat(step=96)) is None
-    assert made.wish(beat(step=97)) == Wish(first=105)
+    assert made.wish(beat(step=97)) == RecordingOptions(first=105)
     assert made.wish(beat(step=98)) is None
     assert series(tmp_path, at=(105,)).wish(beat(1, step=97)) is None  # the first rank sees to it
     every = series(tmp_path, every=100)
     assert every.wish(beat(step=191)) is None
-    assert every.wish(beat(step=192)) == Wish(first=200)
+    assert every.wish(beat(step=192)) == RecordingOptions(first=200)
     assert every.wish(beat(step=200)) is None
 
 

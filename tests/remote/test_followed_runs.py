@@ -127,7 +127,7 @@ def test_what_is_asked_here_is_recorded_there_and_comes_here(far: Far) -> None:
     far.turn()
     here = far.logdir / "gpu-box" / "job"
     assert [beat.worker for beat in live.beats(here)] == ["rank0_node7_40", "rank1_node7_41"]
-    asked = live.ask(here, live.Wish(3), "page")
+    asked = live.ask(here, live.RecordingOptions(3), "page")
     first = live.beats(here)[0].step
     for rank in (0, 1):
         heartbeat(far.runs / "job", rank, step=first + 500)
@@ -341,7 +341,7 @@ def test_clocks_that_differ_do_not_matter(far: Far, monkeypatch: pytest.MonkeyPa
     here = far.logdir / "gpu-box" / "job"
     (beat,) = live.beats(here)
     assert live.health(beat, time.time_ns()) == ("listening", 0)
-    asked = live.ask(here, live.Wish(), "page")
+    asked = live.ask(here, live.RecordingOptions(), "page")
     heartbeat(far.runs / "job", 0, ago_s=-ahead_s)
     far.turn()
     there = request(far.runs / "job")
@@ -350,7 +350,7 @@ def test_clocks_that_differ_do_not_matter(far: Far, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_killed_process_of_this_machine_has_ended(far: Far) -> None:
-    heartbeat(far.runs / "job", 0, where=live.where(), pid=2**22 + 1, started=1)
+    heartbeat(far.runs / "job", 0, where=live.machine_id(), pid=2**22 + 1, started=1)
     far.turn()
     (beat,) = live.beats(far.logdir / "gpu-box" / "job")
     assert beat.state == "ended"

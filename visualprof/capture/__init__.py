@@ -1,7 +1,8 @@
-"""Recording of what only the user's process knows; needs the standard library and the framework that is there already.
+"""Record profiles and module graphs inside the user's process.
 
-`profile` records some steps, `listen` and `watch` record when somebody asks or steps get slow (docs/capture.md).
-`add_graph` writes a model as its author nested it (docs/graph-format.md).
+`profile` records a few steps; `listen` and `watch` record on request or when steps get slow (docs/capture.md).
+`add_graph` writes a model with its module hierarchy (docs/graph-format.md). Needs only the standard library and the
+framework that the process has imported.
 """
 
 from __future__ import annotations

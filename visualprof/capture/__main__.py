@@ -1,4 +1,4 @@
-"""`python -m visualprof.capture script.py ...` records some steps of a script that stays as it is."""
+"""Record some steps of an unchanged script: `python -m visualprof.capture script.py ...`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visualprof.capture.topics import Topics
 
 
 def main(arguments: list[str]) -> int:
-    """Run a script under a recording; its exit status."""
+    """Run a script under a recording; return its exit status."""
     args = _parser().parse_args(arguments)
     if not args.program:
         _parser().error("name the script to run: python -m visualprof.capture train.py")
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _program(words: list[str], module: bool) -> Callable[[], Any]:
-    """What runs as `__main__`, with the arguments and the search path that it would have by itself."""
+    """Return a function that runs the script as `__main__`, with its own arguments and search path."""
     name, *_ = words
     if module:
         sys.argv, sys.path[0] = words, str(Path.cwd())
@@ -66,20 +66,20 @@ def _program(words: list[str], module: bool) -> Callable[[], Any]:
 
 
 def _run(program: Callable[[], Any]) -> int:
-    """The exit status; errors are shown from the script's own frames on."""
+    """Return the exit status; tracebacks start at the script's own frames."""
     try:
         program()
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - whatever the script raises ends it as it would by itself
-        own = error.with_traceback(_own(error.__traceback__))
-        sys.excepthook(type(own), own, own.__traceback__)
+        shown = error.with_traceback(_script_frames(error.__traceback__))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
         return 1
     return 0
 
 
-def _own(traceback: TracebackType | None) -> TracebackType | None:
-    """What stands below the frames of this file and of runpy."""
+def _script_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of this file and of runpy."""
     ours = __file__, runpy.run_path.__code__.co_filename
     frame = traceback
     while frame and frame.tb_frame.f_code.co_filename in ours:

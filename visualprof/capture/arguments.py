@@ -1,4 +1,4 @@
-"""What the arguments of a call say: their names, what is nested in them, plain values as text."""
+"""Describe the arguments of a call: their names, nested values, plain values as text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ITEM_TYPES = (bool, int, float, str, type(None))
 
 
 def named(forward: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by the names that `forward` gives them."""
+    """Return arguments by the names that `forward` gives them."""
     try:
         bound = inspect.signature(forward).bind(*arguments, **keywords)
-    except (TypeError, ValueError):  # the call itself will say what is wrong
+    except (TypeError, ValueError):  # the call itself raises the error
         return {**{f"input.{i}": a for i, a in enumerate(arguments)}, **keywords}
     out: dict[str, Any] = {}
     for name, value in bound.arguments.items():
@@ -29,7 +29,7 @@ def named(forward: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) ->
 
 
 def children(item: Any) -> Iterator[tuple[str, Any]]:
-    """What a mapping, a sequence or a dataclass holds, with its keys."""
+    """Yield the items of a mapping, a sequence or a dataclass with their keys."""
     if isinstance(item, Mapping):
         yield from ((str(k), v) for k, v in item.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     elif isinstance(item, (tuple, list)):
@@ -40,20 +40,20 @@ def children(item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def settings(arguments: Any, keywords: Mapping[str, Any], framework: Framework) -> dict[str, str]:
-    """Arguments of an operator besides tensors."""
+    """Return the arguments of an operator that are not tensors."""
     plain = [a for a in arguments if not framework.is_tensor(a) and is_plain(a)]
     out = {"arguments": text(", ".join(repr(a) for a in plain))} if plain else {}
     return out | {k: text(v) for k, v in keywords.items() if is_plain(v) and v is not None}
 
 
 def is_plain(value: Any) -> bool:
-    """Numbers, texts and short sequences of them."""
+    """Whether a value is a number, a text or a short sequence of them."""
     if isinstance(value, (tuple, list)):
         return len(value) <= MAX_TEXT and all(isinstance(v, (*ITEM_TYPES, slice)) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return isinstance(value, (*ITEM_TYPES, slice))
 
 
 def text(value: Any) -> str:
-    """A value as a text that is not too long."""
+    """Return a value as text, shortened if it is too long."""
     whole = str(value)
     return whole if len(whole) <= MAX_TEXT else f"{whole[: MAX_TEXT - 1]}…"

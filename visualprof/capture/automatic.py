@@ -1,4 +1,4 @@
-"""`autowrap`: steps are those of the framework's own optimizers and sessions, so that the script stays as it is."""
+"""`autowrap`: count the steps of the framework's own optimizers and sessions, so that the script stays unchanged."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _NUMBERS = ("steps", "warmup", "wait", "repeat", "max_files")
 
 
 def autowrap(setting: str | None = None) -> Automatic | None:
-    """Records steps of this process without a change of its training loop.
+    """Record steps of this process without a change of its training loop.
 
     A step ends with each step of the first optimizer (torch, MegEngine, Paddle) or each run of a session (ONNX Runtime,
-    OpenVINO); the first one tells which framework it is, so that recording begins with the second one at the earliest.
+    OpenVINO). The first step identifies the framework, so recording starts with the second step at the earliest.
 
     Args:
-        setting: `<logdir>:<options>`, such as `runs/today:steps=5@100,stacks=1`, 5 steps from step 100 on; by default
-            the variable `VISUALPROF_CAPTURE`.
+        setting: `<logdir>:<options>`, such as `runs/today:steps=5@100,stacks=1` for 5 steps from step 100. Default: the
+            variable `VISUALPROF_CAPTURE`.
 
     Returns:
-        None where that variable is not set.
+        None if that variable is not set.
 
     Raises:
-        CaptureError: the setting cannot be read.
+        CaptureError: The setting is invalid.
     """
     setting = os.environ.get(VARIABLE, "") if setting is None else setting
     if not setting:
@@ -47,14 +47,15 @@ def autowrap(setting: str | None = None) -> Automatic | None:
 
 
 class Automatic:
-    """A recording that a framework drives: the first one of which a step ends.
+    """Recording that the first framework drives in which a step ends.
 
     Args:
-        logdir, options: of `profile`.
-        whole: all from the import of a framework that trains to the end; as one step where none ends.
+        logdir: Like `profile`.
+        options: Like `profile`.
+        whole: Record from the import of a training framework to the end of the process; as one step if no step ends.
 
     Raises:
-        CaptureError: no step would pass before the recording.
+        CaptureError: No step would pass before the recording.
     """
 
     def __init__(self, logdir: str | os.PathLike[str], *, whole: bool = False, **options: Any) -> None:
@@ -68,16 +69,16 @@ class Automatic:
         self._undo: list[hooks.Undo] = []
 
     def begin(self) -> None:
-        """Waits for a framework to be imported."""
+        """Wait for a framework to be imported."""
         self._undo.append(hooks.when_imported(TRAINING + INFERENCE, self._imported))
 
     def end(self) -> list[Path]:
-        """End the recording; the files, once they are written."""
+        """End the recording; return the files once they are written."""
         while self._undo:
             self._undo.pop()()
         if self._profile is None:
             return []
-        with warnings.catch_warnings():  # whoever asked for this calls no `step`, which the hint names
+        with warnings.catch_warnings():  # the hint names `step`, which this script does not call
             warnings.filterwarnings("ignore", "nothing was recorded", CaptureWarning)
             self._profile.__exit__(None, None, None)
         return self._profile.files()
@@ -90,7 +91,7 @@ class Automatic:
     def _step_ended(self, framework: str, subject: Any) -> None:
         if not self._framework:
             self._enter(framework, subject if framework in INFERENCE else None)
-            if self._whole:  # which begins with what follows
+            if self._whole:  # the first step starts now
                 return
         if self._profile and framework == self._framework:
             try:
@@ -106,15 +107,16 @@ class Automatic:
             self._refuse(error)
 
     def _refuse(self, error: Exception) -> None:
-        """The program goes on without a recording."""
+        """Warn about an error; the program continues without a recording."""
         self._profile = None
         warn(str(error))
 
 
 def parsed(setting: str) -> tuple[str, dict[str, Any]]:
-    """The folder, and the options of `profile`.
+    """Return the folder and the options of `profile`.
 
-    Raises: CaptureError: one that it has not, or a value that is none of it.
+    Raises:
+        CaptureError: An option does not exist, or its value is invalid.
     """
     match = _SETTING.fullmatch(setting)
     assert match
@@ -145,9 +147,10 @@ def _option(name: str, value: str) -> dict[str, Any]:
 
 
 def topics(names: str) -> Topics:
-    """Topics by name, `OPERATOR|SCOPE`.
+    """Return topics by name, such as `OPERATOR|SCOPE`.
 
-    Raises: KeyError: there is none of that name.
+    Raises:
+        KeyError: There is no topic of that name.
     """
     chosen = Topics(0)
     for name in names.split("|"):

@@ -1,7 +1,7 @@
-"""Where a recording goes: `<logdir>/<run>/<worker>.step<n>.<kind>.gz`, written beside and renamed.
+"""Files of recordings: `<logdir>/<run>/<worker>.step<n>.<kind>.gz`, written atomically.
 
-A run is a job, a worker one of its processes, a recording is called by its first step, so that the recordings that
-ranks make of the same steps have the same name.
+A run is a job, a worker one of its processes. A recording is named by its first step, so that recordings of the same
+steps by several ranks have the same name.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ JOBS = ("VISUALPROF_RUN", "SLURM_JOB_ID", "PADDLE_JOB_ID", "TORCHELASTIC_RUN_ID"
 RANKS = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 LOCAL_RANKS = ("LOCAL_RANK", "PADDLE_RANK_IN_NODE", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
-_UNSAFE = re.compile(r"[^0-9A-Za-z-]+")  # no dot: what follows the first one is no part of the worker
+_UNSAFE = re.compile(r"[^0-9A-Za-z-]+")  # no dot: the worker's name ends at the first one
 
 
 @dataclass(frozen=True)
 class Worker:
-    """This process in its job. rank, world_size: -1 where there are no ranks."""
+    """This process in its job.
+
+    Attributes:
+        rank: -1 without ranks.
+        world_size: -1 without ranks.
+    """
 
     rank: int
     world_size: int
@@ -41,13 +46,13 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """`rank0_node7_4211`, or `node7_4211` where there are no ranks."""
+        """`rank0_node7_4211`, or `node7_4211` without ranks."""
         host = _UNSAFE.sub("-", self.host).strip("-") or "host"
         return f"rank{self.rank}_{host}_{self.pid}" if self.rank >= 0 else f"{host}_{self.pid}"
 
 
 def worker_of(facts: dict[str, Any]) -> Worker:
-    """This process, by what the framework says of its ranks, else by what its launcher left in the environment."""
+    """Return this process, from the framework's information about its ranks, else from the launcher's environment."""
     world = facts.get("world_size", _number(WORLDS))
     rank = facts.get("rank", _number(RANKS) if world > 1 else -1)
     return Worker(rank, world if rank >= 0 else -1, socket.gethostname().partition(".")[0], os.getpid())
@@ -58,7 +63,7 @@ def _number(names: tuple[str, ...]) -> int:
 
 
 def leads_host() -> bool:
-    """The one process of its host that speaks for the host."""
+    """Whether this process is the one that acts for its host."""
     return _number(LOCAL_RANKS) <= 0
 
 
@@ -66,35 +71,35 @@ _runs: dict[str, str] = {}
 
 
 def run_name(logdir: str | os.PathLike[str], worker: Worker) -> str:
-    """The run of this job in a log directory, the same in all its ranks without a message where that can be done.
+    """Return the name of this job's run, the same on all ranks without communication if possible.
 
-    By the environment, else by the store that torch's ranks share, else by the start of the process that launched the
-    ranks of this host, else by that of this process.
+    The name comes from the environment, else from the store that torch's ranks share, else from the start time of the
+    process that launched the ranks of this host, else from the start time of this process.
     """
     key = os.path.abspath(logdir)
     if key not in _runs:
-        given = next((os.environ[n] for n in JOBS if os.environ.get(n, "none") not in ("none", "")), "")
+        job = next((os.environ[n] for n in JOBS if os.environ.get(n, "none") not in ("none", "")), "")
         own = _born(os.getppid() if worker.rank >= 0 else worker.pid)
-        if not given and worker.rank >= 0:
-            given = _agreed(sys.modules.get("torch.distributed"), own)
-        _runs[key] = _UNSAFE.sub("_", given).strip("_") or own
+        if not job and worker.rank >= 0:
+            job = _agreed(sys.modules.get("torch.distributed"), own)
+        _runs[key] = _UNSAFE.sub("_", job).strip("_") or own
     return _runs[key]
 
 
 def _agreed(ranks: Any, wanted: str) -> str:
-    """What the first rank that asked wanted, by the store that torch's ranks share; waits for nobody. "" without."""
+    """Return the name that the first rank wrote to torch's shared store, "" without a store. Waits for no rank."""
     if not ranks or not ranks.is_available() or not ranks.is_initialized():
         return ""
     try:
         store = ranks.distributed_c10d._get_default_store()  # noqa: SLF001
         return store.compare_set("visualprof/run", "", wanted).decode()
-    except (AttributeError, NotImplementedError, RuntimeError):  # a store of another kind
+    except (AttributeError, NotImplementedError, RuntimeError):  # another kind of store
         return ""
 
 
 @cache
 def _born(pid: int) -> str:
-    """Start of a process of this host, `2026-11-22_13-55-01_4211`; that of this moment where the system hides it."""
+    """Return the start of a host process, `2026-11-22_13-55-01_4211`; the current time if the system hides it."""
     ticks = started(pid)
     try:
         boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime"))
@@ -105,17 +110,21 @@ def _born(pid: int) -> str:
 
 
 def started(pid: int) -> int | None:
-    """Start of a process of this host in ticks after that of the system; None where there is none, or it is hidden."""
+    """Return the start of a host process in ticks since boot, or None if it is hidden or does not exist."""
     try:
-        said = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-        return None if said[0] in ("Z", "X") else int(said[19])  # dead, but nobody has asked for its status
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else int(fields[19])  # a zombie
     except (OSError, ValueError, IndexError):
         return None
 
 
 @dataclass
-class Shelf:
-    """The files of this process in a run, at most `most` of them. Raises CaptureError where nothing can be written."""
+class RecordingStore:
+    """Recordings of this process in a run, at most `most` files.
+
+    Raises:
+        CaptureError: Nothing can be written.
+    """
 
     folder: Path
     worker: Worker
@@ -134,15 +143,15 @@ class Shelf:
             ) from None
 
     def place(self, step: int, kind: str) -> Path:
-        """The file of a recording that begins at this step."""
-        taken = {path.name for path in self._written}
-        names = (f"{self.worker.name}.step{step}{f'.{i}' if i else ''}.{kind}.gz" for i in range(len(taken) + 1))
-        path = self.folder / next(name for name in names if name not in taken)
+        """Return the file of a recording that starts at this step."""
+        used = {path.name for path in self._written}
+        names = (f"{self.worker.name}.step{step}{f'.{i}' if i else ''}.{kind}.gz" for i in range(len(used) + 1))
+        path = self.folder / next(name for name in names if name not in used)
         self._written.append(path)
         return path
 
     def surplus(self) -> list[Path]:
-        """The oldest files, which are to go; they are none of its files any more."""
+        """Return the oldest files beyond the limit, and forget them."""
         count = max(0, len(self._written) - self.most) if self.most else 0
         gone, self._written = self._written[:count], self._written[count:]
         return gone
@@ -151,14 +160,15 @@ class Shelf:
 def write(
     path: Path, dump: Callable[[Path], object], facts: dict[str, Any], replaced: tuple[bytes, bytes] | None
 ) -> None:
-    """Make a file of what `dump` writes; leaves nothing beside it, whatever fails (torch has a `.tmp` of its own).
+    """Write a recording atomically; nothing partial remains after a failure (torch leaves a `.tmp` file).
 
     Args:
-        dump: writes JSON into the path that it is given.
-        facts, replaced: as `pack` takes them.
+        dump: Writes JSON to the path that it is given.
+        facts: Like `pack`.
+        replaced: Like `pack`.
 
     Raises:
-        OSError: the disk is full, or what the framework wrote is not whole.
+        OSError: The disk is full, or the framework's file is incomplete.
     """
     raw = path.with_name(f".{path.name}.raw.part")
     try:
@@ -170,15 +180,15 @@ def write(
 
 
 def pack(raw: Path, path: Path, facts: dict[str, Any], replaced: tuple[bytes, bytes] | None) -> None:
-    """Make the file of what a framework wrote: checked, with the facts in it, gzipped, renamed.
+    """Check a framework's file, add the facts, compress it and rename it.
 
     Args:
         raw: JSON, an object or a list of events.
-        facts: they become the key `visualprof` of the object; a list of events is put into one.
-        replaced: bytes and what stands for them, as long.
+        facts: Become the key `visualprof` of the object. A list of events is put into an object.
+        replaced: Bytes to replace, and a replacement of the same length.
 
     Raises:
-        OSError: the disk is full, or what the framework wrote is not whole.
+        OSError: The disk is full, or the framework's file is incomplete.
     """
     part = path.with_name(f".{path.name}.part")
     try:
@@ -189,15 +199,15 @@ def pack(raw: Path, path: Path, facts: dict[str, Any], replaced: tuple[bytes, by
                 packed.write(b'{"traceEvents":' if listed else b"")
                 for chunk in _chunks(source, end, replaced):
                     packed.write(chunk)
-                said = json.dumps(facts, separators=(",", ":")).encode()
-                packed.write((b"]" if listed else b"") + b',"visualprof":' + said + b"}")
+                encoded = json.dumps(facts, separators=(",", ":")).encode()
+                packed.write((b"]" if listed else b"") + b',"visualprof":' + encoded + b"}")
             os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
 def _end(source: BinaryIO) -> tuple[int, bytes]:
-    """Place of the closing bracket, and the bracket. No framework says that the disk was full while it wrote."""
+    """Return the position of the closing bracket, and the bracket. No framework reports that the disk was full."""
     size = source.seek(0, os.SEEK_END)
     source.seek(max(0, size - 64))
     tail = source.read().rstrip()
@@ -208,7 +218,7 @@ def _end(source: BinaryIO) -> tuple[int, bytes]:
 
 
 def _chunks(source: BinaryIO, end: int, replaced: tuple[bytes, bytes] | None) -> Iterator[bytes]:
-    """The bytes before `end` in pieces, with the replacement, also where it lies across two pieces."""
+    """Yield the bytes before `end` in pieces, with the replacement, also across two pieces."""
     keep = len(replaced[0]) - 1 if replaced else 0
     rest = b""
     while end > 0:
@@ -225,5 +235,5 @@ def _chunks(source: BinaryIO, end: int, replaced: tuple[bytes, bytes] | None) ->
 
 
 def warn(text: str) -> None:
-    """Tell the user without ending the training."""
+    """Warn the user without ending the training."""
     warnings.warn(text, CaptureWarning, stacklevel=2)

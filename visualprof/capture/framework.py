@@ -1,4 +1,4 @@
-"""What a framework says about its modules and tensors, and which value each tensor holds."""
+"""Interface of a framework for graph recording: its modules and tensors, and the value that each tensor holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 @dataclass(eq=False)
 class Value:
-    """A tensor at one time: written in place, it becomes another value."""
+    """Content of a tensor at one time. An in-place write creates another value."""
 
     name: str
     dtype: str
@@ -20,12 +20,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Framework:
-    """What a framework says about its modules and tensors.
+    """Functions that describe the modules and tensors of a framework.
 
-    describe: dtype and shape. writes: a count that grows when the tensor is written in place, or a constant.
-    documentation: address for a class of modules, "" for the user's own. builtin: comes with the framework.
-    kind: type of a module as it is shown. forward: what names its arguments. packed: weights that it holds otherwise
-    than as parameters, by name. inside: entered while the module runs.
+    Attributes:
+        describe: Return dtype and shape of a tensor.
+        writes: Return a count that grows when the tensor is written in place, or a constant.
+        documentation: Return the address of a module class's documentation, "" for the user's own classes.
+        builtin: Whether a module class comes with the framework.
+        kind: Return the displayed type of a module.
+        forward: Return the function that names its arguments.
+        packed: Return weights that are not parameters, by name.
+        inside: Context that is entered while the module runs.
     """
 
     name: str
@@ -44,28 +49,35 @@ class Framework:
 
 
 class Memory(Protocol):
-    """What each tensor is now."""
+    """Mapping from tensors to their current values."""
 
     def get(self, tensor: Any) -> Value | None:
-        """The value that the tensor holds; None when nothing recorded made it."""
+        """Return the value that the tensor holds, or None if nothing recorded created it."""
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Note that the tensor holds the value; outside: it was there before the pass and stays."""
+        """Record that the tensor holds the value.
+
+        Args:
+            outside: The tensor existed before the pass and stays alive.
+        """
 
 
 class Identities:
-    """By the identity of tensors, held weakly: activations are freed as always, an address used again is told apart."""
+    """Mapping by the identity of tensors, with weak references.
+
+    Activations are freed as usual, and a reused address counts as another tensor.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Callable[[], Any], Value]] = {}
 
     def get(self, tensor: Any) -> Value | None:
-        """The value of this very object."""
+        """Return the value of this very object."""
         entry = self._known.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Note it; a tensor that takes no weak reference is kept."""
+        """Record the value; a tensor without weak references is kept alive."""
         del outside
         try:
             reference: Callable[[], Any] = weakref.ref(tensor)

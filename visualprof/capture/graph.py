@@ -1,4 +1,4 @@
-"""`add_graph`: a model as its author nested it, in the format of docs/graph-format.md."""
+"""`add_graph`: write a model with its module hierarchy, in the format of docs/graph-format.md."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ FRAMEWORKS = {
 
 
 class UnsupportedModel(VisualprofError, TypeError):
-    """A model of a framework that `add_graph` does not know."""
+    """The framework of the model is not supported by `add_graph`."""
 
     status = 400
 
 
 def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], name: str | None = None) -> Path:
-    """Run a model once and writes its graph into the log directory.
+    """Run a model once and write its graph into the log directory.
 
-    The pass runs without gradients and in evaluation mode; training flags and random state are as before afterwards.
+    The pass runs without gradients and in evaluation mode. Training flags and random state are restored afterwards.
 
     Args:
-        model: a torch.nn.Module, a MegEngine Module or a Paddle Layer.
-        inputs: a tensor; a tuple or list of positional arguments; or a dict of keyword arguments. Arguments may nest.
-        logdir: the folder that visualprof watches; it is made when missing.
-        name: of the model and of the file; the class of the model by default.
+        model: A torch.nn.Module, a MegEngine Module or a Paddle Layer.
+        inputs: A tensor, a tuple or list of positional arguments, or a dict of keyword arguments. Arguments may nest.
+        logdir: Folder that visualprof watches; created if missing.
+        name: Name of the model and of the file (default: the class of the model).
 
     Returns:
-        The file, `<logdir>/<name>.graph.json`; one of that name is replaced.
+        The file, `<logdir>/<name>.graph.json`; an existing file is replaced.
 
     Raises:
-        UnsupportedModel: the model is of no known framework.
+        UnsupportedModel: The framework is not supported.
     """
     framework = _framework(model)
     title = name or type(model).__name__
@@ -51,7 +51,7 @@ def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], nam
 
 
 def _framework(model: object) -> Callable[[Any, tuple[Any, ...], dict[str, Any], str], dict[str, Any]]:
-    """The function that records models like this one."""
+    """Return the function that records models of this framework."""
     for base in type(model).__mro__:
         chosen = FRAMEWORKS.get((base.__module__.partition(".")[0], base.__name__))
         if chosen:
@@ -63,14 +63,14 @@ def _framework(model: object) -> Callable[[Any, tuple[Any, ...], dict[str, Any],
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments."""
+    """Return positional and keyword arguments."""
     if isinstance(inputs, dict):
         return (), {str(k): v for k, v in inputs.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return (tuple(inputs), {}) if type(inputs) in (tuple, list) else ((inputs,), {})
 
 
 def _write(document: dict[str, Any], folder: Path, title: str) -> Path:
-    """Writes beside the file and renames: a watcher never sees a half."""
+    """Write a temporary file and rename it, so that a watcher never sees a partial file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{re.sub(r'[^0-9A-Za-z._-]+', '_', title).strip('.') or 'model'}.graph.json"
     handle, partial = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
@@ -79,7 +79,7 @@ def _write(document: dict[str, Any], folder: Path, title: str) -> Path:
             json.dump(document, file, separators=(",", ":"))
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)  # mkstemp gives the file to its owner alone
+        os.chmod(partial, 0o666 & ~umask)  # mkstemp makes the file private
         os.replace(partial, path)
     except BaseException:
         Path(partial).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where frameworks tell that a step ended, for scripts that do not call `step` themselves."""
+"""Hooks into frameworks that report the end of a step, for scripts that do not call `step`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _named: set[str] = set()
 
 
 def watch(framework: str, ended: Ended, named: bool = False) -> Undo:
-    """Calls `ended` after each step of an optimizer, or each run of a session, until it is undone.
+    """Call `ended` after each step of an optimizer, or each run of a session, until it is undone.
 
-    Of several optimizers the first one counts, until it is gone: two of one training would make two steps of one.
+    Only the first of several optimizers counts, until it is deleted: two optimizers of one training would double the
+    steps.
 
     Args:
-        framework: that is imported.
-        ended: takes the optimizer or the session.
-        named: somebody said that this framework is what to record.
+        framework: An imported framework.
+        ended: Called with the optimizer or the session.
+        named: The user named this framework as the one to record.
     """
     if named:
         _named.add(framework)
@@ -47,7 +48,7 @@ def _tell(framework: str, subject: Any) -> None:
 
 
 def when_imported(names: Sequence[str], then: Callable[[str], None]) -> Undo:
-    """Calls `then` with the name of each of these modules once it is imported, until it is undone; at once if it is."""
+    """Call `then` with the name of each module once it is imported, at once if it is already; until it is undone."""
     for name in names:
         if name in sys.modules:
             then(name)
@@ -57,7 +58,7 @@ def when_imported(names: Sequence[str], then: Callable[[str], None]) -> Undo:
 
 
 class _Imports(MetaPathFinder):
-    """Finds nothing itself: it wraps the loader that the others find."""
+    """Import finder that finds nothing itself but wraps the loader that other finders return."""
 
     def __init__(self, names: set[str], then: Callable[[str], None]) -> None:
         self._names = names
@@ -66,7 +67,7 @@ class _Imports(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of one of the modules; it is looked for by the others, as its name is forgotten here first."""
+        """Return the spec of a watched module from the other finders."""
         if fullname not in self._names:
             return None
         self._names.discard(fullname)
@@ -92,7 +93,7 @@ def _torch(ended: Ended) -> None:
 
 
 def _paddle(ended: Ended) -> None:
-    # Else its profiler wraps `step` again, in a range in which it may not end.
+    # Otherwise torch's profiler wraps `step` again, in a range in which a recording must not end.
     importlib.import_module("paddle.profiler.utils").wrap_optimizers()
     _after(importlib.import_module("paddle.optimizer").Optimizer, "step", ended)
 
@@ -102,7 +103,7 @@ def _megengine(ended: Ended) -> None:
 
 
 def _onnxruntime(ended: Ended) -> None:
-    def after(session: Any) -> None:  # while one is recorded, a twin runs for it
+    def after(session: Any) -> None:  # during a recording, a profiled copy runs instead
         ended(vars(session).get("twin_of", session))
 
     _after(importlib.import_module("onnxruntime").InferenceSession, "run", after)
@@ -112,7 +113,7 @@ def _openvino(ended: Ended) -> None:
     openvino: Any = importlib.import_module("openvino")
     recorder = importlib.import_module("visualprof.capture.recorders.openvino")
 
-    def wanted() -> bool:  # a script that trains, and runs a model besides, should not pay for its counters
+    def wanted() -> bool:  # a training script that also runs a model should not pay for its counters
         return "openvino" in _named or not _TRAINING & sys.modules.keys()
 
     openvino.Core.compile_model = recorder.with_counters(openvino.Core.compile_model, wanted)
@@ -139,7 +140,7 @@ def _first(ended: Ended) -> Ended:
 
 
 def _after(owner: type, method: str, then: Ended) -> None:
-    """Calls `then` after each call of a method, wherever subclasses define it; a call of the base's within is none."""
+    """Call `then` after each call of a method in all subclasses. A nested call of the base method does not count."""
     depth = 0
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +163,7 @@ def _after(owner: type, method: str, then: Ended) -> None:
 
 
 def _defining(owner: type, method: str) -> Iterator[type]:
-    """The classes that define a method: the bases whose it is, the class, and those below it."""
+    """Yield the classes that define a method: base classes, the class itself, and subclasses."""
     yield next(kind for kind in owner.__mro__ if method in vars(kind))
     below = list(owner.__subclasses__())
     while below:

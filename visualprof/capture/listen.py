@@ -1,7 +1,7 @@
-"""`listen`: a process that records when somebody asks for it (docs/adr/0051-request-recordings-through-files.md).
+"""`listen`: let a process record on request (docs/adr/0051-request-recordings-through-files.md).
 
-The thread that trains notes when each step ends and compares two numbers. All else is done by a thread beside it, so
-that a log directory that stands still never stops a training; only a request makes the training read and write.
+The training thread stores the end of each step and compares two numbers. A background thread does the rest, so that a
+hanging log directory never stops a training. Only a request makes the training thread read and write.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 from visualprof.capture import files, hooks, live, session
 from visualprof.capture.files import warn
-from visualprof.capture.monitor_thread import Beside, Steps, Watcher
+from visualprof.capture.monitor_thread import BackgroundThread, Steps, Watcher
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning, Options
 from visualprof.capture.recorders import INFERENCE, TRAINING, framework_of, recorder_of
-from visualprof.capture.requests import NEVER, Asked, Place
+from visualprof.capture.requests import NEVER, Place, RequestHandler
 from visualprof.capture.topics import Topics
 
-AGAIN = 100  # steps until a folder that failed is tried again
+RETRY_STEPS = 100  # steps until a failed folder is retried
 _listener: Listener | None = None
-_ends: list[object] = []  # what ends it in a process of multiprocessing
+_ends: list[object] = []  # finalizers in a process of multiprocessing
 
 
 def listen(
@@ -43,16 +43,17 @@ def listen(
     max_files: int = 20,
     run: str = "",
 ) -> Listener:
-    """Let this process be asked to record: by the page, by `visualprof record` or by SIGUSR2, all ranks together.
+    """Let this process record on request: from the web UI, by `visualprof record` or by SIGUSR2, on all ranks together.
 
-    A step ends with `capture.step()`; where that is never called, with each step of the first optimizer, or each run of
-    a session. The process is seen from its first step on. A second call takes the place of the first.
+    A step ends with `capture.step()`, or, if that is never called, with each step of the first optimizer or each run of
+    a
+    session. The process is visible from its first step. A second call replaces the first.
 
     Args:
-        logdir, topics, monitor, framework, model, max_files, run: as of `profile`.
+        logdir: Like `profile`, as are the other arguments.
 
     Raises:
-        CaptureError: the log directory cannot be written.
+        CaptureError: The log directory cannot be written.
     """
     options = Options(
         logdir, topics=topics, monitor=monitor, framework=framework or "", model=model, max_files=max_files, run=run
@@ -61,20 +62,20 @@ def listen(
 
 
 def step() -> None:
-    """End a step of the process that listens; where none does, nothing."""
+    """End a step of the listening process; do nothing if no process listens."""
     if _listener is not None:
         _listener.step()
 
 
 class Listener:
-    """What `listen` gives. `stop` ends it."""
+    """Handle that `listen` returns; `stop` ends it."""
 
     def __init__(self, options: Options, watcher: Watcher | None = None) -> None:
         self._options = options
         self._watcher = watcher
         self._steps = Steps(self._act)
-        self._asked: Asked | None = None
-        self._beside: Beside | None = None
+        self._asked: RequestHandler | None = None
+        self._beside: BackgroundThread | None = None
         self._acting = threading.Lock()
         self._driver = ""
         self._failed = False
@@ -82,16 +83,17 @@ class Listener:
         self._undo: list[hooks.Undo] = []
 
     def start(self) -> Listener:
-        """Make it that of this process.
+        """Make this the listener of the process.
 
-        Raises: CaptureError: the log directory cannot be written.
+        Raises:
+            CaptureError: The log directory cannot be written.
         """
         global _listener
         _check(Path(self._options.logdir))
         if _listener:
             _listener.stop()
         _listener = self
-        if not _ends and multiprocessing.parent_process():  # such a process ends without atexit
+        if not _ends and multiprocessing.parent_process():  # such a process exits without atexit
             _ends.append(multiprocessing.util.Finalize(None, _finish, exitpriority=1))
         _catch_signal()
         names = (self._options.framework,) if self._options.framework else TRAINING + INFERENCE
@@ -99,7 +101,7 @@ class Listener:
         return self
 
     def stop(self) -> None:
-        """End a recording that runs, waits for its file, says that the process ended."""
+        """End a running recording, wait for its file, and report that the process ended."""
         self._unhook()
         self._steps.wake = NEVER
         if self._beside and self._asked and self._beside.stop():
@@ -107,8 +109,8 @@ class Listener:
             self._beside.last()
         self._beside = None
 
-    def disown(self) -> None:
-        """In a forked child: files and answers are the parent's."""
+    def detach(self) -> None:
+        """Detach in a forked child: files and answers belong to the parent."""
         self._steps.wake = NEVER
         self._beside = None
 
@@ -119,7 +121,7 @@ class Listener:
         self._steps.end()
 
     def signalled(self) -> None:
-        """Somebody sent SIGUSR2."""
+        """Handle SIGUSR2."""
         if self._beside:
             self._beside.signalled = True
 
@@ -128,7 +130,7 @@ class Listener:
         self._undo.append(hooks.watch(framework, ended, named=framework == self._options.framework))
 
     def _hooked(self, framework: str, subject: Any) -> None:
-        """The first one only counts when a second one follows: the script may call `step` itself after it."""
+        """Count a hooked step. The first counts only when a second follows: the script may call `step` itself."""
         if not self._driver:
             self._driver = framework
             if framework in INFERENCE and self._options.model is None:
@@ -144,12 +146,12 @@ class Listener:
             self._undo.pop()()
 
     def _act(self, count: int) -> None:
-        """What there is to do besides counting; whatever goes wrong with it, the training goes on."""
-        if not self._acting.acquire(blocking=False):  # a step of another thread does it
+        """Do the work of this step besides counting. The training continues whatever fails."""
+        if not self._acting.acquire(blocking=False):  # another thread is doing this
             return
         try:
             self._steps.wake = self._do(count)
-            if self._beside and self._beside.incoming:  # the thread beside may have woken this one in the meantime
+            if self._beside and self._beside.incoming:  # the background thread may have woken this thread meanwhile
                 self._steps.wake = 0
         except Exception as error:  # noqa: BLE001 - of a profiler or a file system, whatever it is
             self._steps.wake = NEVER
@@ -161,11 +163,11 @@ class Listener:
             self._acting.release()
 
     def _do(self, count: int) -> int:
-        """Until which step nothing more is to be done."""
+        """Return the step until which there is nothing to do."""
         if not self._beside:
             self._begin()
         if not self._beside or not self._asked:
-            return count + (AGAIN if self._failed else 1)
+            return count + (RETRY_STEPS if self._failed else 1)
         self._asked.step(count)
         if self._beside.incoming:
             asked, self._beside.incoming = self._beside.incoming, None
@@ -173,20 +175,20 @@ class Listener:
         return self._asked.wake(count)
 
     def _begin(self) -> None:
-        """Which worker of which run this is, is known when a step has ended: by then the ranks know each other."""
+        """Determine run and worker after the first step, when the ranks know each other."""
         try:
             place = _place(self._options, self._driver)
-            asked = Asked(self._options, place)
-            beside = Beside(self._steps, place, asked, self._watcher)
-        except CaptureBusy:  # the script records by itself: once that is over
+            asked = RequestHandler(self._options, place)
+            background = BackgroundThread(self._steps, place, asked, self._watcher)
+        except CaptureBusy:  # the script records itself: retry afterwards
             return
-        except OSError as error:  # of a folder that is shared it may pass
+        except OSError as error:  # in a shared folder this may be temporary
             if not self._failed:
                 self._failed = True
                 warn(f"the live state was not written: {error}")
             return
-        self._asked, self._beside = asked, beside
-        beside.start()
+        self._asked, self._beside = asked, background
+        background.start()
 
 
 def _place(options: Options, driver: str) -> Place:
@@ -220,7 +222,7 @@ def _check(logdir: Path) -> None:
 
 
 def _catch_signal() -> None:
-    """SIGUSR2 asks for a recording where the program does nothing else with it."""
+    """Let SIGUSR2 request a recording unless the program uses this signal."""
     number = getattr(signal, "SIGUSR2", None)
     main = threading.current_thread() is threading.main_thread()
     if number and main and signal.getsignal(number) is signal.SIG_DFL:
@@ -240,15 +242,15 @@ def _finish() -> None:
         listener.stop()
 
 
-def _forget() -> None:
-    """In a forked child: the listener is the parent's."""
+def _reset_after_fork() -> None:
+    """Reset the state in a forked child: the listener belongs to the parent."""
     global _listener
     if _listener:
-        _listener.disown()
+        _listener.detach()
     _listener = None
     _ends.clear()
 
 
 atexit.register(_finish)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

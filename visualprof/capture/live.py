@@ -1,26 +1,31 @@
-"""What processes that listen and whoever asks them to record say to each other, by files in a shared folder.
+"""Exchange heartbeats, recording requests and answers between processes through files in a shared folder.
 
-`<logdir>/<run>/.live/` holds, each written beside and renamed, JSON, at most 64 KiB:
+`<logdir>/<run>/.live/` holds JSON files of at most 64 KiB, each written atomically:
 
-- `<worker>.json` (`Beat`), written by that process each second: who it is, what it does, its step.
-- `request.json` (`Request`), written by who asks (`ask`): how many steps, what to record, by which workers, and at
-  which steps they may begin. The newest counts; one that is not over refuses another one.
-- `ack.<worker>.json` (`Ack`), written by that process: its answer to the request with that id.
+- `<worker>.json` (`Heartbeat`): heartbeat that each process writes every second, with its identity, state and step.
+- `request.json` (`Request`): written by a client (`ask`): number of steps, options, workers, and possible first steps.
+  Only the newest request counts. While a request is unfinished, a new one is rejected.
+- `ack.<worker>.json` (`Ack`): answer of a process to the request with that id.
 
-No messages besides, no port, no lock that training waits for. Ranks that go through their steps together agree so: a
-request names several first steps, each further away than the one before (`starts`), and for each the step in which it
-must have been read at the latest (`read_by`). At a start a rank looks at all answers: did every worker read the request
-in time, all record; did one not, all wait for the next start, and after the last one the request is `late`. The steps
-from `read_by` to the start are for the answers to be seen. Processes without ranks begin with their next step; where
-there are ranks, nobody else is asked.
+There is no other communication: no port, and no lock that the training waits for. Ranks agree on a common first step:
 
-The series of step times (`capture.watch`), `<logdir>/<run>/<worker>.steps.bin`: a line of JSON, `{"visualprof_steps":
-1, "worker", "rank", "world_size", "host", "pid", "framework", "step", "t_ns", "monotonic_ns"}` (the first step in it,
-and when that began by both clocks), then int64, little endian: the duration of each step in ns, or a mark. A
-recording begins with the next step: -1 that somebody asked for, -2 that the process began by itself; -3: it is over.
-Durations lie end to end: a step ended at `t_ns` and all durations up to its own. There are at most `MOST_STEPS`
-numbers: then the older half goes, and the file is replaced by one whose line says where it begins now. A last part of
-less than 8 bytes is being written.
+1. A request names several first steps (`starts`), each further away than the one before.
+2. For each of them, `read_by` is the step by which every worker must have read the request. The steps between `read_by`
+   and the start leave time for the answers to become visible.
+3. At a start, each rank reads all answers. If all workers read the request in time, all record. Otherwise all wait for
+   the next start; after the last one the request is `late`.
+
+Processes without ranks start with their next step. If there are ranks, only ranks are asked.
+
+The series of step times (`capture.watch`), `<logdir>/<run>/<worker>.steps.bin`:
+
+- The first line is JSON: `{"visualprof_steps": 1, "worker", "rank", "world_size", "host", "pid", "framework", "step",
+  "t_ns", "monotonic_ns"}`, with the first step of the file and its start by both clocks.
+- int64 values in little endian follow: the duration of a step in ns, or a mark. A recording starts with the next step:
+  -1 on request, -2 automatically; -3: the recording is over.
+- Durations are contiguous: a step ended at `t_ns` plus all durations up to its own.
+- There are at most `MAX_SERIES_STEPS` values. Beyond that, the older half is dropped, and the file is replaced by one
+  whose first line has the new start. A last part of less than 8 bytes is still being written.
 """
 
 from __future__ import annotations
@@ -44,12 +49,12 @@ from visualprof.messages import msg
 
 FOLDER = ".live"
 REQUEST = "request.json"
-SERIES = "visualprof_steps"  # key of the line before a series, with the version of its form, 1
-ASKED, NOTICED, OVER = -1, -2, -3  # marks in it
-MOST_STEPS = 1 << 20
+SERIES = "visualprof_steps"  # key of the first line of a series; its value is the format version, 1
+ASKED, NOTICED, OVER = -1, -2, -3  # marks in a series
+MAX_SERIES_STEPS = 1 << 20
 MOST_FILES = 10_000
-MOST_RECORDED = 100  # steps that may be asked for at a time
-SWITCHES = ("memory", "shapes", "stacks")  # what a request may choose
+MAX_RECORDED_STEPS = 100  # steps per request
+SWITCHES = ("memory", "shapes", "stacks")  # options that a request may set
 BEAT_NS = 10**9
 POLL_NS = 2 * 10**8
 SILENT_NS = 10 * 10**9
@@ -59,14 +64,23 @@ _PATH = re.compile(r"^\.|[/\\\0]")
 
 
 @dataclass(frozen=True)
-class Beat:
-    """A process that listens. rank, world_size: -1 where there are no ranks.
+class Heartbeat:
+    """Heartbeat of a listening process.
 
-    where: machine and process namespace, "" where the system hides them; started: of the process, in the system's
-    ticks. can: of `SWITCHES`. problem: why nothing can be recorded. step: the one that runs, as many as ended.
-    step_ns, fastest_ns: of the last 128 the median, and the one that a twentieth is faster than. stepped_ns: epoch
-    of the end of the last one. watches: it keeps a series. state: listening, armed, recording, writing or ended.
-    at: in which function of the script its thread is, `evaluate, train.py:42`, once no step has ended for 10 s.
+    Attributes:
+        rank: -1 without ranks.
+        world_size: -1 without ranks.
+        where: Machine and process namespace, "" if the system hides them.
+        started: Start of the process, in the system's ticks.
+        can: Available `SWITCHES`.
+        problem: Why nothing can be recorded.
+        step: Running step, equal to the number of ended steps.
+        step_ns: Median of the last 128 step times.
+        fastest_ns: 5th percentile of the last 128 step times.
+        stepped_ns: End of the last step, epoch.
+        watches: Whether the process writes a series of step times.
+        state: listening, armed, recording, writing or ended.
+        at: Function of the script that the training thread is in, `evaluate, train.py:42`, after 10 s without a step.
     """
 
     worker: str
@@ -92,10 +106,14 @@ class Beat:
 
 @dataclass(frozen=True)
 class Request:
-    """Steps that somebody wants. by: page, command, signal or watch. t_ns, expires_ns: epoch.
+    """Request to record steps.
 
-    starts: first steps that all workers may begin with, one after the other; read_by: the step in which each of them
-    must have been read at the latest. Both empty: each worker begins with its next step.
+    Attributes:
+        by: page, command, signal or watch.
+        t_ns: Time of the request, epoch.
+        expires_ns: End of its validity, epoch.
+        starts: First steps at which all workers may start, in order. Empty: each worker starts with its next step.
+        read_by: Step by which every worker must have read the request, per start.
     """
 
     id: str
@@ -111,10 +129,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Ack:
-    """What a worker answers. step: at which it read the request; first: that it recorded from.
+    """Answer of a worker.
 
-    state: armed, recording, writing, done (file: its name in the run), late (a worker was not ready at any start),
-    refused (nothing can be recorded: why) or failed (why).
+    Attributes:
+        step: Step at which the worker read the request.
+        first: First recorded step.
+        state: armed, recording, writing, done (`file`: its name in the run), late (a worker was not ready at any
+            start),
+            refused (nothing can be recorded: `why`) or failed (`why`).
     """
 
     id: str
@@ -127,10 +149,12 @@ class Ack:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """How far a worker is with a request: the state of its answer, or, before it is final, what is wrong with it.
+class WorkerProgress:
+    """Progress of a worker with a request.
 
-    state: asked (no answer yet), those of `Ack`, ended, silent or hung. since_ns: for how long silent or hung.
+    Attributes:
+        state: asked (no answer yet), a state of `Ack`, or a problem: ended, silent or hung.
+        since_ns: Duration of being silent or hung.
     """
 
     worker: str
@@ -141,8 +165,12 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked for. first: not before this step."""
+class RecordingOptions:
+    """Options of a request.
+
+    Attributes:
+        first: Earliest step.
+    """
 
     count: int = 5
     memory: bool = True
@@ -152,42 +180,46 @@ class Wish:
     options: dict[str, bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MOST_RECORDED:
+        if not 1 <= self.count <= MAX_RECORDED_STEPS:
             raise CaptureError(
                 msg("capture.steps_cannot_recorded_time", f"{self.count:,} steps cannot be recorded at a time"),
-                msg("capture.ask_1", f"ask for 1 to {MOST_RECORDED}"),
+                msg("capture.ask_1", f"ask for 1 to {MAX_RECORDED_STEPS}"),
             )
         object.__setattr__(self, "options", {name: getattr(self, name) for name in SWITCHES})
 
-    def beginning(self, first: int) -> Wish:
-        """The same, not before this step."""
+    def beginning(self, first: int) -> RecordingOptions:
+        """Return the same options with another earliest step."""
         return dataclasses.replace(self, first=first)
 
 
 def folders(logdir: str | os.PathLike[str]) -> list[Path]:
-    """The runs in which processes listen or did, up to two folders down; that folder itself may be one."""
+    """Return the runs in which processes listen or listened, up to two folders down. The folder itself may be a run."""
     root = Path(logdir)
-    found = [path.parent for depth in ("", "*/", "*/*/") for path in root.glob(depth + FOLDER) if _is_folder(path)]
-    return sorted(found)
+    runs = [path.parent for depth in ("", "*/", "*/*/") for path in root.glob(depth + FOLDER) if _is_folder(path)]
+    return sorted(runs)
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A heartbeat as it was read then. behind_ns: how far the clock of its machine is behind, as far as that shows."""
+    """Heartbeat with the time of its reading.
 
-    beat: Beat
+    Attributes:
+        behind_ns: How far the clock of its machine is behind ours, as far as known.
+    """
+
+    beat: Heartbeat
     then_ns: int
     behind_ns: int = 0
 
-    def next(self, beat: Beat, now_ns: int) -> _Seen:
-        """One that was read soon after this one and is another was written in between."""
+    def next(self, beat: Heartbeat, now_ns: int) -> _Seen:
+        """Return the observation of a newer heartbeat, which was written between two reads."""
         behind = self.behind_ns
         if beat.t_ns > self.beat.t_ns and now_ns - self.then_ns < SILENT_NS:
             behind = min(now_ns - beat.t_ns, behind or now_ns)
         return _Seen(beat, now_ns, behind)
 
-    def by_our_clock(self) -> Beat:
-        """Clocks that differ by less than a heartbeat may be late are the same."""
+    def by_our_clock(self) -> Heartbeat:
+        """Return the heartbeat in this machine's time. Clocks that differ by less than a heartbeat are equal."""
         beat, behind = self.beat, self.behind_ns
         if abs(behind) < SILENT_NS / 2:
             return beat
@@ -197,54 +229,54 @@ class _Seen:
 _seen: dict[Path, dict[str, _Seen]] = {}  # by run
 
 
-def beats(run: Path) -> list[Beat]:
-    """All processes that listened in a run, by rank and name; what is no heartbeat is left out.
+def beats(run: Path) -> list[Heartbeat]:
+    """Return the processes that listened in a run, by rank and name. Invalid heartbeats are skipped.
 
-    Their times are by the clock of this machine, as soon as a second look shows that another one's differs. What
-    cannot be read now, as happens where folders are shared, is as it was.
+    Times are converted to this machine's clock as soon as a second read shows a difference. A heartbeat that cannot be
+    read now, as happens in shared folders, keeps its last value.
     """
     if run.joinpath(FOLDER).is_symlink():
         return []
     if len(_seen) > MOST_FILES:
         _seen.clear()
-    known, now_ns = _seen.get(run, {}), time.time_ns()
-    found: dict[str, _Seen] = {}
-    for name in _names(run / FOLDER, known):
+    previous, now_ns = _seen.get(run, {}), time.time_ns()
+    observed: dict[str, _Seen] = {}
+    for name in _names(run / FOLDER, previous):
         try:
-            beat = read_now(run / FOLDER / name, Beat)
+            beat = read_now(run / FOLDER / name, Heartbeat)
         except FileNotFoundError:
             continue
         except OSError:
-            found |= {name: known[name]} if name in known else {}
+            observed |= {name: previous[name]} if name in previous else {}
             continue
         if beat and f"{beat.worker}.json" == name:
-            ahead = min(0, now_ns - beat.t_ns)  # nothing was written later than now
-            found[name] = known[name].next(beat, now_ns) if name in known else _Seen(beat, now_ns, ahead)
-    _seen[run] = found
-    return sorted((one.by_our_clock() for one in found.values()), key=lambda beat: (beat.rank, beat.worker))
+            ahead = min(0, now_ns - beat.t_ns)  # no file was written in the future
+            observed[name] = previous[name].next(beat, now_ns) if name in previous else _Seen(beat, now_ns, ahead)
+    _seen[run] = observed
+    return sorted((seen.by_our_clock() for seen in observed.values()), key=lambda beat: (beat.rank, beat.worker))
 
 
-def _names(folder: Path, known: Iterable[str]) -> list[str]:
+def _names(folder: Path, previous: Iterable[str]) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in islice(entries, MOST_FILES) if e.name.endswith(".json")]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:
-        return list(known)
+        return list(previous)
     return [name for name in names if not name.startswith((".", "ack.")) and name != REQUEST]
 
 
-def health(beat: Beat, now_ns: int) -> tuple[str, int]:
-    """What a process is to who looks on, and for how many ns already.
+def health(beat: Heartbeat, now_ns: int) -> tuple[str, int]:
+    """Return the state of a process for an observer, and its duration in ns.
 
     Returns:
-        Its state and 0; ended: it said so, or no such process lives; silent: no heartbeat for 10 s; hung: it lives, but
-        no step ended for 10 s and 20 steps (it may evaluate, or wait for another rank: `Beat.at`).
+        The reported state and 0; ended: it reported its end, or the process is gone; silent: no heartbeat for 10 s;
+        hung: it is alive, but no step ended for 10 s and 20 steps (it may evaluate, or wait: `Heartbeat.at`).
     """
     silent = now_ns - beat.t_ns
     still = now_ns - beat.stepped_ns
-    if beat.state == "ended" or (beat.where and beat.where == where() and files.started(beat.pid) != beat.started):
+    if beat.state == "ended" or (beat.where and beat.where == machine_id() and files.started(beat.pid) != beat.started):
         return "ended", max(0, silent)
     if silent > SILENT_NS:
         return "silent", silent
@@ -254,57 +286,57 @@ def health(beat: Beat, now_ns: int) -> tuple[str, int]:
 
 
 def request(run: Path) -> Request | None:
-    """The newest request, whether or not it is over; None where there is none that makes sense."""
-    found = read(run / FOLDER / REQUEST, Request)
-    return found if found and is_sound(found) else None
+    """Return the newest request, whether or not it is finished, or None without a valid one."""
+    newest = read(run / FOLDER / REQUEST, Request)
+    return newest if newest and is_sound(newest) else None
 
 
-def is_sound(found: Request) -> bool:
-    """Does a request keep to what may be asked?"""
-    in_turn = all(a < b for a, b in zip(found.starts, found.starts[1:], strict=False))
-    read_first = all(a < b for a, b in zip(found.read_by, found.starts, strict=False))
+def is_sound(candidate: Request) -> bool:
+    """Whether a request is within the allowed bounds."""
+    in_turn = all(a < b for a, b in zip(candidate.starts, candidate.starts[1:], strict=False))
+    read_first = all(a < b for a, b in zip(candidate.read_by, candidate.starts, strict=False))
     return (
-        1 <= found.count <= MOST_RECORDED
-        and len(found.starts) == len(found.read_by) <= STARTS
-        and set(found.options) == set(SWITCHES)
-        and not any(map(_PATH.search, found.workers))
+        1 <= candidate.count <= MAX_RECORDED_STEPS
+        and len(candidate.starts) == len(candidate.read_by) <= STARTS
+        and set(candidate.options) == set(SWITCHES)
+        and not any(map(_PATH.search, candidate.workers))
         and in_turn
         and read_first
     )
 
 
-def turns(run: Path, asked: Request, now_ns: int | None = None) -> list[Turn]:
-    """How far each worker is with a request, in the order of the request."""
+def turns(run: Path, asked: Request, now_ns: int | None = None) -> list[WorkerProgress]:
+    """Return the progress of each worker with a request, in the order of the request."""
     now_ns = time.time_ns() if now_ns is None else now_ns
-    known = {beat.worker: beat for beat in beats(run)}
-    return [_turn(run, asked, worker, known.get(worker), now_ns) for worker in asked.workers]
+    heartbeats = {beat.worker: beat for beat in beats(run)}
+    return [_turn(run, asked, worker, heartbeats.get(worker), now_ns) for worker in asked.workers]
 
 
-def _turn(run: Path, asked: Request, worker: str, beat: Beat | None, now_ns: int) -> Turn:
+def _turn(run: Path, asked: Request, worker: str, beat: Heartbeat | None, now_ns: int) -> WorkerProgress:
     ack = answer(run, asked, worker)
     state = ack.state if ack else "asked"
     if ack and state in FINAL:
-        return Turn(worker, state, ack.why, ack.file)
+        return WorkerProgress(worker, state, ack.why, ack.file)
     seen, since = health(beat, now_ns) if beat else ("ended", 0)
     if seen == "ended":
-        return Turn(
+        return WorkerProgress(
             worker, "ended", msg("capture.ended_before_recorded", "it ended before it had recorded"), since_ns=since
         )
     if state in ("asked", "armed") and now_ns > asked.expires_ns:
-        return Turn(
+        return WorkerProgress(
             worker,
             "late",
             _OVERDUE.get(seen, msg("capture.did_not_come_step", "it did not come to its step in time")),
             since_ns=since,
         )
     if seen in ("silent", "hung") and state in ("asked", "armed"):
-        return Turn(
+        return WorkerProgress(
             worker,
             seen,
             msg("capture.it_is_in", f"it is in {beat.at}") if beat and beat.at and seen == "hung" else "",
             since_ns=since,
         )
-    return Turn(worker, state)
+    return WorkerProgress(worker, state)
 
 
 _OVERDUE = {
@@ -314,27 +346,27 @@ _OVERDUE = {
 
 
 def answer(run: Path, asked: Request, worker: str) -> Ack | None:
-    """What a worker answered to this request."""
+    """Return a worker's answer to this request."""
     ack = read(run / FOLDER / f"ack.{worker}.json", Ack)
     return ack if ack and ack.id == asked.id and not _PATH.search(ack.file) else None
 
 
 def is_over(run: Path, asked: Request, now_ns: int | None = None) -> bool:
-    """Will nothing more come of a request?"""
+    """Whether nothing more can come of a request."""
     return all(turn.state in FINAL for turn in turns(run, asked, now_ns))
 
 
-def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
-    """Ask the processes of a run to record.
+def ask(run: Path, wish: RecordingOptions, by: str, asker: str = "") -> Request:
+    """Request a recording from the processes of a run.
 
     Args:
         run: `<logdir>/<run>`.
         by: page, command, signal or watch.
-        asker: worker that asks; where there are no ranks, it asks itself alone.
+        asker: Worker that asks; without ranks, it asks only itself.
 
     Raises:
-        CaptureBusy: what was asked for before is not over.
-        CaptureError: no process of the run lives, none can record, or no step ended yet.
+        CaptureBusy: An earlier request is not finished.
+        CaptureError: No process of the run is alive or can record, or no step has ended yet.
     """
     now_ns = time.time_ns()
     alive = [beat for beat in beats(run) if health(beat, now_ns)[0] not in ("ended", "silent")]
@@ -361,8 +393,8 @@ def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
         starts, read_by = agreed(able, wish.first) if ranked or wish.first else ([], [])
         wait_ns = 60 * 10**9
         if starts:
-            here = max(beat.step for beat in able)
-            wait_ns += 2 * (starts[-1] - here) * max(beat.step_ns or 0 for beat in able)
+            latest = max(beat.step for beat in able)
+            wait_ns += 2 * (starts[-1] - latest) * max(beat.step_ns or 0 for beat in able)
         names = [beat.worker for beat in able]
         asked = Request(
             secrets.token_hex(8), by, wish.count, wish.options, names, starts, read_by, now_ns, now_ns + wait_ns
@@ -371,13 +403,13 @@ def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
     return asked
 
 
-def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int]]:
-    """First steps that workers may begin with, and the step in which each must have been read at the latest.
+def agreed(workers: Sequence[Heartbeat], first: int = 0) -> tuple[list[int], list[int]]:
+    """Return first steps at which workers may start, and the step by which each must have read the request.
 
-    Each further one is four times as far away as the one before; a quarter of the way is for the answers.
+    Each further start is four times as far away as the one before; a quarter of the distance is for the answers.
 
     Raises:
-        CaptureError: no step ended yet.
+        CaptureError: No step has ended yet.
     """
     fastest = min((beat.fastest_ns for beat in workers if beat.fastest_ns), default=0)
     if not fastest:
@@ -393,9 +425,9 @@ def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int
     return starts, [start - max(1, steps * 4**turn // 4) for turn, start in enumerate(starts)]
 
 
-def renewed(asked: Request, known: Sequence[Beat]) -> Request:
-    """A request that nobody has read yet, with first steps for who reads it only now."""
-    workers = [beat for beat in known if beat.worker in asked.workers]
+def renew_starts(asked: Request, heartbeats: Sequence[Heartbeat]) -> Request:
+    """Return an unread request with new first steps for workers that read it only now."""
+    workers = [beat for beat in heartbeats if beat.worker in asked.workers]
     if not asked.starts or not any(beat.fastest_ns for beat in workers):
         return asked
     starts, read_by = agreed(workers)
@@ -403,16 +435,16 @@ def renewed(asked: Request, known: Sequence[Beat]) -> Request:
 
 
 def margin(fastest_ns: int) -> int:
-    """Steps from a heartbeat to the first one that can be agreed on.
+    """Return the number of steps from a heartbeat to the earliest start that can be agreed on.
 
-    Two, and those that fit into the age of a heartbeat and the time between two looks.
+    Two steps, plus those within the age of a heartbeat and the time between two polls.
     """
     return 2 - (-(BEAT_NS + POLL_NS) // fastest_ns)
 
 
 @contextlib.contextmanager
 def _alone(run: Path) -> Generator[None]:
-    """One asks at a time; what somebody left who died while he asked is no lock after ten seconds."""
+    """Let one process ask at a time. The lock of a process that died expires after ten seconds."""
     lock = run / FOLDER / ".asking"
     with contextlib.suppress(OSError):
         if lock.exists() and age_ns(lock) > SILENT_NS:
@@ -440,8 +472,8 @@ def _is_folder(path: Path) -> bool:
 
 
 @cache
-def where() -> str:
-    """This machine and the namespace of its processes; "" where the system hides them."""
+def machine_id() -> str:
+    """Return this machine and its process namespace, "" if the system hides them."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"

@@ -1,4 +1,4 @@
-"""Graphs of MegEngine modules: calls of modules, and operators between them through the hook that TracedModule uses."""
+"""Record graphs of MegEngine modules: calls of modules, and operators through the hook that TracedModule uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from visualprof.capture.framework import Framework, Value
 from visualprof.capture.record import Recorder
 
 DOCUMENTATION = "https://www.megengine.org.cn/doc/stable/zh/reference/api/megengine.module."
-NOTE = "_NodeMixin__node"  # the attribute in C++ that TracedModule keeps its nodes in
-UNTOLD = ("scope", "workspace_limit", "compute_mode", "strategy")  # how it is computed, not what
+NOTE = "_NodeMixin__node"  # C++ attribute in which TracedModule stores its nodes
+UNTOLD = (
+    "scope",
+    "workspace_limit",
+    "compute_mode",
+    "strategy",
+)  # parameters of the implementation, not of the operation
 
 
 def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
-    """Run the model once and gives its document."""
+    """Run the model once and return its graph document."""
     megengine: Any = importlib.import_module("megengine")
     modules: Any = importlib.import_module("megengine.module")
     core: Any = importlib.import_module("megengine.core._imperative_rt.core2")
@@ -43,24 +48,24 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
 
 
 class _Notes:
-    """By MegEngine's own note on a tensor, which stays when the hook and the caller see two objects for one tensor."""
+    """Mapping by MegEngine's own note on a tensor, which is the same for all Python objects of one tensor."""
 
     def __init__(self) -> None:
         self._outside: list[Any] = []
 
     def get(self, tensor: Any) -> Value | None:
-        """The value noted."""
+        """Return the recorded value."""
         value = getattr(tensor, NOTE, None)
         return value if isinstance(value, Value) else None
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
-        """Note the value."""
+        """Record the value."""
         if outside:
             self._outside.append(tensor)
         setattr(tensor, NOTE, value)
 
     def clear(self) -> None:
-        """Take the notes away: one on a constant that MegEngine keeps would outlive Python and crash its exit."""
+        """Remove the notes: a note on a constant that MegEngine keeps would outlive Python and crash its exit."""
         for tensor in self._outside:
             if self.get(tensor):
                 delattr(tensor, NOTE)
@@ -68,7 +73,7 @@ class _Notes:
 
 @contextmanager
 def _operators(core: Any, recorder: Recorder) -> Generator[None]:
-    """While open, every operator of MegEngine is reported."""
+    """Report every operator of MegEngine while the context is open."""
 
     def run(operator: Any, tensors: tuple[Any, ...]) -> Any:
         core.unset_module_tracing()
@@ -80,13 +85,13 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
     def apply(operator: Any, *tensors: Any) -> Any:
         return recorder.operator(lambda: run(operator, tensors), str(operator), tensors, _parameters(operator))
 
-    # MegEngine takes its hook for good when it traces first, perhaps before us: the hook stays, its code changes.
+    # MegEngine keeps the hook of its first trace, perhaps before ours: the hook stays, its code changes.
     tracer: Any = importlib.import_module("megengine.traced_module.expr")
     hook = tracer.Apply.apply_module_trace_hook.__func__
     code, tracing = hook.__code__, tracer.is_tracing_module
     hook.__globals__["reported_operator"] = apply
     hook.__code__ = _hook.__code__
-    tracer.is_tracing_module = lambda: False  # what a TracedModule asks before it calls a function: there is no tracer
+    tracer.is_tracing_module = lambda: False  # a TracedModule checks this before it calls a function
     core.set_module_tracing()
     try:
         yield
@@ -97,7 +102,7 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
         del hook.__globals__["reported_operator"]
 
 
-reported_operator: Any = None  # where the code below runs, its namesake
+reported_operator: Any = None  # global of the module in which the code below runs
 
 
 def _hook(cls: Any, opdef: Any, *inputs: Any) -> Any:
@@ -108,12 +113,12 @@ def _hook(cls: Any, opdef: Any, *inputs: Any) -> Any:
 def _dtype(tensor: Any) -> str:
     try:
         return getattr(tensor.dtype, "__name__", "") or str(tensor.dtype)
-    except RuntimeError:  # raw bytes, as BatchNorm reserves them, have no type of numpy
+    except RuntimeError:  # raw bytes, such as BatchNorm's reserved space, have no numpy type
         return "byte"
 
 
 def _parameters(operator: Any) -> dict[str, Any]:
-    """Parameters of an operator by name."""
+    """Return the parameters of an operator by name."""
     parameters = {n: getattr(operator, n, None) for n in dir(operator) if not n.startswith("_") and n not in UNTOLD}
     return {
         n: v if isinstance(v, (int, float, str, tuple, list)) else str(v)

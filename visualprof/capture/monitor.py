@@ -1,4 +1,4 @@
-"""The machine while a recording runs: CPU, memory, disk, power, GPUs; `monitor.jsonl` in the form of remote runs."""
+"""Sample the machine during a recording: CPU, memory, disk, power, GPUs; `monitor.jsonl` as in remote runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROC = Path("/proc")
 
 
 class Monitor:
-    """Samples while recordings run; one process of each host writes them, all its recordings into one file."""
+    """Sampler during recordings. One process of each host writes the samples of all its recordings into one file."""
 
     def __init__(self, folder: Path, worker: Worker) -> None:
         name = "monitor" if worker.rank <= 0 else f"monitor_{worker.host}"
@@ -35,7 +35,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="visualprof monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         if self._path:
             self._before = _counters()
             self._rapl.used_j()
@@ -73,9 +73,9 @@ class Monitor:
         joules = self._rapl.used_j()
 
         def rate(key: str) -> float | None:
-            """Growth of a counter a second, None where it is not told."""
-            known = key in now and key in before and span_s > 0
-            return max(0.0, now[key] - before[key]) / span_s if known else None
+            """Return the growth of a counter per second, or None if the system does not report it."""
+            measurable = key in now and key in before and span_s > 0
+            return max(0.0, now[key] - before[key]) / span_s if measurable else None
 
         def share(part: float | None, whole: float | None) -> float | None:
             return round(min(part / whole, 1.0), 4) if part is not None and whole else None
@@ -97,7 +97,7 @@ class Monitor:
 
 
 def _counters() -> dict[str, float]:
-    """What only grows; what the system does not tell is left out."""
+    """Return the monotonic counters that the system reports."""
     times = os.times()
     out = {"at_s": time.monotonic(), "own_s": times.user + times.system}
     ticks = [int(field) for field in _text("stat").partition("\n")[0].split()[1:9]]

@@ -1,4 +1,4 @@
-"""The thread beside the one that trains: heartbeat, requests, times of steps, five times a second."""
+"""Background thread next to the training thread: heartbeat, requests, step times, five times per second."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from typing import Protocol
 
 from visualprof.capture import files, live
 from visualprof.capture.files import warn
-from visualprof.capture.live import Beat, Request, Wish
+from visualprof.capture.live import Heartbeat, RecordingOptions, Request
 from visualprof.capture.notes import read_now
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
-from visualprof.capture.requests import Asked, Place
+from visualprof.capture.requests import Place, RequestHandler
 
-RING = 1 << 16  # ends of steps that the thread beside may be behind
+RING = 1 << 16  # step ends that the background thread may lag behind
 POLL_S = live.POLL_NS / 1e9
 STOP_S = 5.0
 _LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(__file__)), "<frozen")
 
 
 class Steps:
-    """When steps ended, on the thread that trains. count: how many; wake: the one at which there is more to do.
+    """End times of steps, written by the training thread.
+
+    Attributes:
+        count: Number of ended steps.
+        wake: Step at which there is more to do.
 
     Args:
-        act: is called then with the count; it sets the next `wake`.
+        act: Called at that step with the count; it sets the next `wake`.
     """
 
     def __init__(self, act: Callable[[int], None]) -> None:
@@ -40,7 +44,7 @@ class Steps:
         self.wake = 1
 
     def end(self) -> None:
-        """A step ends now."""
+        """End a step now."""
         count = self.count
         self._ring[count & (RING - 1)] = time.perf_counter_ns()
         self.count = count = count + 1
@@ -48,43 +52,48 @@ class Steps:
             self._act(count)
 
     def begin(self, at_ns: int) -> None:
-        """The first step ended then."""
+        """Record that the first step ended at `at_ns`."""
         self._ring[0] = at_ns
         self.count = 1
 
     def ends(self, first: int, count: int) -> list[int]:
-        """When steps `first` to `count` - 1 ended, in ns of `perf_counter_ns`; those that are there still."""
+        """Return the ends of steps `first` to `count` - 1 that are still stored, in ns of `perf_counter_ns`."""
         return [self._ring[step & (RING - 1)] for step in range(max(first, count - RING + 1), count)]
 
 
 class Watcher(Protocol):
-    """What keeps the series of step times and asks for recordings by itself."""
+    """Interface of a writer of step times that requests recordings automatically."""
 
     def begin(self, place: Place, step: int, end_ns: int) -> None:
-        """This step begins now (`perf_counter_ns`); also again, where some were lost."""
+        """Start a series at this step (`perf_counter_ns`), again after lost steps."""
         ...
 
     def take(self, durations: Sequence[int]) -> None:
-        """These steps ended, in ns."""
+        """Add the durations of ended steps, in ns."""
         ...
 
     def mark(self, mark: int) -> None:
-        """A recording begins with the next step, or is over: marks of `live`."""
+        """Record that a recording starts with the next step or is over, as marks of `live`."""
         ...
 
-    def wish(self, beat: Beat) -> Wish | None:
-        """What is to be recorded, where something is."""
+    def wish(self, beat: Heartbeat) -> RecordingOptions | None:
+        """Return the options of a recording, if one is wanted."""
         ...
 
     def flush(self) -> None:
-        """Write what it has."""
+        """Write the buffered steps."""
         ...
 
 
-class Beside:
-    """The thread. incoming: a request for the thread that trains, which empties it. signalled: SIGUSR2 came."""
+class BackgroundThread:
+    """Background thread.
 
-    def __init__(self, steps: Steps, place: Place, asked: Asked, watcher: Watcher | None) -> None:
+    Attributes:
+        incoming: Request for the training thread, which empties it.
+        signalled: Whether SIGUSR2 arrived.
+    """
+
+    def __init__(self, steps: Steps, place: Place, asked: RequestHandler, watcher: Watcher | None) -> None:
         self.incoming: Request | None = None
         self.signalled = False
         self._steps, self._place, self._asked, self._watcher = steps, place, asked, watcher
@@ -95,7 +104,7 @@ class Beside:
         self._last_ns = 0
         self._recent: deque[int] = deque(maxlen=128)
         self._request = str(self._path.with_name(live.REQUEST))
-        self._version = _version(self._request)  # what was asked before is for others
+        self._version = _version(self._request)  # an earlier request is for others
         self._last_id = ""
         self._beaten = 0, ""
         self._said: set[str] = set()
@@ -103,20 +112,20 @@ class Beside:
         self._thread = threading.Thread(target=self._run, name="visualprof listen", daemon=True)
 
     def start(self) -> None:
-        """Begin, on the thread that trains, when a step has ended."""
+        """Start the thread, on the training thread, after the first step."""
         self._restart(self._steps.count)
         self._trains = threading.get_ident()
         self._thread.start()
 
     def stop(self) -> bool:
-        """End the thread; False where it stands still with the file system."""
+        """End the thread; return False if it hangs in the file system."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(STOP_S)
         return not self._thread.is_alive()
 
     def last(self) -> None:
-        """Say that the process ends, after `stop`."""
+        """Report that the process ends, after `stop`."""
         self._look("ended")
 
     def _run(self) -> None:
@@ -124,7 +133,7 @@ class Beside:
             self._look()
 
     def _look(self, state: str = "") -> None:
-        """A round; a folder that cannot be written now is tried again with the next one."""
+        """Run one round. A folder that cannot be written is retried in the next round."""
         try:
             self._tell_and_hear(state)
         except OSError as error:
@@ -133,15 +142,13 @@ class Beside:
     def _tell_and_hear(self, state: str) -> None:
         self._asked.settle()
         now = time.time_ns()
-        said = state or self._asked.state
-        due = said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled
-        if (
-            due or self._steps.count - self._seen > RING // 4
-        ):  # each round would cost a training of 1 ms steps 1 us of each
+        reported = state or self._asked.state
+        due = reported != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled
+        if due or self._steps.count - self._seen > RING // 4:  # polling in each round would cost 1 us per step of 1 ms
             self._take()
         if due:
-            self._beaten = now, said
-            beat = self._beat(said, now)
+            self._beaten = now, reported
+            beat = self._beat(reported, now)
             live.write(self._path, beat)
             if self._watcher:
                 self._watcher.flush()
@@ -157,10 +164,10 @@ class Beside:
             self._watcher.begin(self._place, count, self._last_ns)
 
     def _take(self) -> None:
-        """Steps that ended since the last time, with marks before the steps that they belong to."""
+        """Take the steps that ended since the last round, with marks before the steps that they belong to."""
         count = self._steps.count
         ends = [self._last_ns, *self._steps.ends(self._seen, count)]
-        if len(ends) <= count - self._seen:  # this thread stood still for more steps than are kept
+        if len(ends) <= count - self._seen:  # this thread was blocked for more steps than the ring holds
             self._restart(count)
             return
         durations = [b - a for a, b in pairwise(ends)]
@@ -181,13 +188,13 @@ class Beside:
             if mark:
                 self._watcher.mark(mark)
 
-    def _beat(self, state: str, now: int) -> Beat:
+    def _beat(self, state: str, now: int) -> Heartbeat:
         worker, place, recent = self._place.worker, self._place, sorted(self._recent)
         clock_ns = time.perf_counter_ns()
         still = clock_ns - self._last_ns > live.SILENT_NS
-        return Beat(
+        return Heartbeat(
             worker=worker.name, rank=worker.rank, world_size=worker.world_size, host=worker.host, pid=worker.pid,
-            where=live.where(), started=self._started, framework=place.framework, can=place.can,
+            where=live.machine_id(), started=self._started, framework=place.framework, can=place.can,
             problem=place.problem[:1000], step=self._seen, step_ns=recent[len(recent) // 2] if recent else None,
             fastest_ns=recent[len(recent) // 20] if recent else None, stepped_ns=now - (clock_ns - self._last_ns),
             watches=self._watcher is not None, state=state, t_ns=now, monotonic_ns=clock_ns,
@@ -195,13 +202,13 @@ class Beside:
         )  # fmt: skip
 
     def _look_for_request(self) -> None:
-        """Wake the thread that trains where somebody asks this worker."""
+        """Wake the training thread if there is a request for this worker."""
         version = _version(self._request)
         if version == self._version:
             return
-        asked = read_now(self._path.with_name(live.REQUEST), Request) if version else None  # an error: again
+        asked = read_now(self._path.with_name(live.REQUEST), Request) if version else None  # on an error, retry
         asked = asked if asked and live.is_sound(asked) else None
-        age_ns = os.lstat(self._path).st_mtime_ns - version[0] if asked else 0  # by the disk's clock
+        age_ns = os.lstat(self._path).st_mtime_ns - version[0] if asked else 0  # by the file system's clock
         self._version = version
         if not version or (asked and asked.id == self._last_id):
             return
@@ -213,21 +220,21 @@ class Beside:
             self._last_id, self.incoming = asked.id, asked
             self._steps.wake = 0
 
-    def _ask(self, beat: Beat) -> None:
-        """Ask for what a signal or the watcher wants."""
+    def _ask(self, beat: Heartbeat) -> None:
+        """Request the recording that a signal or the watcher wants."""
         signalled, self.signalled = self.signalled, False
-        wish = Wish() if signalled else self._watcher.wish(beat) if self._watcher else None
+        wish = RecordingOptions() if signalled else self._watcher.wish(beat) if self._watcher else None
         if not wish:
             return
         try:
             live.ask(self._place.folder, wish, "signal" if signalled else "watch", self._place.worker.name)
-        except CaptureBusy:  # another rank was first: this one records with it
+        except CaptureBusy:  # another rank asked first: record with it
             return
         except CaptureError as error:
             self._say(str(error))
 
     def _say(self, text: str) -> None:
-        """A warning, each only once; where warnings are errors they do not end the thread."""
+        """Warn once per text, without ending the thread where warnings are errors."""
         if text not in self._said:
             self._said.add(text)
             with contextlib.suppress(CaptureWarning):
@@ -235,7 +242,7 @@ class Beside:
 
 
 def _function(thread: int) -> str:
-    """The function of the user's code that a thread is in, `evaluate, train.py:42`; "" where it is in none."""
+    """Return the function of the user's code that a thread is in, `evaluate, train.py:42`, "" outside of user code."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     while frame and (frame.f_code.co_filename.startswith(_LIBRARIES) or "-packages" in frame.f_code.co_filename):
         frame = frame.f_back
@@ -243,7 +250,7 @@ def _function(thread: int) -> str:
 
 
 def _version(request: str) -> tuple[int, ...]:
-    """Differs when the request may differ; empty without one."""
+    """Return a value that changes when the request may have changed; empty without a request."""
     try:
         status = os.lstat(request)
     except FileNotFoundError:

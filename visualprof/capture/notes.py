@@ -1,4 +1,4 @@
-"""Small files of JSON that several machines write and read, each written beside its place and renamed."""
+"""Small JSON files that several machines write and read, each written atomically."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-MOST_BYTES = 1 << 16
+MAX_FILE_BYTES = 1 << 16
 TRIES = 3
 T = TypeVar("T")
-_HALF = re.compile("[\ud800-\udfff]")  # half a character, as JSON can write it and nothing else
+_HALF = re.compile("[\ud800-\udfff]")  # lone surrogates, which only JSON can write
 
 
 def age_ns(path: Path) -> int:
-    """Of a file, by the clock of its file system, which may be another machine's."""
+    """Return the age of a file by the clock of its file system, which may be another machine's."""
     probe = path.with_name(f".{secrets.token_hex(4)}.part")
     os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     try:
@@ -29,12 +29,12 @@ def age_ns(path: Path) -> int:
         probe.unlink()
 
 
-def write(path: Path, said: Any) -> None:
-    """Write one of these files beside its place and renames it; links are replaced, not followed."""
+def write(path: Path, content: Any) -> None:
+    """Write a file atomically; links are replaced, not followed."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as out:
-            out.write(json.dumps(vars(said)).encode())
+            out.write(json.dumps(vars(content)).encode())
         os.replace(part, path)
     except OSError:
         part.unlink(missing_ok=True)
@@ -42,32 +42,38 @@ def write(path: Path, said: Any) -> None:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """One of these files, whoever wrote it; None for what is not there, is too large or is not of this form."""
+    """Return the content of a file, or None if it is missing, too large or malformed."""
     for _ in range(TRIES):
-        with contextlib.suppress(OSError):  # of a shared folder it passes, mostly at once
+        with contextlib.suppress(OSError):  # in a shared folder errors are usually temporary
             return read_now(path, kind)
     return None
 
 
 def read_now(path: Path, kind: type[T]) -> T | None:
-    """Raises: OSError: it cannot be read now."""
+    """Return the content of a file.
+
+    Raises:
+        OSError: The file cannot be read now.
+    """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return made(file.read(MOST_BYTES + 1), kind)
+        return decode(file.read(MAX_FILE_BYTES + 1), kind)
 
 
-def made(raw: bytes | str, kind: type[T]) -> T | None:
-    """What such a file says; None where it is too large or not of this form."""
+def decode(raw: bytes | str, kind: type[T]) -> T | None:
+    """Return the decoded content, or None if it is too large or malformed."""
     try:
-        said = json.loads(raw) if len(raw) <= MOST_BYTES else None
+        content = json.loads(raw) if len(raw) <= MAX_FILE_BYTES else None
     except (ValueError, RecursionError):
         return None
     wanted: list[Any] = list(dataclasses.fields(kind))  # pyright: ignore[reportArgumentType]
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         return None
-    values: dict[str, Any] = {f.name: said.get(f.name, f.default) for f in wanted}  # a version before may not say it
+    values: dict[str, Any] = {
+        f.name: content.get(f.name, f.default) for f in wanted
+    }  # older versions may not write the field
     return kind(**values) if all(_FITS[f.type](values[f.name]) for f in wanted) else None
 
 

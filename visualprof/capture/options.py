@@ -1,4 +1,4 @@
-"""What a recording is to hold and where it goes, and what may go wrong with it."""
+"""Options and errors of recordings."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ class CaptureError(VisualprofError):
 
 
 class CaptureBusy(CaptureError):
-    """Another recording of this process is not over: profilers that run in each other end processes."""
+    """Another recording of this process is not finished. Nested profilers crash processes."""
 
     status = 409
 
 
 class CaptureWarning(UserWarning):
-    """A recording holds less than was asked for, or was not written."""
+    """A recording holds less than requested, or was not written."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """One recording.
+    """Options of one recording.
 
-    steps: how many; 0 until `stop`. run: the folder in `logdir`, "" for that of this job. framework: its name, "" for
-    the one that is imported, or that `model` is of. model, inputs: as `add_graph` takes them; None: no graph.
-    max_files: of this process in its run; the oldest of them go.
+    Attributes:
+        steps: Number of steps; 0 records until `stop`.
+        run: Folder in `logdir`, "" for the run of this job.
+        framework: Its name, "" for the imported one, or the one of `model`.
+        model: As for `add_graph`; None records no graph.
+        inputs: As for `add_graph`; None records no graph.
+        max_files: Files of this process in its run; the oldest are deleted.
     """
 
     logdir: str | os.PathLike[str]
@@ -50,5 +54,5 @@ class Options:
 
     @property
     def with_memory(self) -> bool:
-        """Allocations are recorded."""
+        """Whether allocations are recorded."""
         return self.memory and bool(self.topics & (Topics.MEMORY | Topics.TENSOR_LIFETIME))

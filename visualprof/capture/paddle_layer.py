@@ -1,4 +1,4 @@
-"""Graphs of Paddle layers: calls of layers, and operators between them through the functions that Paddle generates."""
+"""Record graphs of Paddle layers: calls of layers, and operators through the functions that Paddle generates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visualprof.capture.framework import Framework
 from visualprof.capture.record import Recorder
 
 DOCUMENTATION = "https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/"
-# Operators of Python that Paddle implements in C++, not through `_C_ops`.
+# Python operators that Paddle implements in C++ without `_C_ops`.
 METHODS = {
     f"__{prefix}{name}__": name
     for prefix in ("", "r")
@@ -21,7 +21,7 @@ METHODS = {
 
 
 def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
-    """Run the model once and gives its document."""
+    """Run the model once and return its graph document."""
     paddle: Any = importlib.import_module("paddle")
     framework = Framework(
         "paddle",
@@ -33,7 +33,9 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
             f"{DOCUMENTATION}{kind.__name__}_en.html" if getattr(paddle.nn, kind.__name__, None) is kind else ""
         ),
         builtin=lambda kind: kind.__module__.startswith("paddle.nn."),
-        forward=lambda model: getattr(model.forward, "dygraph_function", model.forward),  # what `to_static` wraps
+        forward=lambda model: getattr(
+            model.forward, "dygraph_function", model.forward
+        ),  # the function that `to_static` wraps
     )
     layers = model.named_sublayers(include_self=True)
     recorder = Recorder(framework, layers, model.named_parameters(), model.named_buffers())
@@ -41,7 +43,7 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
     program: Any = importlib.import_module("paddle.jit.dy2static.program_translator").ProgramTranslator()
     static = program.enable_to_static
     try:
-        program.enable(False)  # layers of `to_static` run as they are written
+        program.enable(False)  # layers of `to_static` run eagerly
         with paddle.no_grad(), recorder.calls_of(paddle.nn.Layer), _operators(paddle, recorder):
             recorder.run(model, arguments, keywords)
     finally:
@@ -52,7 +54,7 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
 
 @contextmanager
 def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
-    """While open, functions of `_C_ops`, functions bound from there, and Python's operators on tensors are reported."""
+    """Report functions of `_C_ops`, functions bound from there, and Python's operators on tensors."""
 
     def reporting(function: Any, label: str) -> Any:
         def call(*arguments: Any, **keywords: Any) -> Any:
@@ -69,7 +71,7 @@ def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
 
     generated = paddle._C_ops  # noqa: SLF001
     with ExitStack() as restore:
-        if placed is not None:  # gives another object for the same tensor
+        if placed is not None:  # returns another object for the same tensor
             paddle.Tensor._use_gpudnn = renamed  # noqa: SLF001
             restore.callback(setattr, paddle.Tensor, "_use_gpudnn", placed)
         for place in (generated, paddle, paddle.tensor, paddle.nn.functional):

@@ -1,4 +1,4 @@
-"""`profile`: the recording of some steps by one line, as decorator and as `with`."""
+"""`profile`: record some steps with one line, as decorator and as `with`."""
 
 from __future__ import annotations
 
@@ -41,31 +41,37 @@ def profile(
     max_files: int = 20,
     run: str = "",
 ) -> Profile:
-    """Records some steps of a training or of inference into the folder that visualprof watches.
+    """Record some steps of training or inference into the folder that visualprof watches.
 
-    As decorator, each call is a step unless the function calls `step`; as `with`, each `p.step()` ends one. After
-    `wait` and `warmup` steps without a profiler, `steps` are recorded; then again, `repeat` times in all. What ends
-    earlier leaves a shorter file.
+    As decorator, each call is a step unless the function calls `step`; as `with`, each `p.step()` ends a step. After
+    `wait`
+    and `warmup` steps without a profiler, `steps` are recorded, `repeat` times in all. If the loop ends earlier, the
+    file
+    is shorter.
 
     Args:
-        logdir: the folder; the file is `<logdir>/<run>/<worker>.step<n>.<kind>.gz`.
-        steps: that a file holds; 0 for all until the end.
-        warmup, wait: steps that are not recorded before each file.
-        repeat: number of files; 0 for any number.
-        topics: what is recorded, of `visualprof.capture`; a topic that the framework does not know is a warning.
-        memory, shapes, stacks: allocations, shapes of inputs, Python stacks.
-        align_time: times are dated, so that ranks and hosts stand on one clock; False: they begin at 0.
-        show_operator_name: False: operators are called by their types.
-        monitor: the machine's CPU, memory, disk, power and GPUs beside it.
-        framework: torch, megengine, paddle, onnxruntime or openvino; by default the one that is imported.
-        model, inputs: with both the model's graph is written too (`add_graph`); a session or compiled model is what
-            ONNX Runtime and OpenVINO record.
-        max_files: of this process in its run; the oldest go.
-        run: the folder below `logdir`; by default one for each job, the same for all its ranks.
+        logdir: Folder; the file is `<logdir>/<run>/<worker>.step<n>.<kind>.gz`.
+        steps: Steps per file; 0 for all until the end.
+        warmup: Steps that are not recorded before each file.
+        wait: Further steps that are not recorded before each file.
+        repeat: Number of files; 0 for any number.
+        topics: Recorded topics, of `visualprof.capture`; an unsupported topic is a warning.
+        memory: Record allocations.
+        shapes: Record input shapes.
+        stacks: Record Python stacks.
+        align_time: Use dates as times, so that ranks and hosts share one clock; False: times start at 0.
+        show_operator_name: False names operators by their types.
+        monitor: Also sample CPU, memory, disk, power and GPUs of the machine.
+        framework: torch, megengine, paddle, onnxruntime or openvino (default: the imported one).
+        model: With `inputs`, also write the model's graph (`add_graph`). For ONNX Runtime and OpenVINO: the session or
+            compiled model to record.
+        inputs: Inputs for the graph.
+        max_files: Files of this process in its run; the oldest are deleted.
+        run: Folder below `logdir` (default: one per job, the same for all its ranks).
 
     Raises:
-        CaptureBusy: on entry, while another recording of this process is not over.
-        CaptureError: on entry, when the framework cannot be told or the folder cannot be written.
+        CaptureBusy: On entry, if another recording of this process is not finished.
+        CaptureError: On entry, if the framework is unknown or the folder cannot be written.
     """
     options = Options(
         logdir, steps, topics, memory, shapes, stacks, align_time, show_operator_name, monitor, framework or "",
@@ -75,12 +81,12 @@ def profile(
 
 
 class Profile:
-    """What `profile` gives: a decorator and a context manager.
+    """Decorator and context manager that `profile` returns.
 
     Args:
-        options: of each recording.
-        pause: steps before each.
-        repeat: how many, 0 any number.
+        options: Options of each recording.
+        pause: Steps before each recording.
+        repeat: Number of recordings, 0 for any number.
     """
 
     def __init__(self, options: Options, pause: int, repeat: int) -> None:
@@ -90,7 +96,7 @@ class Profile:
         self._recording: Recording | None = None
         self._made: list[Recording] = []
         self._step = 0
-        self._next = NEVER  # the step at which there is something to do
+        self._next = NEVER  # next step at which there is something to do
         self._pid = 0
         self._depth = 0
         self._over = False
@@ -110,7 +116,9 @@ class Profile:
         self._next, self._over = NEVER, True
         if recording is None or os.getpid() != self._pid:
             return
-        if error is None and self._step and not recording.ended:  # the last `step` began it, and nothing followed
+        if (
+            error is None and self._step and not recording.ended
+        ):  # the last `step` started the recording, and no step followed
             recording.cancel()
             self._made = [other for other in self._made if other is not recording]
         else:
@@ -122,13 +130,13 @@ class Profile:
             )
 
     def step(self) -> None:
-        """End a step. While nothing is recorded it counts, and no more."""
+        """End a step. Without a running recording, only count it."""
         self._step += 1
         if self._step >= self._next:
             self._turn()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function with each call as a step; with all its calls as the whole where it calls `step`."""
+        """Return the function with each call as a step; if it calls `step`, all its calls form the recording."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"profile: {function.__qualname__} returns before it has run; use `with` inside it")
 
@@ -156,14 +164,14 @@ class Profile:
         return call
 
     def files(self) -> list[Path]:
-        """The files of the recordings that are over; waits until they are written."""
+        """Return the files of finished recordings; wait until they are written."""
         return [path for recording in self._made if (path := recording.wait())]
 
     def _turn(self) -> None:
-        """Begin a recording, goes on with it, or arms the next one."""
+        """Start a recording, continue it, or arm the next one."""
         if (
             os.getpid() != self._pid or self._recording is None
-        ):  # a forked worker has the parent's recording, not its profiler
+        ):  # a forked worker has the parent's recording but not its profiler
             self._next = NEVER
         elif self._recording not in self._made:
             self._made.append(self._recording)
@@ -173,7 +181,7 @@ class Profile:
             self._schedule_next()
 
     def _schedule_next(self) -> None:
-        """After a recording: the next one, or nothing more."""
+        """Schedule the next recording after one has ended, if any."""
         if len(self._made) == self._repeat:
             self._recording, self._next, self._over = None, NEVER, True
             return

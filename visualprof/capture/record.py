@@ -1,4 +1,4 @@
-"""One forward pass as nodes: which module or operator made which tensor from which, by the identity of tensors."""
+"""Record one forward pass as nodes: which module or operator created which tensor, by the identity of tensors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from visualprof.capture.arguments import children, is_plain, named, settings, te
 from visualprof.capture.framework import Framework, Identities, Value
 
 VERSION = 1
-MAX_DEPTH = 8  # nesting of inputs and outputs that is looked through
-UNTOLD = ("training", "name")  # of a module: they say nothing about the layer
+MAX_DEPTH = 8  # maximum nesting of inputs and outputs
+UNTOLD = ("training", "name")  # attributes of a module that say nothing about the layer
 
 
 @dataclass(eq=False)
 class Step:
-    """A node of the graph to be. placed: its scope is known. optional: left out where nothing reads its outputs."""
+    """Node of the future graph.
+
+    Attributes:
+        placed: Whether its scope is known.
+        optional: Whether it is dropped if nothing reads its outputs.
+    """
 
     name: str
     type: str
@@ -34,7 +39,11 @@ class Step:
 
 @dataclass(eq=False)
 class _Call:
-    """A module while it runs. parts: its place in the model, repeated calls numbered."""
+    """Running module.
+
+    Attributes:
+        parts: Its path in the model, repeated calls numbered.
+    """
 
     module: Any
     path: str | None
@@ -47,11 +56,13 @@ class _Call:
 
 
 class Recorder:
-    """Records the pass of one model; the files of the frameworks feed it.
+    """Recorder of one model's forward pass, fed by the files of the frameworks.
 
     Args:
-        framework: what the framework says.
-        modules, parameters, buffers: (dotted name, object), each object once.
+        framework: Functions of the framework.
+        modules: (dotted name, object), each object once.
+        parameters: Like `modules`.
+        buffers: Like `modules`.
     """
 
     def __init__(
@@ -78,11 +89,11 @@ class Recorder:
                 dotted = f"{path}.{name}" if path else name
                 self._weights[dotted] = Value(dotted, *framework.describe(tensor))
         self._buffers = {name: self._make(tensor, name, outside=True) for name, tensor in buffers}
-        # By value: the module that holds it, or what it was made of.
+        # By value: the module that holds it, or the values it was computed from.
         self._owners = {v: name.rpartition(".")[0] for name, v in (*self._weights.items(), *self._buffers.items())}
 
     def run(self, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Run the model in evaluation mode; the framework's file opens `calls_of` and reports operators around it."""
+        """Run the model in evaluation mode. The framework's file opens `calls_of` and reports operators around it."""
         flags = [(m, m.training) for _, m in self._modules if hasattr(m, "training")]
         names = named(self._framework.forward(model), arguments, keywords)
         for name, tensor in self._tensors(names):
@@ -90,7 +101,7 @@ class Recorder:
                 self._ends[0].append(Step(name, "Input", (), [], [self._make(tensor, name, outside=True)], "input"))
         try:
             for module, _ in flags:
-                module.training = False  # not eval(): overridden, it may change weights
+                module.training = False  # not eval(), which may be overridden and change weights
             result = model(*arguments, **keywords)
         finally:
             for module, flag in flags:
@@ -101,7 +112,11 @@ class Recorder:
 
     @contextmanager
     def calls_of(self, base: Any) -> Generator[None]:
-        """While open, calls of modules are recorded: `base` is the class whose `__call__` all modules share."""
+        """Record calls of modules while the context is open.
+
+        Args:
+            base: Class whose `__call__` all modules share.
+        """
         original = base.__call__
 
         def call(module: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -125,10 +140,13 @@ class Recorder:
         hidden: bool = False,
         written: Sequence[Any] = (),
     ) -> Any:
-        """Run an operator and records it where it made or wrote a tensor; gives its result.
+        """Run an operator, record it if it created or wrote a tensor, and return its result.
 
-        Those that it calls are not recorded. hidden: the modules that call it are not seen; it stands with its weights.
-        written: tensors that it writes in place although their count of writes does not grow.
+        Nested operators are not recorded.
+
+        Args:
+            hidden: The calling modules are not visible; the operator is placed with its weights.
+            written: Tensors that it writes in place although their write count does not grow.
         """
         if not self._calls or self._inside_operator or threading.get_ident() != self._thread:
             return run()
@@ -140,13 +158,13 @@ class Recorder:
             result = run()
         finally:
             self._inside_operator = False
-        made = [t for _, t in self._tensors(result)]
+        outputs = [t for _, t in self._tensors(result)]
         written = [*written, *(t for t, n in zip(tensors, writes, strict=True) if self._framework.writes(t) != n)]
         fresh = [
-            t for t in made if all(t is not g for g in tensors) and not (self._value(t) and self._value(t) in values)
+            t for t in outputs if all(t is not g for g in tensors) and not (self._value(t) and self._value(t) in values)
         ]
-        made = _distinct([*fresh, *written])
-        if made:
+        outputs = _distinct([*fresh, *written])
+        if outputs:
             inputs = _distinct([v or self._current(t) for v, t in zip(values, tensors, strict=True)])
             owners = [self._owners[v] for v in inputs if v in self._owners] if hidden else []
             parts = self._place((*self._below(owners), label))
@@ -155,26 +173,26 @@ class Recorder:
             step.documentation = documentation
             step.placed = bool(owners) or not hidden
             step.optional = hidden and not written
-            step.outputs = [self._make(t, _numbered(step.name, i, len(made))) for i, t in enumerate(made)]
+            step.outputs = [self._make(t, _numbered(step.name, i, len(outputs))) for i, t in enumerate(outputs)]
             if owners and len(owners) == len(inputs):
                 self._owners |= dict.fromkeys(step.outputs, owners[0])
             self._calls[-1].steps.append(step)
         return result
 
     def _below(self, owners: list[str]) -> tuple[str, ...]:
-        """Place of the running module, or of the first owner in it."""
+        """Return the path of the running module, or of the first owner in it."""
         call = self._calls[-1]
         inside = f"{call.path}." if call.path else ""
         inner = next((o[len(inside) :] for o in owners if call.path is not None and o.startswith(inside)), "")
         return (*call.parts, *inner.split(".")) if inner else call.parts
 
     def same(self, tensor: Any, other: Any) -> None:
-        """Note that `other` is another object for the value of `tensor`."""
+        """Record that `other` is another object for the value of `tensor`."""
         if value := self._value(tensor):
             self._memory.set(other, value, False)
 
     def document(self, title: str) -> dict[str, Any]:
-        """The graph in the format of docs/graph-format.md."""
+        """Return the graph in the format of docs/graph-format.md."""
         root = self._root
         steps = _read(root.steps if root else [], {v for end in self._ends[1] for v in end.inputs})
         rows: dict[Value, int] = {}
@@ -195,8 +213,8 @@ class Recorder:
     def _called(
         self, original: Callable[..., Any], module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Run a module and gives its result; it becomes a node, or a scope around what ran inside."""
-        if any(c.module is module for c in self._calls[-1:]):  # a class that calls `super().__call__`
+        """Run a module and return its result; it becomes a node, or a scope around the nodes inside."""
+        if any(c.module is module for c in self._calls[-1:]):  # the class calls `super().__call__`
             return original(module, *arguments, **keywords)
         inputs = _distinct([self._current(t) for _, t in self._tensors((arguments, keywords))])
         outer = self._calls[-1] if self._calls else None
@@ -221,7 +239,7 @@ class Recorder:
         return result
 
     def _parts(self, module: Any, path: str | None, outer: _Call | None) -> tuple[str, ...]:
-        """Place of a call: below its caller where it is registered there, else where it is registered."""
+        """Return the path of a call: below its caller if it is registered there, else where it is registered."""
         if outer is None:
             return ()
         if path is None:
@@ -232,12 +250,12 @@ class Recorder:
         return self._place(tuple(path.split(".")))
 
     def _place(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """The place with `#2`, `#3`, ... when it is taken."""
+        """Return the path, with `#2`, `#3`, ... if it is taken."""
         count = self._places[parts] = self._places.get(parts, 0) + 1
         return parts if count == 1 else (*parts[:-1], f"{parts[-1]}#{count}")
 
     def _profile_name(self, module: Any) -> str:
-        """Name of the call in the framework's profile: numbered by class in the order of first calls."""
+        """Return the name of the call in the framework's profile, numbered per class in the order of first calls."""
         if not self._framework.profile_prefix:
             return ""
         numbers = self._numbers.setdefault(_kind(module), {})
@@ -246,7 +264,7 @@ class Recorder:
         )
 
     def _is_leaf(self, call: _Call, outer: _Call | None) -> bool:
-        """A layer whose inside is its own business: it called no module, and has none or comes with the framework."""
+        """Whether the module is shown as one node: it called no module, and has none or comes with the framework."""
         if call.calls_modules:
             return False
         inner = f"{call.path}." if call.path else ""
@@ -254,36 +272,40 @@ class Recorder:
         return not call.steps or self._framework.builtin(_kind(call.module)) or (childless and outer is not None)
 
     def _leaf(self, call: _Call, result: Any) -> None:
-        """One node for the whole call, with all parameters of the module."""
+        """Add one node for the whole call, with all parameters of the module."""
         inner = f"{call.path}." if call.path else ""
         weights = [] if call.path is None else [v for n, v in self._weights.items() if n.startswith(inner)]
-        shared = [v for v in self._own(call.module) if v not in weights]
+        shared = [v for v in self._named_parameters(call.module) if v not in weights]
         kind = self._framework.kind(call.module)
         name = ".".join(call.parts) or kind
         step = Step(name, kind, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), [])
-        step.attributes = self._attributes(call, own=False)
+        step.attributes = self._attributes(call, without_nested=False)
         step.documentation = self._framework.documentation(_kind(call.module))
-        made = _distinct([t for _, t in self._tensors(result)])
-        step.outputs = [self._make(t, _numbered(name, i, len(made))) for i, t in enumerate(made)]
+        outputs = _distinct([t for _, t in self._tensors(result)])
+        step.outputs = [self._make(t, _numbered(name, i, len(outputs))) for i, t in enumerate(outputs)]
         call.steps, call.scopes = [step], []
 
-    def _own(self, module: Any) -> list[Value]:
-        """Parameters that the module shares with one where they were named first."""
+    def _named_parameters(self, module: Any) -> list[Value]:
+        """Return the parameters of the module, including those that it shares with an earlier one."""
         weights = set(self._weights.values())
         held: dict[str, Any] = dict(module.__dict__)
         held |= held.get("_parameters") or {}
         values = [self._value(t) for t in held.values() if self._framework.is_tensor(t)]
         return [v for v in values if v is not None and v in weights]
 
-    def _attributes(self, call: _Call, own: bool) -> dict[str, str]:
-        """What the module says about itself; own: without the buffers of modules inside."""
+    def _attributes(self, call: _Call, without_nested: bool) -> dict[str, str]:
+        """Return the attributes of the module.
+
+        Args:
+            own: Leave out the buffers of modules inside.
+        """
         kind = _kind(call.module)
         out = {"class": f"{kind.__module__}.{kind.__qualname__}"}
         if call.profile_name:
             out["profile_name"] = call.profile_name
         inner = f"{call.path}." if call.path else ""
         buffers = [b[len(inner) :] for b in self._buffers if call.path is not None and b.startswith(inner)]
-        if names := [b for b in buffers if not (own and "." in b)]:
+        if names := [b for b in buffers if not (without_nested and "." in b)]:
             out["buffers"] = text(", ".join(names))
         plain: dict[str, Any] = {k: v for k, v in _members(call.module) if not k.startswith("_") and k not in UNTOLD}
         return out | {k: text(v) for k, v in plain.items() if is_plain(v) and v is not None and v != ()}
@@ -293,7 +315,7 @@ class Recorder:
         return {
             "scope": list(call.parts),
             "type": self._framework.kind(call.module),
-            "attributes": self._attributes(call, own=True),
+            "attributes": self._attributes(call, without_nested=True),
             "documentation": self._framework.documentation(kind),
         }
 
@@ -301,17 +323,17 @@ class Recorder:
         return self._memory.get(tensor)
 
     def _make(self, tensor: Any, name: str, outside: bool = False) -> Value:
-        """The tensor as a new value."""
+        """Record the tensor as a new value."""
         value = Value(name, *self._framework.describe(tensor))
         self._memory.set(tensor, value, outside)
         return value
 
     def _current(self, tensor: Any) -> Value:
-        """What the tensor is now; one that nothing recorded made becomes a value without a producer."""
+        """Return the current value of the tensor; an unrecorded tensor becomes a value without a producer."""
         return self._value(tensor) or self._make(tensor, "", outside=True)
 
     def _tensors(self, nest: Any) -> Iterator[tuple[str, Any]]:
-        """Tensors anywhere in tuples, lists, mappings and dataclasses, with the way to them; each object once."""
+        """Yield the tensors anywhere in tuples, lists, mappings and dataclasses with their path; each object once."""
         seen: set[int] = set()
 
         def walk(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -336,13 +358,13 @@ def _members(item: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _read(steps: list[Step], read: set[Value]) -> list[Step]:
-    """The steps without optional ones whose outputs are not read: what only a size or an unused result is made of."""
-    kept: list[Step] = []
+    """Return the steps without optional ones whose outputs are not read."""
+    needed: list[Step] = []
     for step in reversed(steps):
         if not step.optional or read & set(step.outputs):
             read |= set(step.inputs)
-            kept.append(step)
-    return kept[::-1]
+            needed.append(step)
+    return needed[::-1]
 
 
 def _node(step: Step, rows: dict[Value, int]) -> dict[str, Any]:
@@ -363,5 +385,5 @@ def _numbered(name: str, i: int, count: int) -> str:
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    """Each object once, in order."""
+    """Return each object once, in order."""
     return list({id(i): i for i in items}.values())

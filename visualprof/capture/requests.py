@@ -1,4 +1,4 @@
-"""What a process does with a request, on the thread that trains: answers it, begins with all others, ends."""
+"""Handle a recording request on the training thread: answer it, start together with all ranks, end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True)
 class Place:
-    """Which worker of which run a process is, and what can be recorded of it: as `live.Beat` says them."""
+    """Identity of this process in its run and what can be recorded, as in `live.Heartbeat`."""
 
     worker: Worker
     folder: Path
@@ -29,11 +29,15 @@ class Place:
     problem: str
 
 
-class Asked:
-    """One request at a time. marks: step and mark of what began and ended; written: what is being written.
+class RequestHandler:
+    """Handler of one request at a time.
+
+    Attributes:
+        marks: Step and mark of recordings that started and ended.
+        written: Recordings that are being written.
 
     Args:
-        options: of each recording, but for what a request chooses.
+        options: Options of each recording, except for those that a request chooses.
     """
 
     def __init__(self, options: Options, place: Place) -> None:
@@ -50,19 +54,19 @@ class Asked:
 
     @property
     def state(self) -> str:
-        """As `live.Beat` says it."""
+        """State as in `live.Heartbeat`."""
         return (
             "recording" if self._recording else "armed" if self._asked else "writing" if self.written else "listening"
         )
 
     def wake(self, count: int) -> int:
-        """The step at which there is something to do next."""
+        """Return the next step at which there is something to do."""
         if self._recording:
             return count + 1
         return self._asked.starts[self._turn] if self._asked else NEVER
 
     def step(self, count: int) -> None:
-        """A step has ended; this one begins."""
+        """Handle the end of a step and the start of the next one."""
         if self._recording:
             if threading.get_ident() == self._thread and not self._recording.step():
                 self._recorded(self._recording, count)
@@ -70,8 +74,8 @@ class Asked:
             self._start_or_wait(self._asked, count)
 
     def consider(self, asked: Request, count: int) -> None:
-        """Answer a request: armed for the first start that it came in time for, late or refused."""
-        if self._recording:  # what it would record is recorded
+        """Answer a request: armed for the first start that is still possible, late, or refused."""
+        if self._recording:  # the running recording covers the request
             return
         if self._asked:
             self.give_up("late", msg("capture.another_request_took_place", "another request took its place"), count)
@@ -97,10 +101,10 @@ class Asked:
             self._answer("armed")
 
     def _start_or_wait(self, asked: Request, count: int) -> None:
-        """At a start: records, or waits for the next one where somebody is not ready for this one."""
+        """Start recording, or wait for the next start if a worker is not ready."""
         acks = {name: live.answer(self._place.folder, asked, name) for name in asked.workers}
-        here = asked.starts[self._turn]  # who has recorded from it already was faster
-        out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL and ack.first != here]
+        start = asked.starts[self._turn]  # workers that already recorded from this start were faster
+        out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL and ack.first != start]
         missing = [name for name, ack in acks.items() if not ack or ack.step > asked.read_by[self._turn]]
         if out:
             self.give_up("late", msg("capture.cannot_record", f"{', '.join(out)} cannot record with it"), count)
@@ -134,7 +138,7 @@ class Asked:
             self._answer("failed", msg("capture.recorded_nothing", "it recorded nothing"))
 
     def give_up(self, state: str, why: str, count: int) -> None:
-        """Answer that nothing comes of it."""
+        """Answer that the request has failed."""
         recording, self._recording = self._recording, None
         if recording:
             recording.cancel()
@@ -144,7 +148,7 @@ class Asked:
             self._answer(state, why)
 
     def end(self, count: int) -> None:
-        """Ends with the process: with a file of what was recorded."""
+        """End with the process, and write what was recorded."""
         if self._recording:
             self._recording.stop()
             self._recorded(self._recording, count)
@@ -154,7 +158,7 @@ class Asked:
         self.settle()
 
     def settle(self) -> None:
-        """Says which files are there, and what could not be said before; on any thread."""
+        """Answer with the files that are written, and send pending answers; on any thread."""
         if self._unsaid:
             self._say()
         for _ in range(len(self.written)):
@@ -180,12 +184,12 @@ class Asked:
         self._say()
 
     def _say(self) -> None:
-        said = self.ack
+        sent = self.ack
         try:
-            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", said)
+            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", sent)
         except OSError as error:
             if not self._unsaid:
                 self._unsaid = True
                 warn(f"an answer could not be written, and is again: {error}")
         else:
-            self._unsaid = said is not self.ack
+            self._unsaid = sent is not self.ack

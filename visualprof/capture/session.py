@@ -1,8 +1,8 @@
 """The one recording of this process: idle -> armed -> recording -> stopping -> dumping -> idle.
 
-Profilers that run in each other, are stopped twice or exported while they run end the process (SIGSEGV), so this is
-where that is refused. What a framework recorded is written by a forked child, as all of them hold the interpreter's
-lock while they write: 3 s for 9 MB of MegEngine.
+Nested profilers, profilers that are stopped twice, and exports of running profilers crash the process (SIGSEGV), so
+this module rejects them. A forked child writes the file, because all frameworks hold the interpreter's lock while they
+write: 3 s for 9 MB of MegEngine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from visualprof.capture import files
-from visualprof.capture.files import Shelf, warn
+from visualprof.capture.files import RecordingStore, warn
 from visualprof.capture.graph import add_graph
 from visualprof.capture.options import CaptureBusy, CaptureError, Options
 from visualprof.capture.recorders import Recorder, framework_of, recorder_of
@@ -35,11 +35,11 @@ from visualprof.capture.topics import Topics, names
 if TYPE_CHECKING:
     from visualprof.capture.monitor import Monitor
 
-DUMP_S = 120  # how long the end of the process waits for files that are being written
+DUMP_S = 120  # how long the process waits at exit for files that are being written
 
 
 class State(Enum):
-    """Where the recording of this process is."""
+    """State of this process's recording."""
 
     IDLE = "idle"
     ARMED = "armed"
@@ -51,25 +51,25 @@ class State(Enum):
 _lock = threading.RLock()
 _current: Recording | None = None
 _dumps: list[_Dump] = []
-_ends: list[object] = []  # what ends the recording in a process of multiprocessing
-_shelves: dict[Path, Shelf] = {}
+_ends: list[object] = []  # finalizers in a process of multiprocessing
+_shelves: dict[Path, RecordingStore] = {}
 
 
 def state() -> State:
-    """That of the recording that is not over, or idle."""
+    """Return the state of the unfinished recording, or idle."""
     return _current.state if _current else State.IDLE
 
 
 def begin(options: Options, step: int = 0) -> Recording:
-    """Begin to record at once, on the thread that trains.
+    """Start recording at once, on the training thread.
 
     Args:
-        options: what to record.
-        step: number of the step that begins now.
+        options: What to record.
+        step: Number of the step that starts now.
 
     Raises:
-        CaptureBusy: another recording is not over.
-        CaptureError: the framework is not known, or nothing can be written.
+        CaptureBusy: Another recording is not finished.
+        CaptureError: The framework is unknown, or nothing can be written.
     """
     recording = arm(options)
     recording.start(step)
@@ -77,7 +77,7 @@ def begin(options: Options, step: int = 0) -> Recording:
 
 
 def arm(options: Options) -> Recording:
-    """Take the place of the recording of this process and checks all that can be checked before it starts."""
+    """Reserve the recording of this process, and check everything that can be checked before it starts."""
     global _current
     with _lock:
         if _current is not None:
@@ -86,14 +86,19 @@ def arm(options: Options) -> Recording:
                 "end it first: one process records once at a time",
             )
         _settle_dumps(0)
-        if not _ends and multiprocessing.parent_process():  # such a process ends without atexit
+        if not _ends and multiprocessing.parent_process():  # such a process exits without atexit
             _ends.append(multiprocessing.util.Finalize(None, _finish, exitpriority=0))
         _current = Recording(options)
         return _current
 
 
 class Recording:
-    """Some steps of this process. path: the file, once it is stopped. state: where it is."""
+    """Recording of some steps of this process.
+
+    Attributes:
+        path: The file, once the recording has stopped.
+        state: Its state.
+    """
 
     def __init__(self, options: Options) -> None:
         self.state = State.ARMED
@@ -109,7 +114,7 @@ class Recording:
         self._facts = self._recorder.facts()
         self.worker = files.worker_of(self._facts)
         self.folder = Path(options.logdir) / (options.run or files.run_name(options.logdir, self.worker))
-        self._shelf = _shelves.get(self.folder) or Shelf(self.folder, self.worker, options.max_files)
+        self._shelf = _shelves.get(self.folder) or RecordingStore(self.folder, self.worker, options.max_files)
         _shelves[self.folder] = self._shelf
         self._monitor = _monitor(self) if options.monitor else None
         if options.model is not None and options.inputs is not None and self.worker.rank <= 0:
@@ -121,7 +126,7 @@ class Recording:
         self._ended_by = 0
 
     def start(self, step: int = 0) -> None:
-        """Begin to record with this step, on the thread that will end it."""
+        """Start recording with this step, on the thread that will end it."""
         if self.state is not State.ARMED:
             raise CaptureError(f"the recording is {self.state.value}, not armed", "begin another one")
         self._first = self._step = step
@@ -132,18 +137,18 @@ class Recording:
             self._recorder.start()
             self._recorder.mark(step)
         except BaseException:
-            self._over()
+            self._release()
             raise
         self.state = State.RECORDING
-        self._catch_the_end()
+        self._install_sigterm()
 
     @property
     def ended(self) -> int:
-        """How many steps ended while it recorded."""
+        """Number of steps that ended during the recording."""
         return self._step - self._first
 
     def step(self) -> bool:
-        """End a step; the last one ends the recording. On the thread that started. False when it is over."""
+        """End a step, on the thread that started; the last step ends the recording. Return False when it is over."""
         if self.state is not State.RECORDING:
             return False
         if threading.get_ident() != self._thread:
@@ -156,7 +161,7 @@ class Recording:
         return True
 
     def stop(self) -> None:
-        """End the recording before its time; from another thread: with the next step. Twice is as once."""
+        """End the recording early; from another thread, with the next step. Idempotent."""
         if self.state is State.ARMED:
             self.cancel()
         elif self.state is State.RECORDING and threading.get_ident() != self._thread:
@@ -172,16 +177,16 @@ class Recording:
             if self._monitor:
                 self._monitor.stop()
         if self.state is not State.IDLE:
-            self._over()
+            self._release()
 
     def wait(self, timeout_s: float = DUMP_S) -> Path | None:
-        """The file once it is written; None where it could not be, or not in time."""
+        """Return the file once it is written, or None if writing failed or takes longer."""
         _settle_dumps(timeout_s)
         return self.path if self.path and self.path.exists() else None
 
     @property
     def is_being_written(self) -> bool:
-        """A child writes the file."""
+        """Whether a child is writing the file."""
         return any(dump.path == self.path for dump in _dumps)
 
     def _stop(self, whole: bool, background: bool = True) -> None:
@@ -196,16 +201,16 @@ class Recording:
                 self.state = State.DUMPING
                 self._dump(replaced, background)
             finally:
-                self._over()
+                self._release()
 
     def _is_whole(self) -> bool:
-        """Is what runs now a step? One that `step` does not end is none, but all there is where no step ever ended."""
+        """Whether the current span is a complete step; if `step()` was never called, the whole block is one."""
         return not self.ended
 
     def _dump(self, replaced: tuple[bytes, bytes] | None, background: bool) -> None:
         self.path = path = self._shelf.place(self._first, self._recorder.kind)
         for old in self._shelf.surplus():
-            _settle_dumps(DUMP_S, old)  # else its child would bring it back
+            _settle_dumps(DUMP_S, old)  # otherwise its child would write the deleted file again
             old.unlink(missing_ok=True)
         facts = self._facts | {
             "rank": self.worker.rank, "world_size": self.worker.world_size, "host": self.worker.host,
@@ -213,7 +218,7 @@ class Recording:
             "topics": names(self.options.topics & self._recorder.can), "align_time": self.options.align_time,
             "show_operator_name": self.options.show_operator_name,
         }  # fmt: skip
-        facts |= self._recorder.facts()  # the clock of some is known only now
+        facts |= self._recorder.facts()  # some recorders know their clock only now
         recorder = self._recorder
 
         def write() -> None:
@@ -227,39 +232,39 @@ class Recording:
         except (OSError, RuntimeError, ValueError) as error:
             warn(f"{path} was not written: {error}")
 
-    def _over(self) -> None:
+    def _release(self) -> None:
         global _current
         self.state = State.IDLE
         self._recorder.close()
-        del self._recorder  # Paddle: no second profiler while one lives
+        del self._recorder  # Paddle allows only one live profiler
         with _lock:
             if _current is self:
                 _current = None
-        self._uncatch()
+        self._restore_sigterm()
         if self._ended_by:
             _settle_dumps(DUMP_S)
             os.kill(os.getpid(), self._ended_by)
 
-    def disown(self) -> None:
-        """In a forked child: the profiler and its file are the parent's."""
+    def detach(self) -> None:
+        """Detach in a forked child: profiler and file belong to the parent."""
         self.state = State.IDLE
-        self._uncatch()
+        self._restore_sigterm()
 
-    def _catch_the_end(self) -> None:
-        """While it records, SIGTERM writes the file first; where the program does nothing else with that signal."""
+    def _install_sigterm(self) -> None:
+        """Install a SIGTERM handler that writes the file first, unless the program handles this signal."""
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._terminated)
             self._catches = True
 
-    def _uncatch(self) -> None:
+    def _restore_sigterm(self) -> None:
         if self._catches and signal.getsignal(signal.SIGTERM) == self._terminated:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._catches = False
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         del frame
-        self._ended_by = number  # in the middle of the end: it goes on, and then ends the process
+        self._ended_by = number  # the recording is ending already: finish it, then exit
         if self.state is State.RECORDING:
             self._stop(self._is_whole(), background=False)
 
@@ -267,13 +272,13 @@ class Recording:
 def _monitor(recording: Recording) -> Monitor | None:
     if os.name != "posix":
         return None
-    from visualprof.capture.monitor import Monitor  # only where it is wanted: it looks for GPUs
+    from visualprof.capture.monitor import Monitor  # imported only if wanted, because it searches for GPUs
 
     return Monitor(recording.folder, recording.worker)
 
 
 def _say_what_is_missing(framework: str, kind: type[Recorder], options: Options) -> None:
-    """A warning for what was asked for by name and that the framework cannot record."""
+    """Warn about options that the user named and the framework cannot record."""
     missing = names(options.topics & ~kind.can) if options.topics != Topics.ALL else []
     missing += ["Python stacks"] * (options.stacks and not kind.can_stack)
     if missing:
@@ -281,65 +286,68 @@ def _say_what_is_missing(framework: str, kind: type[Recorder], options: Options)
 
 
 class _Dump:
-    """A child that writes a file, and says "" or what went wrong."""
+    """Child process that writes a file and reports "" or an error."""
 
     def __init__(self, pid: int, answer: int, path: Path) -> None:
         self._pid, self._answer, self.path = pid, answer, path
 
-    def over(self, until: float) -> bool:
-        """Waits for it; False when it takes longer."""
-        with selectors.DefaultSelector() as selector:  # `select` fails in a process with 1,024 open files
+    def has_ended(self, until: float) -> bool:
+        """Wait for the child; return False if it takes longer."""
+        with selectors.DefaultSelector() as selector:  # `select` fails with file descriptors from 1,024 on
             selector.register(self._answer, selectors.EVENT_READ)
             return bool(selector.select(max(0.0, until - time.monotonic())))
 
     def close(self) -> None:
-        """After its end: a warning where it failed."""
+        """Warn if the child failed."""
         with os.fdopen(self._answer, "rb") as pipe:
-            said = pipe.read().decode("utf-8", "replace")
-        with contextlib.suppress(ChildProcessError):  # the program waits for all its children itself
+            output = pipe.read().decode("utf-8", "replace")
+        with contextlib.suppress(ChildProcessError):  # the program itself waits for all children
             os.waitpid(self._pid, 0)
-        if said != "written":
-            warn(f"{self.path} was not written: {said or 'the process that wrote it ended'}")
+        if output != "written":
+            warn(f"{self.path} was not written: {output or 'the process that wrote it ended'}")
 
 
 def _forked(write: Callable[[], None], path: Path) -> _Dump | None:
-    """Writes in a child, which has the memory of now; None where no child can be had."""
+    """Write in a forked child, which has a copy of the memory; return None if no child can be created."""
     if not hasattr(os, "fork"):
         return None
-    answer, said = os.pipe()
+    answer, child_end = os.pipe()
     try:
-        with warnings.catch_warnings():  # Python 3.12 and later: "multi-threaded"; the child only writes
+        with warnings.catch_warnings():  # Python 3.12 and later warn about forking with threads; the child only writes
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
-    except OSError:  # no memory for a second process
+    except OSError:  # not enough memory for a second process
         os.close(answer)
-        os.close(said)
+        os.close(child_end)
         return None
     if pid:
-        os.close(said)
+        os.close(child_end)
         return _Dump(pid, answer, path)
-    _write_and_end(write, said)
+    _write_and_end(write, child_end)
     return None
 
 
-def _write_and_end(write: Callable[[], None], said: int) -> None:
-    """The child's life: nothing of the program's own ends with it."""
+def _write_and_end(write: Callable[[], None], pipe: int) -> None:
+    """Run the child: write the file and exit without running the program's own exit handlers."""
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):  # the group's end is no reason to leave a file unwritten
+        for number in (
+            signal.SIGTERM,
+            signal.SIGINT,
+        ):  # a signal to the process group must not prevent writing the file
             signal.signal(number, signal.SIG_IGN)
         write()
-        os.write(said, b"written")
+        os.write(pipe, b"written")
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent tells it
-        os.write(said, f"{type(error).__name__}: {error}".encode()[:2000])
+        os.write(pipe, f"{type(error).__name__}: {error}".encode()[:2000])
     finally:
         os._exit(0)
 
 
 def _settle_dumps(timeout_s: float, path: Path | None = None) -> None:
-    """Waits for the files that are being written, or for this one."""
+    """Wait for the files that are being written, or for one of them."""
     until = time.monotonic() + timeout_s
     for dump in [dump for dump in _dumps if path in (None, dump.path)]:
-        if dump.over(until):
+        if dump.has_ended(until):
             with _lock:  # the thread of `listen` waits too
                 if dump in _dumps:
                     _dumps.remove(dump)
@@ -347,7 +355,7 @@ def _settle_dumps(timeout_s: float, path: Path | None = None) -> None:
 
 
 def _finish() -> None:
-    """At the end of the process: an unstopped profiler would end it with SIGSEGV and without a file."""
+    """Stop the recording at exit: an unstopped profiler would crash the process without a file."""
     if _current:
         _current.stop()
     _settle_dumps(DUMP_S)
@@ -355,12 +363,12 @@ def _finish() -> None:
         sys.stderr.write(f"visualprof: {len(_dumps)} recordings are still being written\n")
 
 
-def _forget() -> None:
-    """In a forked child: the recording is the parent's."""
+def _reset_after_fork() -> None:
+    """Reset the state in a forked child: the recording belongs to the parent."""
     global _current, _lock
     _lock = threading.RLock()
     if _current:
-        _current.disown()
+        _current.detach()
     _current = None
     _dumps.clear()
     _ends.clear()
@@ -369,4 +377,4 @@ def _forget() -> None:
 
 atexit.register(_finish)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.capture import files, session
-from visualprof.capture.files import Shelf
+from visualprof.capture.files import RecordingStore
 from visualprof.capture.graph import arguments_of
 from visualprof.capture.options import CaptureBusy, CaptureError
 
@@ -43,7 +43,7 @@ def profile_static(
     file: Path | None = Path(source) if isinstance(source, (str, os.PathLike)) else None  # pyright: ignore[reportUnknownArgumentType]
     title = name or (file.stem if file else _called(source))
     worker = files.worker_of({})
-    shelf = Shelf(Path(logdir) / (run or files.run_name(logdir, worker)), worker, 0)
+    shelf = RecordingStore(Path(logdir) / (run or files.run_name(logdir, worker)), worker, 0)
     text = _of_file(mge, file, inputs) if file else _of_function(source, inputs)
     path = shelf.folder / f"{re.sub(r'[^0-9A-Za-z_-]+', '_', title)}.step0.{KIND}.gz"
     facts = {"framework": "megengine", "version": str(mge.__version__), "host": worker.host, "rank": worker.rank}

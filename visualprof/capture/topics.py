@@ -1,4 +1,4 @@
-"""What is recorded, in MegEngine's words; docs/capture.md says what each framework makes of them."""
+"""Topics of a recording, in MegEngine's terms. docs/capture.md lists what each framework records for them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ SCOPE, MEMORY, SHAPE_INFER, ALL = Topics.SCOPE, Topics.MEMORY, Topics.SHAPE_INFE
 
 
 def names(topics: Topics) -> list[str]:
-    """The single topics of a combination, in the order above."""
+    """Return the single topics of a combination, in order of definition."""
     return [t.name or "" for t in (OPERATOR, TENSOR_LIFETIME, SYNC, SCOPE, MEMORY, SHAPE_INFER) if t & topics]

@@ -60,13 +60,13 @@ def _packed(module: Any) -> dict[str, Any]:
     if not type(module).__module__.startswith("torch.ao.nn."):
         return {}
     several = {"get_weight", "get_bias"} & set(dir(module))
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name in sorted(several, reverse=True):
-        found |= getattr(module, name)()
+        parameters |= getattr(module, name)()
     for name in () if several else ("weight", "bias"):
         method = getattr(module, name, None)
-        found[name] = method() if callable(method) else None
-    return {name: tensor for name, tensor in found.items() if tensor is not None}
+        parameters[name] = method() if callable(method) else None
+    return {name: tensor for name, tensor in parameters.items() if tensor is not None}
 
 
 def _operators(torch: Any, recorder: Recorder) -> Any:
@@ -102,8 +102,8 @@ def _interpreted(torch: Any, recorder: Recorder, module: Any) -> Generator[None]
             """Run and reports one operator."""
             del types
             keywords: dict[str, Any] = kwargs or {}
-            told: Any = func._schema.arguments  # noqa: SLF001
-            written = [a for a, of in zip(args, told, strict=False) if of.alias_info and of.alias_info.is_write]
+            declared: Any = func._schema.arguments  # noqa: SLF001
+            written = [a for a, of in zip(args, declared, strict=False) if of.alias_info and of.alias_info.is_write]
             label = func.overloadpacket.__name__
             return recorder.operator(
                 lambda: func(*args, **keywords), label, args, keywords, hidden=True, written=written
@@ -146,7 +146,7 @@ def _wrapped(torch: Any, recorder: Recorder) -> Generator[None]:
 
 SILENT = frozenset({"requires_grad_", "retain_grad", "as_subclass", "is_contiguous"})
 # Methods of Python's that say nothing about the model: they keep their name, which is passed over.
-KEPT = frozenset(
+UNREPORTED_METHODS = frozenset(
     {f"__{n}__" for n in ["set", "delete", "len", "bool", "float", "int", "index", "repr", "format", "iter"]}
 )
 ARITHMETIC = frozenset({"add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"})
@@ -156,10 +156,10 @@ def _label(func: Any) -> str:
     """`__radd__` -> add, getter of `T` -> T, getters that compute nothing -> `__get__`."""
     name = getattr(func, "__name__", "function")
     if name == "__get__":
-        of = getattr(getattr(func, "__self__", None), "__name__", "")
-        return of if of in COMPUTED else name
+        owner_name = getattr(getattr(func, "__self__", None), "__name__", "")
+        return owner_name if owner_name in COMPUTED else name
     inner = name[2:-2]
-    if name in KEPT or name != f"__{inner}__":
+    if name in UNREPORTED_METHODS or name != f"__{inner}__":
         return name
     return inner[1:] if inner[:1] in ("r", "i") and inner[1:] in ARITHMETIC else inner
 
@@ -173,8 +173,8 @@ def _function_page(path: str | None, label: str) -> str:
 
 
 def _layer_page(torch: Any, kind: type) -> str:
-    known = kind.__module__.startswith("torch.nn.modules.") and getattr(torch.nn, kind.__name__, None) is kind
-    return f"{DOCUMENTATION}torch.nn.{kind.__name__}.html" if known else ""
+    from_torch = kind.__module__.startswith("torch.nn.modules.") and getattr(torch.nn, kind.__name__, None) is kind
+    return f"{DOCUMENTATION}torch.nn.{kind.__name__}.html" if from_torch else ""
 
 
 def _shape(tensor: Any) -> list[int]:

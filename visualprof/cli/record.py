@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from visualprof.capture import live
-from visualprof.capture.live import Beat, Request, Turn, Wish
+from visualprof.capture.live import Heartbeat, RecordingOptions, Request, WorkerProgress
 from visualprof.cli._watch import plain
 from visualprof.errors import BadParameter, NotFound
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=5,
         metavar="N",
-        help=f"Number of steps to record, 1 to {live.MOST_RECORDED} (default: %(default)s).",
+        help=f"Number of steps to record, 1 to {live.MAX_RECORDED_STEPS} (default: %(default)s).",
     )
     add("--stacks", action="store_true", help="Record Python stacks.")
     for name in ("memory", "shapes"):
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the request, print which processes it reaches and, with --wait, the outcome."""
     folder, beats = _live(Path(args.logdir), args.run)
-    asked = live.ask(folder, Wish(args.steps, args.memory, args.shapes, args.stacks), "command")
+    asked = live.ask(folder, RecordingOptions(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
     print(f"{folder}: {asked.count} steps of {len(asked.workers)} processes{first}")
     listening = [beat for beat in beats if live.health(beat, asked.t_ns)[0] != "ended"]
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return _wait(folder, asked) if args.wait else 0
 
 
-def _live(logdir: Path, name: str) -> tuple[Path, list[Beat]]:
+def _live(logdir: Path, name: str) -> tuple[Path, list[Heartbeat]]:
     """Return the run in which processes listen.
 
     Raises:
@@ -83,7 +83,7 @@ def _live(logdir: Path, name: str) -> tuple[Path, list[Beat]]:
     return alive[0], heartbeats[alive[0]]
 
 
-def _scan(logdir: Path, name: str) -> tuple[dict[Path, list[Beat]], list[Path]]:
+def _scan(logdir: Path, name: str) -> tuple[dict[Path, list[Heartbeat]], list[Path]]:
     """Return the runs in which processes listen or listened, and those with live processes."""
     heartbeats = {folder: live.beats(folder) for folder in live.folders(logdir) if name in ("", folder.name)}
     now = time.time_ns()
@@ -91,7 +91,7 @@ def _scan(logdir: Path, name: str) -> tuple[dict[Path, list[Beat]], list[Path]]:
     return heartbeats, [folder for folder in heartbeats if lives[folder]]
 
 
-def _odd(beat: Beat, now: int) -> str:
+def _odd(beat: Heartbeat, now: int) -> str:
     state, since_ns = live.health(beat, now)
     if state == "hung":
         return _still(since_ns, f"it is in {beat.at}" if beat.at else "")
@@ -102,7 +102,7 @@ def _still(since_ns: int, why: str) -> str:
     return f"no step ended for {since_ns // 10**9} s: {why or _ODD['hung']}"
 
 
-def _missing_ranks(beats: list[Beat]) -> set[int]:
+def _missing_ranks(beats: list[Heartbeat]) -> set[int]:
     """Return the ranks without a heartbeat."""
     world = max((beat.world_size for beat in beats), default=0)
     return set(range(min(world, live.MOST_FILES))) - {beat.rank for beat in beats} if world > 1 else set()
@@ -110,7 +110,7 @@ def _missing_ranks(beats: list[Beat]) -> set[int]:
 
 def _wait(folder: Path, asked: Request) -> int:
     """Print changes until no further change can come."""
-    reported: dict[str, Turn] = {}
+    reported: dict[str, WorkerProgress] = {}
     while True:
         turns = live.turns(folder, asked)
         for turn in turns:
@@ -127,7 +127,7 @@ def _wait(folder: Path, asked: Request) -> int:
     return 0 if done == len(turns) else 1
 
 
-def _progress_line(turn: Turn, folder: Path) -> str:
+def _progress_line(turn: WorkerProgress, folder: Path) -> str:
     if turn.state == "done":
         return plain(folder / turn.file)
     if turn.state == "hung":

@@ -46,7 +46,7 @@ OWN = ".agent"
 MOST_RUNS = 10_000  # of a machine
 SKEW_NS = 2 * 10**9  # clocks that differ less are taken for the same
 _SAID = re.compile(r"(ack\.)?[0-9A-Za-z_-]{1,150}\.json")
-T = TypeVar("T", live.Beat, live.Request, live.Ack)
+T = TypeVar("T", live.Heartbeat, live.Request, live.Ack)
 
 
 class OfRun(msgspec.Struct):
@@ -140,7 +140,7 @@ class Followed:
                 _take(run, name, text, -ahead, want)
             have = {grown.name: _grow(run / grown.name, grown) for grown in said.grown if GROWING.fullmatch(grown.name)}
             _trim(run, listed)
-            asked = _handed(run, notes.made(said.live.get(live.REQUEST, ""), live.Request), ahead)
+            asked = _handed(run, notes.decode(said.live.get(live.REQUEST, ""), live.Request), ahead)
         return AskedOfRun(want, have, asked)
 
     def announce(self, agent: Agent, queue: JobServices, body: AnnouncedFiles) -> list[dict[str, Any]]:
@@ -286,7 +286,7 @@ def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> No
     if not _SAID.fullmatch(name):
         return
     if name == live.REQUEST:
-        asked, known = notes.made(text, live.Request), live.request(run)
+        asked, known = notes.decode(text, live.Request), live.request(run)
         if (
             asked
             and live.is_sound(asked)
@@ -294,11 +294,11 @@ def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> No
         ):
             live.write(path, _shifted(asked, shift_ns))
     elif name.startswith("ack."):
-        ack = notes.made(text, live.Ack)
+        ack = notes.decode(text, live.Ack)
         if ack and (said := _delivered(run, _shifted(ack, shift_ns), want)) != live.read(path, live.Ack):
             live.write(path, said)
     else:
-        beat = notes.made(text, live.Beat)
+        beat = notes.decode(text, live.Heartbeat)
         if beat and f"{beat.worker}.json" == name:
             live.write(path, _shifted(beat, shift_ns))
 
@@ -328,7 +328,7 @@ def _handed(run: Path, theirs: live.Request | None, ahead_ns: int) -> str | None
     asked = live.request(run)
     if not asked or (theirs and theirs.id == asked.id) or asked.expires_ns < time.time_ns():
         return None
-    fresh = live.renewed(asked, live.beats(run))
+    fresh = live.renew_starts(asked, live.beats(run))
     if fresh != asked:
         live.write(run / LIVE / live.REQUEST, fresh)
     return msgspec.json.encode(_shifted(fresh, ahead_ns)).decode()

@@ -1,6 +1,7 @@
-"""Callbacks of training loops: one file a framework, with a class `StepProfiler` that takes what `profile` takes.
+"""Callbacks of training loops: one file per framework, with a class `StepProfiler`.
 
-Each imports the framework that it is for: `from visualprof.capture.callbacks.lightning import StepProfiler`.
+`StepProfiler` takes the arguments of `profile`. Each file imports its framework:
+`from visualprof.capture.callbacks.lightning import StepProfiler`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from visualprof.capture.profile import profile
 
 
 class Driven:
-    """A recording whose beginning, steps and end are hooks of somebody's loop.
+    """Recording that the hooks of a training loop start, step and end.
 
-    Where a loop has no hook for exceptions, the end of the process writes what was recorded until then.
+    If a loop has no hook for exceptions, the end of the process writes what was recorded until then.
 
     Args:
-        logdir, options: of `profile`.
+        logdir: Like `profile`.
+        options: Like `profile`.
     """
 
     framework = "torch"
@@ -27,7 +29,7 @@ class Driven:
         self._profile = profile(logdir, framework=self.framework, **options)
 
     def begin(self, *_: Any, **__: Any) -> None:
-        """Counts steps from here."""
+        """Count steps from here."""
         self._profile.__enter__()
 
     def step(self, *_: Any, **__: Any) -> None:
@@ -35,5 +37,5 @@ class Driven:
         self._profile.step()
 
     def end(self, *_: Any, **__: Any) -> None:
-        """Write what was recorded."""
+        """Write the recording."""
         self._profile.__exit__(None, None, None)

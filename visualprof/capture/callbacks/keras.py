@@ -1,4 +1,4 @@
-"""Keras 3 on torch: each training batch is a step."""
+"""Callback for Keras 3 on torch: each training batch is a step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _KERAS: Any = keras
 
 
 class StepProfiler(Driven, _KERAS.callbacks.Callback):
-    """`model.fit(..., callbacks=[StepProfiler("runs", steps=5)])`.
+    """Callback: `model.fit(..., callbacks=[StepProfiler("runs", steps=5)])`.
 
     Raises:
-        CaptureError: Keras computes with another backend.
+        CaptureError: Keras uses another backend.
     """
 
     on_train_begin, on_train_batch_end, on_train_end = Driven.begin, Driven.step, Driven.end

@@ -1,4 +1,4 @@
-"""`paddle.Model` (hapi): each training batch is a step."""
+"""Callback for `paddle.Model` (hapi): each training batch is a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PADDLE: Any = paddle
 
 
 class StepProfiler(Driven, _PADDLE.callbacks.Callback):
-    """`model.fit(..., callbacks=[StepProfiler("runs", steps=5)])`."""
+    """Callback: `model.fit(..., callbacks=[StepProfiler("runs", steps=5)])`."""
 
     framework = "paddle"
     on_train_begin, on_train_batch_end, on_train_end = Driven.begin, Driven.step, Driven.end

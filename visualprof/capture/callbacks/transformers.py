@@ -1,4 +1,4 @@
-"""Trainer of Hugging Face: each step of the optimizer is a step, however many batches it accumulates."""
+"""Callback for the Trainer of Hugging Face: each optimizer step is a step, however many batches it accumulates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ _BASE: Any = importlib.import_module("transformers").TrainerCallback
 
 
 class StepProfiler(Driven, _BASE):
-    """`Trainer(..., callbacks=[StepProfiler("runs", steps=5)])`."""
+    """Callback: `Trainer(..., callbacks=[StepProfiler("runs", steps=5)])`."""
 
     on_train_begin, on_step_end, on_train_end = Driven.begin, Driven.step, Driven.end

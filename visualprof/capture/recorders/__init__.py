@@ -1,4 +1,4 @@
-"""One file a framework, with a class `Recorder` of one shape; found by the framework's name."""
+"""Recorders of frameworks: one file per framework, with a class `Recorder`, found by the framework's name."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any, ClassVar, Protocol
 from visualprof.capture.options import CaptureError, Options
 from visualprof.capture.topics import Topics
 
-# Those that train come first: a script that trains may also import a runtime.
+# Training frameworks come first: a training script may also import a runtime.
 TRAINING = ("torch", "megengine", "paddle")
 INFERENCE = ("onnxruntime", "openvino")
 
 
 class Recorder(Protocol):
-    """The profiler of a framework for one recording.
+    """Profiler of a framework for one recording.
 
-    kind: ending of its files, without `.gz`. can: topics that it records; what is asked for besides is a warning.
-    can_stack: it records Python stacks. most_steps: what it may hold at a time, 0 any number.
+    Attributes:
+        kind: Suffix of its files, without `.gz`.
+        can: Topics that it records; further requested topics are a warning.
+        can_stack: Whether it records Python stacks.
+        most_steps: Maximum number of steps per recording, 0 for any number.
     """
 
     kind: ClassVar[str]
@@ -31,61 +34,62 @@ class Recorder(Protocol):
 
     @property
     def forkable(self) -> bool:
-        """A forked child may write what this process recorded."""
+        """Whether a forked child may write what this process recorded."""
         ...
 
     def start(self) -> None:
-        """Begin to record, on the thread that will stop."""
+        """Start recording, on the thread that will stop it."""
         ...
 
     def mark(self, step: int) -> None:
-        """End the step that is open and begins this one."""
+        """End the open step and start this one."""
         ...
 
     def stop(self, whole: bool) -> tuple[bytes, bytes] | None:
         """End the recording.
 
         Args:
-            whole: the last step ended; else it was only begun and is none.
+            whole: The last step ended; otherwise it was only started and is not a step.
 
         Returns:
-            Bytes of the file that say that the last step is one, and others as long that do not; None when the file
-            is right as it is.
+            Bytes of the file that mark the last step, and a replacement of the same length that does not; None if the
+                file is
+            right as it is.
         """
         ...
 
     def facts(self) -> dict[str, Any]:
-        """What the file is to say beside what the framework writes: version, rank, clock."""
+        """Return what the file should say in addition to the framework's data: version, rank, clock."""
         ...
 
     def dump(self, path: Path) -> None:
-        """Write what was recorded as JSON."""
+        """Write the recording as JSON."""
         ...
 
     def close(self) -> None:
-        """Leave the framework as it was; also where it never started."""
+        """Restore the framework's state; also if the recording never started."""
 
 
 def framework_of(options: Options) -> str:
-    """The framework to record: that of the options, of the model, or the one that is imported.
+    """Return the framework to record: named in the options, of the model, or the imported one.
 
     Raises:
-        CaptureError: none is imported, or several that train.
+        CaptureError: No framework is imported, or several that train.
     """
     if options.framework:
         if options.framework not in TRAINING + INFERENCE:
             raise CaptureError(f"capture knows no {options.framework!r}", f"it knows {', '.join(TRAINING + INFERENCE)}")
         return options.framework
     bases = {base.__module__.partition(".")[0] for base in type(options.model).__mro__}
-    found = [name for name in TRAINING + INFERENCE if name in bases]
-    found = found or [name for name in TRAINING if name in sys.modules]
-    found = found or [name for name in INFERENCE if name in sys.modules]
-    if len(found) != 1:
-        what = f"{' and '.join(found)} are imported" if found else "no framework is imported yet"
-        raise CaptureError(f"capture cannot tell what to record: {what}", "give framework='torch', or the model")
-    return found[0]
+    imported = [name for name in TRAINING + INFERENCE if name in bases]
+    imported = imported or [name for name in TRAINING if name in sys.modules]
+    imported = imported or [name for name in INFERENCE if name in sys.modules]
+    if len(imported) != 1:
+        problem = f"{' and '.join(imported)} are imported" if imported else "no framework is imported yet"
+        raise CaptureError(f"capture cannot tell what to record: {problem}", "give framework='torch', or the model")
+    return imported[0]
 
 
 def recorder_of(framework: str) -> type[Recorder]:
-    """The recorder of a framework."""
+    """Return the recorder of a framework."""
     return importlib.import_module(f"{__name__}.{framework}").Recorder

@@ -1,4 +1,4 @@
-"""ONNX Runtime: profiling is fixed when a session is made, so a twin of it runs while it is recorded."""
+"""Recorder for ONNX Runtime: a copy of the session runs with profiling, which is fixed at creation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ORT: Any = importlib.import_module("onnxruntime")
 
 
 class Recorder(Shape):
-    """One session, that of the options or the only one there is; each of its runs is a step of the file."""
+    """Recorder of one session, that of the options or the only one; each of its runs is a step of the file."""
 
     kind = "profile.json"
     can = Topics.OPERATOR | Topics.MEMORY
@@ -42,13 +42,13 @@ class Recorder(Shape):
 
     @property
     def forkable(self) -> bool:
-        """Not beside a device."""
+        """Whether the session runs on the CPU."""
         return self._session.get_providers() == ["CPUExecutionProvider"]
 
     def start(self) -> None:
-        """Make the twin; the session's own runs become those of a copy that has the twin inside.
+        """Create the profiled session and redirect the runs of the original to it.
 
-        What is bound (IOBinding) belongs to the session itself and stays there: it runs, but is not recorded.
+        Bindings (IOBinding) belong to the original session: such runs work but are not recorded.
         """
         self._folder = tempfile.mkdtemp(prefix="visualprof-")
         session = self._session
@@ -76,10 +76,10 @@ class Recorder(Shape):
         session.run_with_iobinding = run_with_iobinding
 
     def mark(self, step: int) -> None:
-        """Nothing: the runs are the steps."""
+        """Do nothing: the runs are the steps."""
 
     def stop(self, whole: bool) -> None:
-        """Give the session its own runs back."""
+        """Restore the session's own runs."""
         for name in (*RUNS, "run_with_iobinding"):
             vars(self._session).pop(name, None)
         self._written = Path(self._twin.end_profiling())
@@ -87,12 +87,12 @@ class Recorder(Shape):
             warn("onnxruntime cannot record runs with an IOBinding: they belong to the session that made it")
 
     def facts(self) -> dict[str, Any]:
-        """Version, and the clock, which the file itself does not tell."""
+        """Return the version and the clock, which the file does not contain."""
         facts: dict[str, Any] = {"framework": "onnxruntime", "version": str(_ORT.__version__)}
         return facts | ({"clock_origin_ns": self._start_ns} if self._start_ns else {})
 
     def dump(self, path: Path) -> None:
-        """Move the file: ONNX Runtime has written it, without a word where it could not."""
+        """Move the file that ONNX Runtime wrote; it reports no error if writing failed."""
         try:
             if self._named:
                 shutil.move(self._written, path)
@@ -103,7 +103,7 @@ class Recorder(Shape):
 
 
 def _by_type(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Nodes are called by their types."""
+    """Return the events with nodes named by their types."""
     for event in events:
         if event["name"].endswith(NODE) and event["args"].get("op_name"):
             event["name"] = event["args"]["op_name"] + NODE
@@ -111,8 +111,8 @@ def _by_type(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _only_one() -> Any:
-    # By type(): isinstance asks each object for its class, and deprecated names of torch answer with a warning.
-    sessions: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), _ORT.InferenceSession)]
+    # By type(): isinstance reads `__class__` of each object, which warns for deprecated names of torch.
+    sessions: list[Any] = [item for item in gc.get_objects() if issubclass(type(item), _ORT.InferenceSession)]
     if len(sessions) != 1:
         raise CaptureError(
             f"capture records one session of ONNX Runtime, and there are {len(sessions) or 'none'}",
@@ -122,7 +122,7 @@ def _only_one() -> Any:
 
 
 def _epoch_ns(start_ns: int) -> int:
-    """Unix time of the start, which is that already or, on other systems, since the machine began; 0 for neither."""
+    """Return the Unix time of the start, which some systems give since boot; 0 if it is neither."""
     for clock in (time.time_ns, time.monotonic_ns):
         if abs(clock() - start_ns) < DAY_NS:
             return start_ns + time.time_ns() - clock() if clock is time.monotonic_ns else start_ns

@@ -1,4 +1,4 @@
-"""OpenVINO: the performance counters of each run, for models that were compiled with them."""
+"""Recorder for OpenVINO: the performance counters of each run, for models compiled with counters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _OPENVINO: Any = importlib.import_module("openvino")
 
 
 class Recorder(Shape):
-    """Runs by `infer`, by a call of the model and by `start_async` with `wait`; each is a step of the file.
+    """Recorder of runs by `infer`, a call of the model, or `start_async` with `wait`; each run is a step of the file.
 
-    Models that are compiled while a recording is armed get counters; without them OpenVINO gives zeros, not an error.
+    Models that are compiled while a recording is armed get counters. Without counters OpenVINO returns zeros, not an
+    error.
     """
 
     kind = "profile.json"
@@ -43,33 +44,33 @@ class Recorder(Shape):
 
     @property
     def forkable(self) -> bool:
-        """The counters lie in this process."""
+        """Whether a child can write: the counters are in this process."""
         return True
 
     def start(self) -> None:
-        """Begin to take the counters of each run."""
+        """Start collecting the counters of each run."""
         request = _OPENVINO.InferRequest
         for name in ("infer", "wait"):
             self._wrap(request, name, self._counted)
 
     def mark(self, step: int) -> None:
-        """Nothing: the runs are the steps."""
+        """Do nothing: the runs are the steps."""
 
     def stop(self, whole: bool) -> None:
-        """Take no more counters."""
+        """Stop collecting counters."""
         self.close()
 
     def close(self) -> None:
-        """Leaves OpenVINO as it was."""
+        """Restore OpenVINO's methods."""
         while self._undo:
             self._undo.pop()()
 
     def facts(self) -> dict[str, Any]:
-        """Its version."""
+        """Return the version."""
         return {"framework": "openvino", "version": str(_OPENVINO.get_version())}
 
     def dump(self, path: Path) -> None:
-        """Write the counters and the graph that ran, in the form of remote runs."""
+        """Write the counters and the executed graph, in the form of remote runs."""
         if not self._runs:
             raise ValueError(f"no model ran that was compiled with {COUNTERS}")
         operators = self._compiled.get_runtime_model().get_ops()
@@ -82,10 +83,10 @@ class Recorder(Shape):
         path.write_text(json.dumps(document), "utf-8")
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-        """Replace a method of a class; one that it inherits becomes inherited again."""
-        own: Any = owner.__dict__.get(name)
+        """Replace a method of a class; an inherited method becomes inherited again afterwards."""
+        defined: Any = owner.__dict__.get(name)
         setattr(owner, name, wrapper(getattr(owner, name)))
-        self._undo.append(lambda: setattr(owner, name, own) if own else delattr(owner, name))
+        self._undo.append(lambda: setattr(owner, name, defined) if defined else delattr(owner, name))
 
     def _counted(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def call(request: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -105,7 +106,7 @@ def _counts(model: Any) -> bool:
 
 
 def with_counters(compile_model: Callable[..., Any], wanted: Callable[[], bool] = lambda: True) -> Callable[..., Any]:
-    """`Core.compile_model` whose models count where that is wanted when they are compiled."""
+    """Return `Core.compile_model` that enables counters if they are wanted at compile time."""
 
     def call(core: Any, model: Any, device_name: Any = None, config: Any = None, **keywords: Any) -> Any:
         counters = {COUNTERS: True} if wanted() else {}

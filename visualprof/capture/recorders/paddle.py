@@ -1,4 +1,4 @@
-"""Paddle: its own profiler, with the numbers of the real steps."""
+"""Recorder for Paddle: its own profiler, with the numbers of the real steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
 _PADDLE: Any = importlib.import_module("paddle")
-_OWN: Any = importlib.import_module("paddle.profiler")
+_LOCAL: Any = importlib.import_module("paddle.profiler")
 
 
 class Recorder(Shape):
-    """One profiler; a second one beside it fails in Paddle, also when this one has stopped."""
+    """Profiler of Paddle. A second one at the same time fails, even after this one has stopped."""
 
     kind = "paddle_trace.json"
     can = Topics.OPERATOR | Topics.TENSOR_LIFETIME | Topics.SYNC | Topics.SCOPE | Topics.MEMORY | Topics.SHAPE_INFER
@@ -32,19 +32,19 @@ class Recorder(Shape):
 
     @property
     def forkable(self) -> bool:
-        """Not beside a device."""
+        """Whether no device is in use."""
         return not self._device
 
     def start(self) -> None:
-        """Make the profiler; the first `mark` starts it, as Paddle opens a step when it starts."""
-        self._profiler = _OWN.Profiler(
-            on_trace_ready=_nothing,  # else it writes ./profiler_log
+        """Create the profiler; the first `mark` starts it, because Paddle opens a step at the start."""
+        self._profiler = _LOCAL.Profiler(
+            on_trace_ready=_nothing,  # otherwise Paddle writes ./profiler_log
             record_shapes=self._shapes,
             profile_memory=self._memory,
         )
 
     def mark(self, step: int) -> None:
-        """Begin a step, the first one with the profiler."""
+        """Start a step; the first one starts the profiler."""
         if self._profiler.record_event is None:
             self._profiler.step_num = step
             self._profiler.start()
@@ -52,23 +52,23 @@ class Recorder(Shape):
             self._profiler.step()
 
     def stop(self, whole: bool) -> None:
-        """Ends; the mark of a step that was only begun is never written."""
+        """End the recording; the annotation of a step that was only started is never written."""
         begun = None if whole else self._profiler.record_event
         if begun:
             self._profiler.record_event = None
-        with contextlib.redirect_stdout(io.StringIO()):  # a summary of times, whatever was asked for
+        with contextlib.redirect_stdout(io.StringIO()):  # Paddle always prints a summary
             self._profiler.stop()
-        del begun  # its mark would be written while the profiler runs
+        del begun  # otherwise its annotation would be written while the profiler runs
 
     def facts(self) -> dict[str, Any]:
-        """Version, and the place among the ranks."""
+        """Return the version and the position among the ranks."""
         facts: dict[str, Any] = {"framework": "paddle", "version": str(_PADDLE.__version__)}
         if os.environ.get("PADDLE_TRAINER_ID") or _PADDLE.distributed.is_initialized():
             facts |= {"rank": _PADDLE.distributed.get_rank(), "world_size": _PADDLE.distributed.get_world_size()}
         return facts
 
     def dump(self, path: Path) -> None:
-        """Writes Paddle's JSON."""
+        """Write Paddle's JSON."""
         self._profiler.export(str(path), "json")
 
 

@@ -1,25 +1,23 @@
-"""PyTorch: Kineto by `torch.profiler`."""
+"""Recorder for PyTorch: Kineto through `torch.profiler`."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
-
-import torch  # pyright: ignore[reportMissingImports]
-import torch.profiler  # pyright: ignore[reportMissingImports]
 
 from visualprof.capture.options import Options
 from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
-_TORCH: Any = torch
-_PROFILER: Any = _TORCH.profiler
+_TORCH: Any = importlib.import_module("torch")
+_PROFILER: Any = importlib.import_module("torch.profiler")
 
 
 class Recorder(Shape):
-    """One profiler without a schedule; the steps are marked as torch marks them with one.
+    """Profiler without a schedule; steps get the annotations that torch writes with a schedule.
 
-    With a schedule torch opens a step that nobody ends, and `step()` of one that is not its turn costs 10 us.
+    With a schedule, torch opens a last step that never ends, and `step()` of an inactive profiler costs 10 us.
     """
 
     kind = "pt.trace.json"
@@ -30,7 +28,7 @@ class Recorder(Shape):
     def __init__(self, options: Options) -> None:
         self._cuda = bool(_TORCH.cuda.is_available())
         activities = [_PROFILER.ProfilerActivity.CPU] + [_PROFILER.ProfilerActivity.CUDA] * self._cuda
-        # Else threads that live already are left out. With it torch 2.13 records no memory.
+        # Without this option, existing threads are not recorded. With it, torch 2.13 records no memory.
         config: dict[str, Any] = {} if options.with_memory else {"profile_all_threads": True}
         if self._cuda and options.topics & Topics.SYNC:
             config["enable_cuda_sync_events"] = True
@@ -46,28 +44,28 @@ class Recorder(Shape):
 
     @property
     def forkable(self) -> bool:
-        """Not beside a CUDA context."""
+        """Whether there is no CUDA context."""
         return not (self._cuda and _TORCH.cuda.is_initialized())
 
     def start(self) -> None:
-        """Begin to record."""
+        """Start recording."""
         self._profiler.start()
 
     def mark(self, step: int) -> None:
-        """Opens torch's own mark of a step."""
+        """Open torch's own step annotation."""
         self._end()
         self._name = f"ProfilerStep#{step}"
         self._mark = _TORCH.profiler.record_function(self._name)
         self._mark.__enter__()
 
     def stop(self, whole: bool) -> tuple[bytes, bytes] | None:
-        """Ends; a step that was only begun is renamed in the file, as torch cannot take it back."""
+        """End the recording; a step that was only started is renamed in the file, as torch cannot remove it."""
         self._end()
         self._profiler.stop()
         return None if whole or not self._name else (f'"{self._name}"'.encode(), _other(self._name))
 
     def facts(self) -> dict[str, Any]:
-        """Version, and the place among the ranks."""
+        """Return the version and the position among the ranks."""
         facts: dict[str, Any] = {"framework": "pytorch", "version": str(_TORCH.__version__)}
         ranks: Any = _TORCH.distributed
         if ranks.is_available() and ranks.is_initialized():
@@ -75,7 +73,7 @@ class Recorder(Shape):
         return facts
 
     def dump(self, path: Path) -> None:
-        """Writes Kineto's JSON."""
+        """Write Kineto's JSON."""
         self._profiler.export_chrome_trace(str(path))
 
     def _end(self) -> None:
@@ -85,10 +83,10 @@ class Recorder(Shape):
 
 
 def _config(wanted: dict[str, Any]) -> Any:
-    """The experimental options that this torch has."""
-    made: Any = _TORCH._C._profiler._ExperimentalConfig  # noqa: SLF001
-    known = str(made.__init__.__doc__)
-    return made(**{key: value for key, value in wanted.items() if key in known})
+    """Return the experimental options that this version of torch has."""
+    config_type: Any = _TORCH._C._profiler._ExperimentalConfig  # noqa: SLF001
+    known = str(config_type.__init__.__doc__)
+    return config_type(**{key: value for key, value in wanted.items() if key in known})
 
 
 def _other(name: str) -> bytes:

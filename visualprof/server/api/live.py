@@ -35,7 +35,9 @@ _SHARE = 20  # of the time at most a twentieth is spent on a run
 _SHOWN_NS = 3600 * 10**9  # so long those are named that ended
 
 Doing = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
-Turn = Literal["asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"]
+ProgressState = Literal[
+    "asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"
+]
 
 
 class LiveProcess(msgspec.Struct):
@@ -67,7 +69,7 @@ class LiveTurn(msgspec.Struct):
 
     worker: str
     rank: int | None
-    state: Turn
+    state: ProgressState
     why: str | None
     file: str | None
 
@@ -102,7 +104,7 @@ class NewRecording(msgspec.Struct, forbid_unknown_fields=True):
     """Steps to be recorded by all processes of a run."""
 
     run: str
-    steps: Annotated[int, Meta(ge=1, le=files.MOST_RECORDED)] = 5
+    steps: Annotated[int, Meta(ge=1, le=files.MAX_RECORDED_STEPS)] = 5
     memory: bool = True
     shapes: bool = True
     stacks: bool = False
@@ -178,7 +180,7 @@ class Live(Resource):
             )
         folder = Path(run.beside.live).parent
         try:
-            asked = files.ask(folder, files.Wish(body.steps, body.memory, body.shapes, body.stacks), "page")
+            asked = files.ask(folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page")
         except CaptureError as error:
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
@@ -247,7 +249,7 @@ def _live_run(run: str, folder: Path) -> LiveRun | None:
     return LiveRun(run, False, processes, _recording(run, folder, asked, now_ns) if asked else None)
 
 
-def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
+def _process(beat: files.Heartbeat, now_ns: int) -> LiveProcess | None:
     state, since_ns = files.health(beat, now_ns)
     if state not in get_args(Doing):
         return None
@@ -271,13 +273,13 @@ def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
 
 def _recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> LiveRecording:
     ranks = {beat.worker: beat.rank for beat in files.beats(folder)}
-    turns = [turn for turn in files.turns(folder, asked, now_ns) if turn.state in get_args(Turn)]
+    turns = [turn for turn in files.turns(folder, asked, now_ns) if turn.state in get_args(ProgressState)]
     over = all(turn.state in files.FINAL for turn in turns)
     workers = [
         LiveTurn(
             worker=turn.worker,
             rank=_or_none(ranks.get(turn.worker, -1)),
-            state=cast("Turn", turn.state),
+            state=cast("ProgressState", turn.state),
             why=turn.why or None,
             file=_file(run, turn.file),
         )
